@@ -1,0 +1,1 @@
+"""`import tfdist_jax.compat.tensorflow as tf`: the TensorFlow API on JAX."""
