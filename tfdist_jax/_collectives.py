@@ -1,0 +1,74 @@
+"""Collectives over the replicas of one program, fused into few transfers."""
+
+import enum
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from tfdist_jax._mesh import DATA
+
+BUCKET_BYTES = 1 << 20
+"""Arrays of this size or more travel alone: copying them into a bucket costs more than a transfer saves."""
+
+
+class ReduceOp(enum.Enum):
+    """How the values of all replicas become one."""
+
+    SUM = "SUM"
+    MEAN = "MEAN"
+
+
+def _buckets(arrays: Sequence[jax.Array | None], bucket_bytes: int) -> list[list[int]]:
+    """Group the positions of `arrays` by dtype, the large ones alone; None is left out."""
+    small: dict[jnp.dtype, list[int]] = {}
+    large: list[list[int]] = []
+    for i, array in enumerate(arrays):
+        if array is None:
+            continue
+        if math.prod(array.shape) * array.dtype.itemsize >= bucket_bytes:
+            large.append([i])
+        else:
+            small.setdefault(array.dtype, []).append(i)
+    return large + list(small.values())
+
+
+def fused_sum(
+    arrays: Sequence[jax.Array | None], axis_name: str = DATA, *, bucket_bytes: int = BUCKET_BYTES
+) -> list[jax.Array | None]:
+    """Sum each array over the replicas, small ones of one dtype together in one all-reduce.
+
+    Call it inside a replica program (`shard_map` over `axis_name`).
+
+    Args:
+        arrays: Arrays of any shapes and dtypes, or None, which stays None.
+        axis_name: Mesh axis to sum over.
+        bucket_bytes: Arrays of at least this many bytes are reduced on their own.
+
+    Returns:
+        The sums, in the order of `arrays`, equal on every replica.
+    """
+    result = list(arrays)
+    for bucket in _buckets(arrays, bucket_bytes):
+        members = [jnp.asarray(arrays[i]) for i in bucket]
+        if len(members) == 1:
+            result[bucket[0]] = jax.lax.psum(members[0], axis_name)
+            continue
+        flat = jax.lax.psum(jnp.concatenate([jnp.ravel(m) for m in members]), axis_name)
+        ends = [sum(m.size for m in members[: k + 1]) for k in range(len(members) - 1)]
+        for i, member, part in zip(bucket, members, jnp.split(flat, ends), strict=True):
+            result[i] = part.reshape(member.shape)
+    return result
+
+
+def fused_mean(
+    arrays: Sequence[jax.Array | None], axis_name: str = DATA, *, bucket_bytes: int = BUCKET_BYTES
+) -> list[jax.Array | None]:
+    """Average each array over the replicas; as `fused_sum`, divided by their number.
+
+    Integer arrays give a floating mean; leave out what must stay an integer.
+    """
+    count = jax.lax.axis_size(axis_name)
+    sums = fused_sum(arrays, axis_name, bucket_bytes=bucket_bytes)
+    return [None if total is None else total / count for total in sums]

@@ -1,0 +1,110 @@
+"""Host batches to arrays over the mesh: splitting, padding, transfer ahead of the step."""
+
+import collections
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from tfdist_jax._mesh import DATA
+
+Batch = TypeVar("Batch")
+Placed = TypeVar("Placed")
+
+
+def split_sizes(rows: int, num_replicas: int) -> tuple[int, ...]:
+    """Share `rows` out over replicas: ceil(rows / num_replicas) each until they are used up.
+
+    The rule of `tf.distribute`'s batch splitting; `rows` is the size of this batch, so a short last batch may
+    leave replicas empty.
+
+    Example:
+        >>> split_sizes(10, 4), split_sizes(6, 4), split_sizes(5, 4)
+        ((3, 3, 3, 1), (2, 2, 2, 0), (2, 2, 1, 0))
+    """
+    each = -(-rows // num_replicas)
+    return tuple(max(0, min(each, rows - replica * each)) for replica in range(num_replicas))
+
+
+def num_rows(batch: Any) -> int:
+    """Return the leading size that all arrays of `batch` share.
+
+    Raises:
+        ValueError: If the batch holds no array, a scalar, or arrays of different lengths.
+    """
+    lengths = {np.shape(leaf)[0] if np.ndim(leaf) else None for leaf in jax.tree.leaves(batch)}
+    if len(lengths) != 1 or None in lengths:
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
+        raise ValueError(
+            f"A batch needs one or more arrays with the same number of rows, got the shapes {shapes}. "
+            "Put the examples on the first axis of every array."
+        )
+    return lengths.pop()
+
+
+def split_rows(batch: Batch, num_replicas: int) -> list[Batch]:
+    """Cut a host batch into the replicas' parts, by `split_sizes`."""
+    ends = list(itertools.accumulate(split_sizes(num_rows(batch), num_replicas)))
+    return [
+        jax.tree.map(lambda leaf, a=start, b=end: leaf[a:b], batch)
+        for start, end in zip([0, *ends[:-1]], ends, strict=True)
+    ]
+
+
+def put_rows(batch: Any, mesh: Mesh) -> Any:
+    """Lay a host batch out over the data axis of `mesh`, each device receiving only its rows.
+
+    Args:
+        batch: Pytree of arrays whose number of rows the data axis divides.
+        mesh: The mesh of the strategy.
+
+    Returns:
+        The same tree with arrays sharded `P(DATA)`; dtypes are kept, 64-bit ones included.
+    """
+    sharding = NamedSharding(mesh, PartitionSpec(DATA))
+    with jax.enable_x64(True):
+        return jax.device_put(batch, sharding)
+
+
+def put_padded(batch: Any, mesh: Mesh) -> tuple[Any, tuple[int, ...]]:
+    """Lay out a host batch of any size, padded with zeros to equal parts.
+
+    Args:
+        batch: Pytree of host arrays `[rows, ...]`.
+        mesh: The mesh of the strategy.
+
+    Returns:
+        The batch as arrays `[R * ceil(rows / R), ...]` sharded `P(DATA)`, and how many rows of each replica's
+        part are real (`split_sizes`).
+    """
+    rows, num_replicas = num_rows(batch), mesh.shape[DATA]
+    sizes = split_sizes(rows, num_replicas)
+    missing = sizes[0] * num_replicas - rows
+    if missing:
+        batch = jax.tree.map(lambda leaf: _pad_rows(np.asarray(leaf), missing), batch)
+    return put_rows(batch, mesh), sizes
+
+
+def _pad_rows(array: np.ndarray, missing: int) -> np.ndarray:
+    return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+
+
+def ahead(items: Iterable[Batch], place: Callable[[Batch], Placed], *, depth: int = 2) -> Iterator[Placed]:
+    """Yield `place(item)` for every item, started `depth` items before it is asked for.
+
+    Transfers to devices are asynchronous, so a batch placed early travels while earlier steps compute.
+
+    Args:
+        items: Host batches.
+        place: Starts the transfer of one batch, such as `strategy.put`.
+        depth: How many batches are on their way at a time.
+    """
+    waiting: collections.deque[Placed] = collections.deque()
+    for item in items:
+        waiting.append(place(item))
+        if len(waiting) > depth:
+            yield waiting.popleft()
+    yield from waiting

@@ -1,0 +1,56 @@
+"""Layouts: from the path and shape of a state leaf to how it lies over the mesh."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec
+
+from tfdist_jax._mesh import DATA
+
+SpecRule = Callable[[str, jax.ShapeDtypeStruct], PartitionSpec]
+"""Path of a leaf (as `jax.tree_util.keystr` writes it) and its shape, to its layout."""
+
+
+def tree_specs(rule: SpecRule, tree: Any) -> Any:
+    """Apply `rule` to every array of `tree`.
+
+    Args:
+        rule: Gives a leaf's layout from its path and shape.
+        tree: Pytree of arrays or `jax.ShapeDtypeStruct`.
+
+    Returns:
+        A pytree of the same structure with a `PartitionSpec` per leaf.
+    """
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: rule(jax.tree_util.keystr(path), leaf), tree)
+
+
+def largest_dimension_spec(shape: tuple[int, ...], num_shards: int, *, min_size: int) -> PartitionSpec:
+    """Split the largest dimension that `num_shards` divides.
+
+    Args:
+        shape: Shape of the array.
+        num_shards: Number of devices to split over.
+        min_size: Arrays with fewer elements are not worth a collective and stay whole.
+
+    Returns:
+        A spec with the data axis on one dimension, or an empty one if the array stays whole.
+
+    Example:
+        >>> largest_dimension_spec((3, 64), 8, min_size=1)
+        PartitionSpec(None, 'data')
+    """
+    divisible = [d for d, size in enumerate(shape) if size and size % num_shards == 0]
+    if not divisible or math.prod(shape) < min_size:
+        return PartitionSpec()
+    largest = max(divisible, key=lambda d: shape[d])
+    return PartitionSpec(*(DATA if d == largest else None for d in range(largest + 1)))
+
+
+def sharded_dimension(spec: PartitionSpec) -> int | None:
+    """Return the dimension that `spec` splits over the data axis, or None if it is whole."""
+    for dimension, axes in enumerate(spec):
+        if axes == DATA or (isinstance(axes, tuple) and DATA in axes):
+            return dimension
+    return None

@@ -1,0 +1,40 @@
+"""Device meshes: the one place where devices get names."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import jax
+from jax.sharding import AxisType, Mesh
+
+DATA = "data"
+"""Mesh axis over which the batch is split: one replica per index."""
+
+
+def make_mesh(axes: Mapping[str, int], *, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """Lay devices out on a named grid.
+
+    Args:
+        axes: Axis name to size, slowest-varying first. The sizes must multiply to the number of devices.
+        devices: The devices to use; all visible ones if None.
+
+    Returns:
+        A mesh with `axes` as its shape. XLA lays arrays out over every axis (`AxisType.Auto`).
+
+    Raises:
+        ValueError: If the sizes do not multiply to the device count, or a device is named twice.
+
+    Example:
+        >>> make_mesh({"data": jax.device_count()}).axis_names
+        ('data',)
+    """
+    devices = jax.devices() if devices is None else list(devices)
+    if len(set(devices)) != len(devices):
+        raise ValueError(f"A mesh needs different devices, got {list(map(str, devices))}. Name each device once.")
+    wanted = math.prod(axes.values())
+    if wanted != len(devices):
+        raise ValueError(
+            f"`axes` needs {wanted} devices ({dict(axes)}) but {len(devices)} are visible. "
+            "Change an axis size, or restrict devices with CUDA_VISIBLE_DEVICES."
+        )
+    kinds = (AxisType.Auto,) * len(axes)
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=kinds, devices=devices)
