@@ -1,33 +1,29 @@
 """Every private JAX name this project uses; nothing else may import `jax._src`.
 
-`tests/test_internals.py` holds one contract test per name, so that a JAX release which drops or
-changes one says which.
+`tests/test_internals.py` holds a contract test per name: a JAX release that drops or changes one
+fails the test that carries its name.
 """
 
-from jax._src.core import (
-    # What every JAX operation is handed to; the gradient tape is one more of these.
-    Trace as Trace,
-)
-from jax._src.core import (
-    # The trace that computes at once: tells "eager" from "inside a transformation".
-    EvalTrace as EvalTrace,
-)
-from jax._src.core import (
-    # The one EvalTrace of the process; what a fresh thread starts on.
-    eval_trace as eval_trace,
-)
-from jax._src.core import (
-    # Context manager: run a block on another trace, then come back.
-    set_current_trace as set_current_trace,
-)
-from jax._src.core import trace_ctx as _trace_ctx
+from jax._src import core as _core
+
+# What every JAX operation of a thread is handed to. The gradient tape is one more subclass.
+Trace = _core.Trace
+
+# The trace that computes at once: tells eager code from code inside a transformation.
+EvalTrace = _core.EvalTrace
+
+# The process's one EvalTrace: where a fresh thread starts and must end.
+eval_trace = _core.eval_trace
+
+# Context manager: runs a block on the given trace, then comes back to the one before.
+set_current_trace = _core.set_current_trace
 
 
 def current_trace() -> Trace:
-    """The trace of this thread that the next JAX operation goes to."""
-    return _trace_ctx.trace
+    """The trace that this thread's next JAX operation goes to."""
+    return _core.trace_ctx.trace
 
 
 def set_trace(trace: Trace) -> None:
-    """Send this thread's JAX operations to `trace` from now on (no block, unlike the above)."""
-    _trace_ctx.set_trace(trace)
+    """Send this thread's JAX operations to `trace` until told otherwise."""
+    _core.trace_ctx.set_trace(trace)
