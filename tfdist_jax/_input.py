@@ -3,7 +3,7 @@
 import collections
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import jax
 import numpy as np
@@ -62,11 +62,9 @@ def put_rows(batch: Any, mesh: Mesh) -> Any:
         mesh: The mesh of the strategy.
 
     Returns:
-        The same tree with arrays sharded `P(DATA)`; dtypes are kept, 64-bit ones included.
+        The same tree with arrays sharded `P(DATA)`, 64-bit ones as JAX's configuration says.
     """
-    sharding = NamedSharding(mesh, PartitionSpec(DATA))
-    with jax.enable_x64(True):
-        return jax.device_put(batch, sharding)
+    return jax.device_put(batch, NamedSharding(mesh, PartitionSpec(DATA)))
 
 
 def put_padded(batch: Any, mesh: Mesh) -> tuple[Any, tuple[int, ...]]:
@@ -108,3 +106,30 @@ def ahead(items: Iterable[Batch], place: Callable[[Batch], Placed], *, depth: in
         if len(waiting) > depth:
             yield waiting.popleft()
     yield from waiting
+
+
+@final
+@jax.tree_util.register_pytree_node_class
+class PaddedBatch:
+    """A batch over the mesh whose last rows on some devices are padding.
+
+    Attributes:
+        data: Pytree of arrays `[R * ceil(rows / R), ...]`, sharded `P(DATA)`.
+        sizes: Number of real rows of each replica, as `split_sizes` gives them.
+    """
+
+    __slots__ = ("data", "sizes")
+
+    def __init__(self, data: Any, sizes: tuple[int, ...]) -> None:
+        """Hold padded `data`, of which replica `r` has `sizes[r]` real rows."""
+        self.data = data
+        self.sizes = sizes
+
+    def tree_flatten(self) -> tuple[tuple[Any], tuple[int, ...]]:
+        """Return the arrays and the sizes, which are part of the program."""
+        return (self.data,), self.sizes
+
+    @classmethod
+    def tree_unflatten(cls, sizes: tuple[int, ...], children: tuple[Any]) -> "PaddedBatch":
+        """Rebuild from `tree_flatten`'s parts."""
+        return cls(children[0], sizes)

@@ -1,0 +1,58 @@
+"""A training step and a strategy, as one compiled program."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from tfdist_jax._runtime import InFlight
+
+
+@final
+class Program:
+    """A step `(state, *args) -> (state, out)`, compiled once per structure of the state.
+
+    The state is donated (its memory is reused) and keeps its layout.
+    """
+
+    def __init__(self, step: Callable[..., Any], mesh: Mesh) -> None:
+        """Make a program of `step` over `mesh`."""
+        functools.update_wrapper(self, step)
+        self._step = step
+        self._in_flight = InFlight(mesh.size)
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, state: Any, *args: Any) -> tuple[Any, Any]:
+        """Run one step; returns before it has finished. `state` must not be used afterwards."""
+        state, out, token = self._for(state)(state, *args)
+        self._in_flight.add(token)
+        return state, out
+
+    def lower(self, state: Any, *args: Any) -> Any:
+        """Lower the step without running it, as `jax.jit(step).lower` does."""
+        return self._for(state).lower(state, *args)
+
+    def _for(self, state: Any) -> Callable[..., Any]:
+        tree = jax.tree.structure(state)
+        if tree not in self._compiled:
+            layout = jax.tree_util.tree_map_with_path(_sharding, state)
+            self._compiled[tree] = jax.jit(self._with_token, donate_argnums=0, out_shardings=(layout, None, None))
+        return self._compiled[tree]
+
+    def _with_token(self, state: Any, *args: Any) -> tuple[Any, Any, jax.Array]:
+        state, out = self._step(state, *args)
+        # The state is donated to the next step and `out` may be empty: something must tell when the step is done.
+        return state, out, jnp.zeros((), jnp.int32)
+
+
+def _sharding(path: Any, leaf: Any) -> jax.sharding.Sharding:
+    try:
+        return leaf.sharding
+    except AttributeError:
+        raise TypeError(
+            f"The state needs arrays laid out over devices, but {jax.tree_util.keystr(path) or 'it'} is {leaf!r}. "
+            "Make the state with `strategy.init(make_state)`."
+        ) from None

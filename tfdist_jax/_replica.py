@@ -1,0 +1,154 @@
+"""Replica programs: one function run on every replica's own values."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
+
+from tfdist_jax._collectives import ReduceOp
+from tfdist_jax._input import num_rows, put_rows, split_rows, split_sizes
+from tfdist_jax._mesh import DATA
+from tfdist_jax._values import PerReplica
+
+
+def is_per_replica(value: Any) -> bool:
+    """Tell `PerReplica` values from other pytree nodes, for `jax.tree` functions' `is_leaf`."""
+    return isinstance(value, PerReplica)
+
+
+def map_replicas(body: Callable[..., Any], mesh: Mesh, *, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
+    """Make one SPMD program of `body`, run on each index of the data axis with manual collectives.
+
+    Varying-axes checks are off: with them, JAX would sum gradients over replicas on its own.
+    """
+    return jax.shard_map(body, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+
+
+def run_on_replicas(fn: Callable[..., Any], mesh: Mesh, args: tuple[Any, ...]) -> Any:
+    """Run `fn` on every replica; `PerReplica` leaves of `args` are split, all others are the same everywhere.
+
+    Returns:
+        What `fn` returns, each array as a `PerReplica` over the replicas' results.
+
+    Raises:
+        ValueError: If a `PerReplica` has another number of replicas than `mesh`, or differing shapes.
+    """
+    leaves, tree = jax.tree.flatten(args, is_leaf=is_per_replica)
+    splits = tuple(_check_split(leaf, mesh.shape[DATA]) for leaf in leaves)
+    data = [leaf.data if isinstance(leaf, PerReplica) else leaf for leaf in leaves]
+    results = _run(fn, mesh, tree, splits, data)
+    return jax.tree.map(lambda result: PerReplica(result, mesh.shape[DATA]), results)
+
+
+def _check_split(leaf: Any, num_replicas: int) -> str:
+    if not isinstance(leaf, PerReplica):
+        return "whole"
+    if leaf.num_replicas != num_replicas:
+        raise ValueError(
+            f"A value for {leaf.num_replicas} replicas was passed to a strategy with {num_replicas}. "
+            "Split the batch with the strategy that runs it."
+        )
+    if leaf.is_uneven:
+        raise ValueError(
+            f"The replicas' values have different shapes {[jnp.shape(v) for v in leaf.values]}, but `run` makes one "
+            "program for all replicas. Use `put` with `value_and_grad`, which is exact for uneven batches, or pad "
+            "the batch to equal parts and mask the padding."
+        )
+    return "rows" if leaf.is_rows else "entry"
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _run(fn: Callable[..., Any], mesh: Mesh, tree: Any, splits: tuple[str, ...], data: list[Any]) -> Any:
+    def body(data: list[Any]) -> Any:
+        own = [leaf[0] if split == "entry" else leaf for leaf, split in zip(data, splits, strict=True)]
+        return jax.tree.map(lambda out: jnp.asarray(out)[None], fn(*jax.tree.unflatten(tree, own)))
+
+    specs = [PartitionSpec() if split == "whole" else PartitionSpec(DATA) for split in splits]
+    return map_replicas(body, mesh, in_specs=(specs,), out_specs=PartitionSpec(DATA))(data)
+
+
+def split_batch(batch: Any, mesh: Mesh) -> Any:
+    """Split the rows of a host batch over the replicas.
+
+    Returns:
+        The same tree with a `PerReplica` per array, on the replicas' devices; by `split_sizes`, with differing
+        shapes where the rows do not divide evenly.
+    """
+    num_replicas = mesh.shape[DATA]
+    if len(set(split_sizes(num_rows(batch), num_replicas))) == 1:
+        return jax.tree.map(lambda leaf: PerReplica(leaf, num_replicas, is_rows=True), put_rows(batch, mesh))
+    parts = [
+        jax.device_put(part, device)
+        for part, device in zip(split_rows(batch, num_replicas), mesh.devices.flat, strict=True)
+    ]
+    return jax.tree.map(lambda *values: PerReplica.uneven(values), *parts)
+
+
+def reduce(op: ReduceOp, value: Any, *, axis: int | None = None) -> Any:
+    """Combine the replicas' values into one.
+
+    Args:
+        op: Sum or mean over the replicas and, with `axis`, over that axis too (the mean over all its elements,
+            so that replicas with more rows weigh more).
+        value: Pytree with `PerReplica` leaves. Other leaves are the same everywhere: a mean keeps them.
+        axis: Axis of each replica's value to reduce as well.
+
+    Raises:
+        ValueError: If values that are not per replica are to be summed.
+    """
+    return jax.tree.map(lambda leaf: _reduce_leaf(op, leaf, axis), value, is_leaf=is_per_replica)
+
+
+def _reduce_leaf(op: ReduceOp, value: Any, axis: int | None) -> Any:
+    if not isinstance(value, PerReplica):
+        if op is ReduceOp.SUM:
+            raise ValueError(
+                f"A value that is not per replica ({value!r}) cannot be summed over replicas: how often should it "
+                "count? Multiply it yourself, or use the mean."
+            )
+        return value if axis is None else jnp.mean(value, axis)
+    combine = jnp.sum if op is ReduceOp.SUM else jnp.mean
+    if axis is not None:
+        return combine(gather(value, axis=axis), axis)
+    if value.is_uneven:
+        home = _common_device(value.values)
+        return combine(jnp.stack([jax.device_put(v, home) for v in value.values]), 0)
+    data = value.data
+    if value.is_rows:
+        data = data.reshape(value.num_replicas, -1, *data.shape[1:])
+    return combine(data, 0)
+
+
+def gather(value: Any, *, axis: int = 0) -> Any:
+    """Join the replicas' values along `axis`, in replica order.
+
+    Args:
+        value: Pytree with `PerReplica` leaves; other leaves are returned as they are.
+        axis: The axis to join along; the values' other sizes must be equal.
+    """
+    return jax.tree.map(lambda leaf: _gather_leaf(leaf, axis), value, is_leaf=is_per_replica)
+
+
+def _gather_leaf(value: Any, axis: int) -> Any:
+    if not isinstance(value, PerReplica):
+        return value
+    if value.is_rows and axis == 0:
+        return value.data
+    if any(jnp.ndim(v) == 0 for v in value.values):
+        raise ValueError("Scalars cannot be gathered: they have no axis to join along. Use `reduce`.")
+    home = _common_device(value.values)
+    return jnp.concatenate([jax.device_put(v, home) for v in value.values], axis)
+
+
+def _common_device(values: tuple[Any, ...]) -> Any:
+    """Return the first replica's device, or None (leave where it is) for traced values."""
+    first = values[0]
+    return None if isinstance(first, jax.core.Tracer) else first.sharding
+
+
+def local_results(value: Any) -> tuple[Any, ...]:
+    """Return the value of each replica of this process; one entry if it is not per replica."""
+    return value.values if isinstance(value, PerReplica) else (value,)

@@ -1,0 +1,40 @@
+"""Fully sharded data parallelism: each device holds a slice of the state and of the batch."""
+
+import dataclasses
+import functools
+from typing import final
+
+import jax
+from jax.sharding import Mesh, PartitionSpec
+
+from tfdist_jax._layout import largest_dimension_spec
+from tfdist_jax._mesh import DATA, make_mesh
+from tfdist_jax._strategy import Strategy
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class FSDP(Strategy):
+    """Every device holds 1/N of each large parameter and of its optimizer state.
+
+    Parameters are gathered when a step uses them and their gradients are scattered back to where they live, so
+    the memory for the state shrinks with the number of devices (ZeRO, https://arxiv.org/abs/1910.02054).
+
+    Attributes:
+        devices: The devices to use; all visible ones if None.
+        min_size: Arrays with fewer elements, and those with no dimension that the number of devices divides,
+            stay whole on every device.
+    """
+
+    devices: tuple[jax.Device, ...] | None = None
+    min_size: int = 1024
+
+    @functools.cached_property
+    def mesh(self) -> Mesh:
+        """One replica per device."""
+        devices = self.devices or tuple(jax.devices())
+        return make_mesh({DATA: len(devices)}, devices=devices)
+
+    def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
+        """Split the largest dimension that the number of devices divides."""
+        return largest_dimension_spec(leaf.shape, self.mesh.size, min_size=self.min_size)

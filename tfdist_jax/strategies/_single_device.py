@@ -1,0 +1,32 @@
+"""Training on one device."""
+
+import dataclasses
+import functools
+from typing import final
+
+import jax
+from jax.sharding import Mesh, PartitionSpec
+
+from tfdist_jax._mesh import DATA, make_mesh
+from tfdist_jax._strategy import Strategy
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class SingleDevice(Strategy):
+    """One device holds everything: the baseline that other strategies must agree with.
+
+    Attributes:
+        device: The device to use; the first visible one if None.
+    """
+
+    device: jax.Device | None = None
+
+    @functools.cached_property
+    def mesh(self) -> Mesh:
+        """A single replica."""
+        return make_mesh({DATA: 1}, devices=[self.device or jax.devices()[0]])
+
+    def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
+        """Keep every leaf whole."""
+        return PartitionSpec()
