@@ -4,6 +4,7 @@
 fails the test that carries its name.
 """
 
+import jax
 from jax._src import core as _core
 
 # What every JAX operation of a thread is handed to. The gradient tape is one more subclass.
@@ -27,3 +28,8 @@ def current_trace() -> Trace:
 def set_trace(trace: Trace) -> None:
     """Send this thread's JAX operations to `trace` until told otherwise."""
     _core.trace_ctx.set_trace(trace)
+
+
+def trace_of(tracer: jax.core.Tracer) -> Trace:
+    """The trace that a traced array belongs to."""
+    return tracer._trace  # noqa: SLF001

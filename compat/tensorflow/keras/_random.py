@@ -1,0 +1,42 @@
+"""Keras random numbers in replicas and compiled functions: own masks for each replica, nothing frozen."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from tfdist_jax import _state
+from tfdist_jax.compat.tensorflow._context import replica_context
+from tfdist_jax.compat.tensorflow.keras._internals import SeedGenerator, jax_utils
+
+
+def install() -> None:
+    """Fold the replica's number into the seeds it draws; allow unseeded draws where state is captured."""
+    SeedGenerator.next = _per_replica(SeedGenerator.next)
+    jax_utils.is_in_jax_tracing_scope = _outside_of_programs(jax_utils.is_in_jax_tracing_scope)
+
+
+def _per_replica(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def next_seed(self: Any, ordered: bool = True) -> Any:
+        seed = original(self, ordered)
+        context = replica_context()
+        if context is None or context.num_replicas_in_sync == 1:
+            return seed
+        key = jax.random.wrap_key_data(seed, impl="threefry2x32")
+        return jax.random.key_data(jax.random.fold_in(key, context.replica_id_in_sync_group))
+
+    return next_seed
+
+
+def _outside_of_programs(original: Callable[..., bool]) -> Callable[..., bool]:
+    """Keras refuses unseeded draws while JAX traces, as they would be frozen; captured programs thread the state."""
+
+    @functools.wraps(original)
+    def is_in_jax_tracing_scope(x: Any = None) -> bool:
+        if x is None and _state.current_frame() is not None:
+            return False
+        return original(x)
+
+    return is_in_jax_tracing_scope

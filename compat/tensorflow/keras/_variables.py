@@ -1,0 +1,89 @@
+"""Keras variables as cells: compiled functions, replicas and tapes see their reads and writes."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from tfdist_jax import _state
+from tfdist_jax._state import Merge
+from tfdist_jax._tape import observe_read
+from tfdist_jax.compat.tensorflow._context import current_strategy, replica_context
+from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_stateless_scope
+
+
+def install() -> None:
+    """Route the reads and writes of `keras.Variable` through cells."""
+    JaxVariable.stored = property(lambda self: self._value, lambda self, array: setattr(self, "_value", array))
+    JaxVariable.per_replica = False
+    JaxVariable.value = property(functools.partial(_value, JaxVariable.value.fget))
+    JaxVariable._direct_assign = _wrap(_direct_assign, JaxVariable._direct_assign)
+    JaxVariable._initialize = _wrap(_initialize, JaxVariable._initialize)
+    JaxVariable._initialize_with_initializer = _wrap(
+        _initialize_with_initializer, JaxVariable._initialize_with_initializer
+    )
+
+
+def _wrap(hook: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a method of `hook(original, self, argument)`."""
+
+    @functools.wraps(original)
+    def method(self: Any, argument: Any) -> Any:
+        return hook(original, self, argument)
+
+    return method
+
+
+def _value(original: Callable[[Any], Any], variable: Any) -> Any:
+    scope = get_stateless_scope()
+    mapped = None if scope is None else scope.get_current_value(variable)
+    if mapped is not None:
+        return variable._maybe_autocast(observe_read(variable, mapped, trainable=variable.trainable))
+    if variable.stored is None:  # Not built yet: Keras gives a placeholder.
+        return original(variable)
+    return variable._maybe_autocast(_state.read(variable))
+
+
+def _direct_assign(original: Callable[[Any, Any], None], variable: Any, value: Any) -> None:
+    if _state.current_frame() is not None:
+        _state.write(variable, value, merge=_merge(variable))
+    elif variable._layout is not None:
+        original(variable, value)
+    else:
+        old = variable.stored
+        # A model stays on its strategy's devices whatever is assigned to it.
+        keep = old is not None and not isinstance(value, jax.core.Tracer) and value.sharding != old.sharding
+        variable.stored = jax.device_put(value, old.sharding) if keep else value
+
+
+def _merge(variable: Any) -> Merge:
+    """Say what becomes of values that replicas assign, from the variable's aggregation or its kind."""
+    context = replica_context()
+    if context is None or context.is_updating or context.num_replicas_in_sync == 1:
+        return Merge.SAME
+    if variable.aggregation == "sum":
+        return Merge.SUM_OF_CHANGES
+    if variable.aggregation == "only_first_replica":
+        return Merge.FIRST
+    # Statistics such as BatchNormalization's; integer state, such as seeds, advances equally on all replicas.
+    return Merge.MEAN if jnp.issubdtype(variable.dtype, jnp.floating) else Merge.SAME
+
+
+def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any) -> None:
+    if isinstance(value, jax.core.Tracer):
+        raise ValueError(
+            f"The variable {variable.path!r} is made inside a compiled function from a value that is not known yet. "
+            "Make it from an initializer or a constant."
+        )
+    with _state.entering(None), jax.ensure_compile_time_eval():
+        original(variable, value)
+        strategy = current_strategy()
+        if strategy is not None and variable._layout is None:
+            variable.stored = strategy.mirrored(variable.stored)
+
+
+def _initialize_with_initializer(original: Callable[[Any, Any], None], variable: Any, initializer: Any) -> None:
+    with jax.ensure_compile_time_eval():
+        original(variable, initializer)

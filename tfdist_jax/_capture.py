@@ -1,0 +1,204 @@
+"""Compile functions that read and write cells: each touched cell becomes an input, each written one an output.
+
+A cell is made an input when it is first read: the read leaves one equation in the outermost trace, which becomes
+an input of the finished program. Passing every live cell instead would cost a second of tracing with a few
+thousand variables.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from tfdist_jax._internals import current_trace, set_current_trace, trace_of
+from tfdist_jax._runtime import InFlight
+from tfdist_jax._state import Cell, Frame, Merge, entering
+from tfdist_jax._tape import is_recording, observe_read
+
+_read_cell = Primitive("read_cell")
+_read_cell.def_abstract_eval(lambda *, index, aval: aval)
+
+
+@final
+class Discovery(Frame):
+    """Notes which cells a function touches while it is traced.
+
+    Attributes:
+        cells: The touched cells, in the order of their first touch.
+        mesh: The mesh of the replica programs inside, if there are any.
+    """
+
+    def __init__(self) -> None:
+        """Start with no cell known; the trace that is current now is the root of the program."""
+        self.cells: list[Cell] = []
+        self.mesh: Mesh | None = None
+        self._root = current_trace()
+        self._values: dict[int, jax.Array] = {}
+        self._written: set[int] = set()
+
+    def read(self, cell: Cell) -> jax.Array:
+        """Return the cell's value in the program; on first touch, an input of the program."""
+        if id(cell) not in self._values:
+            with set_current_trace(self._root):
+                value = _read_cell.bind(index=len(self.cells), aval=jax.typeof(cell.stored))
+            self._values[id(cell)] = value
+            self.cells.append(cell)
+        return self._values[id(cell)]
+
+    def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
+        """Make `array` the cell's value; `merge` does not matter outside of replicas."""
+        if isinstance(array, jax.core.Tracer) and trace_of(array) is not self._root:
+            raise NotImplementedError(
+                "A variable was assigned inside the body of a conditional, a loop or a vectorized function, whose "
+                "values do not outlive it. Return the new value from the body and assign it afterwards."
+            )
+        self.read(cell)
+        self._values[id(cell)] = array
+        self._written.add(id(cell))
+
+    def written(self) -> list[tuple[Cell, jax.Array]]:
+        """Return the written cells with their last values."""
+        return [(cell, self._values[id(cell)]) for cell in self.cells if id(cell) in self._written]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Captured:
+    """A traced function whose cells are explicit.
+
+    Attributes:
+        jaxpr: Takes the arguments' arrays, then the values of `cells`; gives the results' arrays, then the new
+            values of `written`.
+        cells: Every cell the program reads.
+        written: The cells it gives a new value.
+        out_tree: Structure of the function's result.
+        mesh: The mesh of the replica programs inside, or None.
+    """
+
+    jaxpr: ClosedJaxpr
+    cells: tuple[Cell, ...]
+    written: tuple[Cell, ...]
+    out_tree: Any
+    mesh: Mesh | None
+
+
+def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
+    """Trace `fn(*arrays)` once, with the cells it touches as inputs and outputs."""
+    found: dict[str, Any] = {}
+
+    def pure(*arrays: jax.Array) -> Any:
+        frame = Discovery()
+        with entering(frame):
+            results, found["tree"] = jax.tree.flatten(fn(*arrays))
+        written = frame.written()
+        found.update(cells=frame.cells, mesh=frame.mesh, written=tuple(cell for cell, _ in written))
+        return results, [array for _, array in written]
+
+    traced = jax.make_jaxpr(pure)(*arrays)
+    jaxpr, cells = _reads_to_inputs(traced, found["cells"])
+    return Captured(jaxpr, cells, found["written"], found["tree"], found["mesh"])
+
+
+def _reads_to_inputs(traced: ClosedJaxpr, cells: Sequence[Cell]) -> tuple[ClosedJaxpr, tuple[Cell, ...]]:
+    inner = traced.jaxpr
+    reads = [eqn for eqn in inner.eqns if eqn.primitive is _read_cell]
+    inputs = [*inner.invars, *(eqn.outvars[0] for eqn in reads)]
+    rest = [eqn for eqn in inner.eqns if eqn.primitive is not _read_cell]
+    # The names of the arguments no longer match the inputs.
+    info = inner.debug_info.with_unknown_names()
+    changed = inner.replace(invars=inputs, eqns=rest, debug_info=info)
+    return ClosedJaxpr(changed, traced.consts), tuple(cells[eqn.params["index"]] for eqn in reads)
+
+
+# References to an array that only its cell holds, seen from `_ours_alone`: the cell, the list of inputs, the
+# parameter, and the argument of getrefcount.
+_OWN_REFERENCES = 4
+
+
+@final
+class CellProgram:
+    """A compiled function of arrays that reads and writes cells; written cells' memory is reused."""
+
+    def __init__(self, fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> None:
+        """Trace and prepare `fn` for arrays like `arrays`."""
+        self.captured = capture(fn, arrays)
+        written = {id(cell) for cell in self.captured.written}
+        self._written = self.captured.written
+        self._only_read = tuple(cell for cell in self.captured.cells if id(cell) not in written)
+        self.mesh = self.captured.mesh or _widest_mesh([cell.stored for cell in self.captured.cells], arrays)
+        self._whole = None if self.mesh is None else NamedSharding(self.mesh, PartitionSpec())
+        self._place_cells()
+        layouts = [cell.stored.sharding for cell in self._written]
+        self._donating = jax.jit(self._apply, donate_argnums=0, out_shardings=(None, layouts, None))
+        self._keeping = jax.jit(self._apply, out_shardings=(None, layouts, None))
+        self._in_flight = InFlight(1 if self.mesh is None else self.mesh.size)
+
+    def __call__(self, arrays: Sequence[jax.Array]) -> Any:
+        """Run the program on `arrays` and the cells' present values."""
+        written, only_read, arrays = self._inputs(arrays)
+        run = self._keeping if is_recording() else self._donating
+        results, new_values, token = run(written, only_read, arrays)
+        for cell, value in zip(self._written, new_values, strict=True):
+            cell.stored = value
+        self._in_flight.add(token)
+        return jax.tree.unflatten(self.captured.out_tree, results)
+
+    def lower(self, arrays: Sequence[jax.Array]) -> Any:
+        """Lower the program without running it, as `jax.jit(fn).lower` does."""
+        return self._donating.lower(*self._inputs(arrays))
+
+    def _inputs(self, arrays: Sequence[jax.Array]) -> tuple[list[Any], list[Any], list[Any]]:
+        if self._whole is not None:
+            self._place_cells()
+            arrays = [_spread(array, self._whole) for array in arrays]
+        if is_recording():
+            observe = lambda cell: observe_read(cell, cell.stored, trainable=cell.trainable)
+            return [observe(c) for c in self._written], [observe(c) for c in self._only_read], list(arrays)
+        written = [cell.stored for cell in self._written]
+        for i in range(len(written)):
+            if not _ours_alone(written, i):
+                written[i] = jnp.copy(written[i])
+        return written, [cell.stored for cell in self._only_read], list(arrays)
+
+    def _place_cells(self) -> None:
+        if self._whole is None:
+            return
+        for cell in self.captured.cells:
+            placed = _spread(cell.stored, self._whole)
+            if placed is not cell.stored:
+                cell.stored = placed
+
+    def _apply(self, written: list[Any], only_read: list[Any], arrays: list[Any]) -> Any:
+        values = {id(cell): value for cell, value in zip(self._written, written, strict=True)}
+        values |= {id(cell): value for cell, value in zip(self._only_read, only_read, strict=True)}
+        inputs = [values[id(cell)] for cell in self.captured.cells]
+        outputs = jaxpr_as_fun(self.captured.jaxpr)(*arrays, *inputs)
+        split = len(outputs) - len(self._written)
+        return outputs[:split], outputs[split:], jnp.zeros((), jnp.int32)
+
+
+def _ours_alone(arrays: list[Any], i: int) -> bool:
+    """Whether nobody but one cell holds the array, so that its memory may be given away."""
+    return sys.getrefcount(arrays[i]) <= _OWN_REFERENCES - 1
+
+
+def _spread(array: Any, whole: NamedSharding) -> Any:
+    """Copy an array that lies on other devices to every device of the mesh."""
+    sharding = getattr(array, "sharding", None)
+    if sharding is None or sharding is whole or isinstance(array, jax.core.Tracer):
+        return array
+    if sharding.device_set == whole.device_set:
+        return array
+    return jax.device_put(array, whole)
+
+
+def _widest_mesh(*groups: Sequence[Any]) -> Mesh | None:
+    """Return the mesh of the arrays that lie on the most devices, or None if all lie on one."""
+    shardings = [getattr(array, "sharding", None) for group in groups for array in group]
+    meshes = [s.mesh for s in shardings if isinstance(s, NamedSharding) and s.mesh.size > 1]
+    return max(meshes, key=lambda mesh: mesh.size, default=None)

@@ -1,0 +1,173 @@
+"""Replicas of different batch sizes in one program: traced side by side, in step at every collective.
+
+One SPMD program needs equal shapes. Where user code may communicate anywhere and the replicas' parts of the batch
+differ in size, each replica is traced by a thread of its own, one at a time, and collectives are where they meet.
+"""
+
+import contextvars
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+
+from tfdist_jax._internals import current_trace, eval_trace, set_trace
+from tfdist_jax._replica_state import ReplicaFrame
+from tfdist_jax._state import Cell, Frame, Merge, entering
+
+Combine = Callable[[list[Any]], list[Any]]
+"""The replicas' contributions, in replica order, to what each of them gets."""
+
+
+@final
+class LockStep:
+    """Traces one function per replica, switching between them at collectives."""
+
+    def __init__(self, num_replicas: int) -> None:
+        """Prepare `num_replicas` replicas, none of which has started."""
+        self._turns = [threading.Semaphore(0) for _ in range(num_replicas)]
+        self._back = threading.Semaphore(0)
+        self._offers: list[tuple[Any, Combine] | None] = [None] * num_replicas
+        self._received: list[Any] = [None] * num_replicas
+        self._finished = [False] * num_replicas
+        self._error: BaseException | None = None
+
+    def meet(self, replica: int, value: Any, combine: Combine) -> Any:
+        """Offer `value` and wait for all replicas; called from the replica's own function.
+
+        Args:
+            replica: The calling replica.
+            value: Its contribution.
+            combine: What the contributions become; the same collective on all replicas.
+        """
+        self._offers[replica] = (value, combine)
+        self._back.release()
+        self._turns[replica].acquire()
+        if self._error is not None:
+            raise _StoppedError
+        return self._received[replica]
+
+    def run(self, replicas: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Run the replicas' functions to their ends and return their results.
+
+        Raises:
+            RuntimeError: If some replicas communicate where others do not.
+        """
+        results: list[Any] = [None] * len(replicas)
+        trace = current_trace()
+        threads = [
+            threading.Thread(target=self._replica, args=(i, contextvars.copy_context(), fn, trace, results), daemon=True)
+            for i, fn in enumerate(replicas)
+        ]
+        for thread in threads:
+            thread.start()
+        while not all(self._finished):
+            self._round()
+        for thread in threads:
+            thread.join()
+        if self._error is not None:
+            raise self._error
+        return results
+
+    def _round(self) -> None:
+        """Let each unfinished replica run to its next collective or its end, then combine."""
+        running = [i for i, finished in enumerate(self._finished) if not finished]
+        for i in running:
+            self._offers[i] = None
+            self._turns[i].release()
+            self._back.acquire()
+        offers = [offer for offer in self._offers if offer is not None and self._error is None]
+        if not offers or all(self._finished):
+            return
+        if len(offers) < len(self._finished) or any(self._finished):
+            self._error = RuntimeError(
+                f"{sum(self._finished)} of {len(self._finished)} replicas ended while the others wait in a collective. "
+                "Every replica must make the same calls of all_reduce, all_gather, merge_call and apply_gradients."
+            )
+            return
+        self._received = offers[0][1]([value for value, _ in offers])
+
+    def _replica(
+        self, i: int, context: contextvars.Context, fn: Callable[[], Any], trace: Any, results: list[Any]
+    ) -> None:
+        self._turns[i].acquire()
+        set_trace(trace)
+        try:
+            if self._error is None:
+                results[i] = context.run(fn)
+        except _StoppedError:
+            pass  # Another replica's error ended this one; `run` raises that error.
+        except BaseException as error:
+            self._error = self._error or error
+        finally:
+            set_trace(eval_trace)
+            self._finished[i] = True
+            self._offers[i] = None
+            self._back.release()
+
+
+class _StoppedError(BaseException):
+    """Unwinds a replica whose fellow has failed; not an Exception, so that user code does not catch it."""
+
+
+@final
+class _OneOf(Frame):
+    """The surrounding program's cells, seen by one replica: its entry of per-replica ones."""
+
+    def __init__(self, outer: Frame, replica: int) -> None:
+        self._outer = outer
+        self._replica = replica
+
+    def read(self, cell: Cell) -> jax.Array:
+        value = self._outer.read(cell)
+        return value[self._replica] if cell.per_replica else value
+
+    def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
+        raise RuntimeError("A replica writes to its own frame, never to the surrounding one.")
+
+
+def run_in_lockstep(
+    make_replica: Callable[[LockStep, int], Callable[[], Any]], frame: Frame, num_replicas: int
+) -> list[Any]:
+    """Run replicas that read and write cells of the captured program `frame` belongs to.
+
+    Args:
+        make_replica: Gives the function of one replica; it communicates through the `LockStep`'s `meet`.
+        frame: Frame of the surrounding program.
+        num_replicas: How many replicas there are.
+
+    Returns:
+        The replicas' results, in order.
+    """
+    lockstep = LockStep(num_replicas)
+    frames = [ReplicaFrame(_OneOf(frame, i)) for i in range(num_replicas)]
+
+    def inside(i: int) -> Callable[[], Any]:
+        fn = make_replica(lockstep, i)
+
+        def replica() -> Any:
+            with entering(frames[i]):
+                return fn()
+
+        return replica
+
+    results = lockstep.run([inside(i) for i in range(num_replicas)])
+    _merge_writes(frame, frames)
+    return results
+
+
+def _merge_writes(frame: Frame, frames: Sequence[ReplicaFrame]) -> None:
+    """Settle what the replicas wrote; a replica that wrote nothing counts with the value it saw."""
+    written = {id(cell): (cell, merge) for one in frames for cell, _, merge in one.writes()}
+    for cell, merge in written.values():
+        values = [one.read(cell) for one in frames]
+        if cell.per_replica:
+            merged = jax.numpy.stack(values)
+        elif merge is Merge.MEAN:
+            merged = sum(values[1:], values[0]) / len(values)
+        elif merge is Merge.SUM_OF_CHANGES:
+            old = frame.read(cell)
+            merged = old + sum((value - old for value in values[1:]), values[0] - old)
+        else:
+            merged = values[0]
+        frame.write(cell, merged, Merge.SAME)

@@ -1,0 +1,130 @@
+"""Replica programs over cells: what each replica reads, and what its writes become."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
+
+from tfdist_jax._capture import Discovery
+from tfdist_jax._collectives import fused_sum
+from tfdist_jax._mesh import DATA
+from tfdist_jax._replica import is_per_replica, map_replicas
+from tfdist_jax._state import Cell, Frame, Merge, current_frame, entering
+from tfdist_jax._values import PerReplica
+
+
+@final
+class ReplicaFrame(Frame):
+    """One replica's view of the cells: shared ones through the surrounding program, its own ones as operands."""
+
+    def __init__(self, outer: Frame) -> None:
+        """Read cells that nobody has written yet through `outer`."""
+        self._outer = outer
+        self._values: dict[int, jax.Array] = {}
+        self._writes: dict[int, tuple[Cell, Merge]] = {}
+
+    def give(self, cell: Cell, array: jax.Array) -> None:
+        """Let this replica start with `array` in `cell`, one of its own."""
+        self._values[id(cell)] = array
+
+    def read(self, cell: Cell) -> jax.Array:
+        """Return this replica's value."""
+        if id(cell) in self._values:
+            return self._values[id(cell)]
+        return self._outer.read(cell)
+
+    def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
+        """Change this replica's value; how the replicas' values meet is settled when all have run."""
+        earlier = self._writes.get(id(cell), (cell, Merge.SAME))[1]
+        self._writes[id(cell)] = (cell, max(earlier, merge, key=lambda m: m.value))
+        self._values[id(cell)] = array
+
+    def writes(self) -> list[tuple[Cell, jax.Array, Merge]]:
+        """Return the written cells with this replica's value and how it is to be merged."""
+        return [(cell, self._values[key], merge) for key, (cell, merge) in self._writes.items()]
+
+    def merged(self) -> list[tuple[Cell, jax.Array]]:
+        """Return the shared cells' new values, equal on all replicas, in one fused reduction for each kind."""
+        shared = [write for write in self.writes() if not write[0].per_replica]
+        totals = fused_sum([self._contribution(*write) for write in shared])
+        merged = []
+        for (cell, value, merge), total in zip(shared, totals, strict=True):
+            if merge is Merge.SUM_OF_CHANGES:
+                total = self._outer.read(cell) + total
+            merged.append((cell, value if total is None else total.astype(value.dtype)))
+        return merged
+
+    def _contribution(self, cell: Cell, value: jax.Array, merge: Merge) -> jax.Array | None:
+        """Return what this replica adds to the sum over replicas from which the merged value follows."""
+        match merge:
+            case Merge.MEAN:
+                return value / jax.lax.axis_size(DATA)
+            case Merge.SUM_OF_CHANGES:
+                return value - self._outer.read(cell)
+            case Merge.FIRST:
+                return jnp.where(jax.lax.axis_index(DATA) == 0, value, jnp.zeros_like(value))
+        return None
+
+    def own(self) -> list[tuple[Cell, jax.Array]]:
+        """Return the per-replica cells that were written, with this replica's value."""
+        return [(cell, value) for cell, value, _ in self.writes() if cell.per_replica]
+
+
+def run_with_cells(
+    fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: Sequence[Cell]
+) -> Any:
+    """Run `fn(*args)` on every replica of `mesh` inside a captured program.
+
+    Args:
+        fn: Reads and writes cells; collectives over the axis name `DATA` and whatever its context offers.
+        args: Tuple of pytrees whose `PerReplica` leaves (even ones) are split over the replicas.
+        mesh: The replicas' mesh.
+        own_cells: The per-replica cells that `fn` may touch.
+
+    Returns:
+        What `fn` returns, each array as a `PerReplica`.
+    """
+    frame = _program_frame(mesh)
+    leaves, tree = jax.tree.flatten(args, is_leaf=is_per_replica)
+    split = [leaf.data for leaf in leaves if isinstance(leaf, PerReplica)]
+    written: dict[str, list[Cell]] = {}
+
+    def body(split: list[jax.Array], own_values: list[jax.Array]) -> Any:
+        replica = ReplicaFrame(frame)
+        for cell, value in zip(own_cells, own_values, strict=True):
+            replica.give(cell, value[0])
+        mine = iter(split)
+        entries = [_own_entry(leaf, mine) for leaf in leaves]
+        with entering(replica):
+            results = fn(*jax.tree.unflatten(tree, entries))
+        merged, own = replica.merged(), replica.own()
+        written.update(shared=[cell for cell, _ in merged], own=[cell for cell, _ in own])
+        stacked = jax.tree.map(lambda result: jnp.asarray(result)[None], results)
+        return stacked, [value for _, value in merged], [value[None] for _, value in own]
+
+    each, whole = PartitionSpec(DATA), PartitionSpec()
+    # One jit around it, so that a tape outside sees one operation and not the inside of the replica program.
+    program = jax.jit(map_replicas(body, mesh, in_specs=(each, each), out_specs=(each, whole, each)))
+    results, shared, own = program(split, [frame.read(cell) for cell in own_cells])
+    for cell, value in zip([*written["shared"], *written["own"]], [*shared, *own], strict=True):
+        frame.write(cell, value, Merge.SAME)
+    return jax.tree.map(lambda result: PerReplica(result, mesh.shape[DATA]), results)
+
+
+def _own_entry(leaf: Any, split: Any) -> Any:
+    if not isinstance(leaf, PerReplica):
+        return leaf
+    block = next(split)
+    return block if leaf.is_rows else block[0]
+
+
+def _program_frame(mesh: Mesh) -> Frame:
+    """Return the frame of the surrounding program, which from now on belongs to `mesh`."""
+    frame = current_frame()
+    if frame is None:
+        raise RuntimeError("Replicas with cells run inside a captured program; call them through `CellProgram`.")
+    if isinstance(frame, Discovery):
+        frame.mesh = mesh
+    return frame

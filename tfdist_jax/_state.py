@@ -1,0 +1,96 @@
+"""Mutable cells, and the frames that turn their reads and writes into inputs and outputs of programs."""
+
+import abc
+import contextlib
+import enum
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+import jax
+
+from tfdist_jax._tape import observe_read
+
+
+class Cell(Protocol):
+    """Something that holds one array and may be given another, such as a variable.
+
+    Attributes:
+        stored: The array it holds between programs; `[num_replicas, ...]`, sharded over the data axis, if
+            `per_replica`.
+        trainable: Whether tapes watch it on their own.
+        per_replica: Whether each replica has a value of its own.
+    """
+
+    stored: Any
+
+    @property
+    def trainable(self) -> bool: ...  # noqa: D102
+
+    @property
+    def per_replica(self) -> bool: ...  # noqa: D102
+
+
+class Merge(enum.Enum):
+    """What becomes of the values that the replicas of one program have written to a shared cell."""
+
+    SAME = 0
+    """They are equal already."""
+    FIRST = 1
+    """Replica 0's value is kept."""
+    MEAN = 2
+    """Their mean is kept."""
+    SUM_OF_CHANGES = 3
+    """The changes that all replicas made are added up."""
+
+
+class Frame(abc.ABC):
+    """Stands between cells and the code of one traced program."""
+
+    @abc.abstractmethod
+    def read(self, cell: Cell) -> jax.Array:
+        """Return the value of `cell` at this point of the program."""
+
+    @abc.abstractmethod
+    def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
+        """Give `cell` a new value from this point of the program on."""
+
+
+# Which frame this thread's code runs in: as for JAX's own trace context, no argument could carry it through user code.
+_frame: ContextVar[Frame | None] = ContextVar("frame", default=None)
+
+
+def current_frame() -> Frame | None:
+    """Return the frame of the program being traced, or None outside of one."""
+    return _frame.get()
+
+
+@contextlib.contextmanager
+def entering(frame: Frame | None) -> Iterator[None]:
+    """Make `frame` the one that reads and writes go to."""
+    token = _frame.set(frame)
+    try:
+        yield
+    finally:
+        _frame.reset(token)
+
+
+def read(cell: Cell) -> jax.Array:
+    """Return the value of `cell`, noticed by recording tapes."""
+    frame = _frame.get()
+    array = cell.stored if frame is None else frame.read(cell)
+    return observe_read(cell, array, trainable=cell.trainable)
+
+
+def write(cell: Cell, array: jax.Array, *, merge: Merge = Merge.SAME) -> None:
+    """Give `cell` a new value: now, or when the program being traced has run."""
+    frame = _frame.get()
+    if frame is not None:
+        frame.write(cell, array, merge)
+    elif isinstance(array, jax.core.Tracer):
+        raise RuntimeError(
+            "A variable was assigned inside a JAX transformation, where its value does not exist yet. "
+            "Assign it outside, or in a function that the strategy or tf.function compiles."
+        )
+    else:
+        cell.stored = array
