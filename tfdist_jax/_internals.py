@@ -5,7 +5,9 @@ fails the test that carries its name.
 """
 
 import jax
+from jax._src import array as _array
 from jax._src import core as _core
+from jax._src import xla_bridge as _xla_bridge
 
 # What every JAX operation of a thread is handed to. The gradient tape is one more subclass.
 Trace = _core.Trace
@@ -33,3 +35,13 @@ def set_trace(trace: Trace) -> None:
 def trace_of(tracer: jax.core.Tracer) -> Trace:
     """The trace that a traced array belongs to."""
     return tracer._trace  # noqa: SLF001
+
+
+# The class of arrays that hold values; the facade gives it TensorFlow's methods before JAX has started.
+ArrayImpl = _array.ArrayImpl
+
+# Whether JAX has started, so that devices and memory settings are fixed. Asking does not start it.
+backends_are_initialized = _xla_bridge.backends_are_initialized
+
+# Runs a traced program operation by operation, through the current trace.
+eval_jaxpr = _core.eval_jaxpr
