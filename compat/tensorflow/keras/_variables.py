@@ -16,7 +16,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_state
 
 def install() -> None:
     """Route the reads and writes of `keras.Variable` through cells."""
-    JaxVariable.stored = property(lambda self: self._value, lambda self, array: setattr(self, "_value", array))
+    JaxVariable.stored = property(lambda self: getattr(self, "_value", None), lambda self, array: setattr(self, "_value", array))
     JaxVariable.per_replica = False
     JaxVariable.value = property(functools.partial(_value, JaxVariable.value.fget))
     JaxVariable._direct_assign = _wrap(_direct_assign, JaxVariable._direct_assign)
