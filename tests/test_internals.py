@@ -4,6 +4,8 @@ When a JAX release breaks one of these, the test's name says which name in `_int
 """
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -190,3 +192,22 @@ def test_trace_weakref_is_the_jit_cache_key_and_may_be_shared():
 def test_trace_requires_low_exists_and_may_be_switched_off(recorder):
     assert _internals.Trace().requires_low is True
     assert recorder.requires_low is False
+
+
+def test_array_impl_is_the_class_of_arrays_and_takes_new_attributes():
+    assert type(jnp.zeros(())) is _internals.ArrayImpl
+    assert isinstance(_internals.ArrayImpl.shape, property)
+    assert isinstance(_internals.ArrayImpl.dtype, property)
+    _internals.ArrayImpl.added_in_a_test = lambda self: self.ndim
+    try:
+        assert jnp.zeros(3).added_in_a_test() == 1
+    finally:
+        del _internals.ArrayImpl.added_in_a_test
+
+
+def test_backends_are_initialized_tells_whether_jax_has_started():
+    program = (
+        "import jax; from tfdist_jax._internals import backends_are_initialized as started\n"
+        "assert not started(); jax.devices(); assert started()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -1,0 +1,68 @@
+"""Tensors that stay on the host: text, and sizes that a program must know while it is traced."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any, final
+
+import numpy as np
+
+from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._caller import is_user_code
+from tfdist_jax.compat.tensorflow._shape import TensorShape, user_shape
+
+
+@final
+class HostTensor(np.ndarray):
+    """A tensor in host memory, with a tensor's methods.
+
+    JAX has no text. And while a function is traced, whatever JAX computes has no value yet: sizes that come from
+    `tf.shape(x)` must have one, because `tf.reshape(y, [tf.shape(x)[0], -1])` needs it. Arithmetic with
+    host tensors gives host tensors; together with other tensors they act like NumPy arrays.
+    """
+
+    @classmethod
+    def of(cls, value: Any) -> "HostTensor":
+        """View a NumPy array, or make one of `value`."""
+        return np.asarray(value).view(cls)
+
+    def numpy(self) -> Any:
+        """Return a NumPy array, or for a scalar its value."""
+        return np.array(self)[()]
+
+    def get_shape(self) -> TensorShape:
+        """Return the shape."""
+        return user_shape(np.ndarray.shape.__get__(self))
+
+    def set_shape(self, shape: Any) -> None:
+        """Check that the tensor has a shape."""
+        check_shape(np.ndarray.shape.__get__(self), shape)
+
+    @property
+    def shape(self) -> Any:
+        """The sizes; for a user's code a `TensorShape`."""
+        shape = np.ndarray.shape.__get__(self)
+        return user_shape(shape) if is_user_code(sys._getframe(1)) else shape
+
+    @property
+    def dtype(self) -> Any:
+        """The type; for a user's code a `tf.DType`."""
+        dtype = np.ndarray.dtype.__get__(self)
+        return _dtypes.as_dtype(dtype) if is_user_code(sys._getframe(1)) else dtype
+
+    def __getitem__(self, key: Any) -> "HostTensor":
+        """Return a part, always as a tensor."""
+        return HostTensor.of(super().__getitem__(key))
+
+    def __iter__(self) -> Iterator["HostTensor"]:
+        """Go through the entries of the first axis."""
+        return (self[i] for i in range(len(self)))
+
+    def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> "HostTensor":
+        """Keep NumPy's results tensors, scalars too."""
+        return HostTensor.of(array)
+
+
+def check_shape(shape: tuple[int, ...], wanted: Any) -> None:
+    """Raise TensorFlow's ValueError if a tensor's shape does not fit the wanted one."""
+    if not TensorShape(wanted).is_compatible_with(shape):
+        raise ValueError(f"Tensor's shape {shape} is not compatible with supplied shape {TensorShape(wanted)}.")

@@ -1,0 +1,102 @@
+"""What Python and NumPy values mean as tensors: TensorFlow's rules for types."""
+
+from typing import Any
+
+import numpy as np
+
+from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._dtypes import DType
+from tfdist_jax.compat.tensorflow._shape import TensorShape
+
+_INT32 = np.iinfo(np.int32)
+_PYTHON_TYPES = {"b": _dtypes.bool_, "i": _dtypes.int32, "f": _dtypes.float32, "c": _dtypes.complex128}
+# Kinds of Python values that a kind of tensor can hold.
+_FITS = {"b": "b", "i": "bi", "u": "bi", "f": "bif", "V": "bif", "c": "bifc"}
+
+
+def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None) -> np.ndarray:
+    """Return a value as a NumPy array of the type that its tensor has.
+
+    Args:
+        value: NumPy arrays keep their type; Python's integers become int32 (int64 if they must), floats float32;
+            texts become an array of bytes objects.
+        dtype: The type to use. NumPy arrays are converted; of Python's values only those that fit.
+        hint: The type to use if the value fits.
+
+    Raises:
+        TypeError: If Python numbers do not fit `dtype`.
+        ValueError: If `value` is no tensor.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return _converted(np.asarray(value), dtype or hint)
+    if isinstance(value, TensorShape):
+        return np.asarray(value.as_list(), (dtype or _dtypes.int32).dtype)
+    array = _parsed(value)
+    if hasattr(value, "__array__") or isinstance(_first_leaf(value), np.ndarray | np.generic):
+        return _converted(array, dtype or hint)
+    natural = _natural_type(array, value)
+    if dtype is None and hint is not None and _fits(natural, hint):
+        dtype = hint
+    if dtype is not None and not _fits(natural, dtype):
+        raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {dtype.name}")
+    return _converted(array, dtype or natural)
+
+
+def _parsed(value: Any) -> np.ndarray:
+    if type(value).__name__ == "KerasTensor":
+        raise ValueError(
+            "A KerasTensor cannot be used as input to a TensorFlow function: it is a symbolic placeholder of a "
+            "functional model. Use the function of `keras.ops`, or wrap the call in a `keras.layers.Layer`."
+        )
+    try:
+        return np.array(list(value) if isinstance(value, range) else value)
+    except ValueError:
+        raise ValueError(f"Can't convert non-rectangular Python sequence to Tensor: {value!r}.") from None
+
+
+def _natural_type(array: np.ndarray, value: Any) -> DType:
+    if not array.size:
+        return _dtypes.float32
+    kind = array.dtype.kind
+    if kind in "US":
+        if not isinstance(_first_leaf(value), str | bytes):
+            raise ValueError(f"Can't convert Python sequence with mixed types to Tensor: {value!r}.")
+        return _dtypes.string
+    if kind == "u" or (kind == "O" and isinstance(_first_leaf(value), int)):
+        raise ValueError(f"Can't convert Python sequence with out-of-range integer to Tensor: {value!r}.")
+    if kind not in _PYTHON_TYPES:
+        raise ValueError(f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a Tensor.")
+    if kind == "i" and (array.min() < _INT32.min or array.max() > _INT32.max):
+        return _dtypes.int64
+    return _PYTHON_TYPES[kind]
+
+
+def _fits(natural: DType, wanted: DType) -> bool:
+    if _dtypes.string in (natural, wanted):
+        return natural is wanted
+    return natural.kind in _FITS[wanted.kind]
+
+
+def _converted(array: np.ndarray, dtype: DType | None) -> np.ndarray:
+    if array.dtype.kind in "SUO":
+        return _texts(array, dtype)
+    if dtype is _dtypes.string:
+        raise TypeError(f"Cannot convert {array!r} to EagerTensor of dtype string")
+    return array if dtype is None else array.astype(dtype.dtype)
+
+
+def _texts(array: np.ndarray, dtype: DType | None) -> np.ndarray:
+    if dtype not in (None, _dtypes.string):
+        raise ValueError(f"Cannot convert texts ({array!r}) to a tensor of dtype {dtype.name}.")
+    texts = np.empty(array.shape, object)
+    for index, text in np.ndenumerate(array):
+        if not isinstance(text, str | bytes):
+            raise ValueError(f"Attempt to convert a value ({text!r}) with an unsupported type ({type(text)}) to a Tensor.")
+        texts[index] = text.encode() if isinstance(text, str) else bytes(text)
+    return texts
+
+
+def _first_leaf(value: Any) -> Any:
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return value

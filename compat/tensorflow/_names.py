@@ -1,0 +1,106 @@
+"""Namespaces whose names load when first touched, and which name the nearest thing when asked for a missing one."""
+
+import difflib
+import dis
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any, final
+
+_ROOT = __name__.rpartition(".")[0]
+
+
+@final
+class LazyNames:
+    """A module's `__getattr__`: imports what a name stands for, the first time it is asked for.
+
+    Example:
+        In a namespace's module::
+
+            __getattr__ = LazyNames(__name__, {"_ops._linalg": "det inv eye=identity_matrix"}, modules="experimental")
+            __dir__ = __getattr__.names
+    """
+
+    def __init__(self, namespace: str, sources: Mapping[str, str], *, modules: str = "") -> None:
+        """Describe the names of `namespace`.
+
+        Args:
+            namespace: The module's `__name__`.
+            sources: Module, relative to this package, to the names that it provides, separated by blanks;
+                `new=old` where it calls them otherwise.
+            modules: Names of submodules, separated by blanks.
+        """
+        self._namespace = namespace
+        self._attributes = dict(_attributes(sources))
+        self._modules = frozenset(modules.split())
+
+    def __call__(self, name: str) -> Any:
+        """Return what `name` stands for, and keep it in the module."""
+        if name in self._attributes:
+            module, attribute = self._attributes[name]
+            value = getattr(importlib.import_module(f"{_ROOT}.{module}"), attribute)
+        elif name in self._modules:
+            value = importlib.import_module(f"{self._namespace}.{name}")
+        else:
+            raise _missing(self._namespace, name, sys._getframe(1))  # noqa: SLF001
+        setattr(sys.modules[self._namespace], name, value)
+        return value
+
+    def names(self) -> list[str]:
+        """List the names of the namespace, without loading them."""
+        loaded = (name for name in vars(sys.modules[self._namespace]) if name.startswith("__"))
+        return sorted({*self._attributes, *self._modules, *loaded})
+
+    def dotted_names(self) -> Iterator[str]:
+        """List the public names of the namespace and of the lazy ones below it, such as `tf.math.add`."""
+        yield from (f"{_shown(self._namespace)}.{name}" for name in self._attributes)
+        for name in self._modules:
+            yield f"{_shown(self._namespace)}.{name}"
+            below = _lazy_names(f"{self._namespace}.{name}")
+            if below is not None:
+                yield from below.dotted_names()
+
+
+def _attributes(sources: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    for module, names in sources.items():
+        for name in names.split():
+            new, _, old = name.partition("=")
+            yield new, (module, old or new)
+
+
+def _lazy_names(module_name: str) -> LazyNames | None:
+    """Return a submodule's names if they cost nothing; a large library (Keras) is not loaded for a message."""
+    if module_name == f"{_ROOT}.keras" and module_name not in sys.modules:
+        return None
+    found = getattr(importlib.import_module(module_name), "__getattr__", None)
+    return found if isinstance(found, LazyNames) else None
+
+
+def _shown(module_name: str) -> str:
+    return "tf" + module_name.removeprefix(_ROOT)
+
+
+def _missing(namespace: str, name: str, caller: FrameType) -> Exception:
+    """Return the error for a name that is not there; `from tf import name` needs an ImportError to show its text."""
+    wanted = f"{_shown(namespace)}.{name}"
+    if name.startswith("__"):
+        return AttributeError(f"module {namespace!r} has no attribute {name!r}")
+    message = f"`{wanted}` is not there (yet): tfdist_jax does not provide this TensorFlow name."
+    near = nearest_names(wanted)
+    if near:
+        message += f" The nearest that is: {', '.join(f'`{other}`' for other in near)}."
+    importing = dis.opname[caller.f_code.co_code[caller.f_lasti]] == "IMPORT_FROM"
+    return ImportError(message, name=name) if importing else AttributeError(message, name=name)
+
+
+def nearest_names(wanted: str, *, count: int = 2) -> list[str]:
+    """Return the available dotted names that are most like `wanted`: the same last part first, then by spelling."""
+    root = _lazy_names(_ROOT)
+    if root is None:
+        return []
+    available = sorted(root.dotted_names())
+    last = wanted.rpartition(".")[2]
+    same = [name for name in available if name.rpartition(".")[2].lower() == last.lower()]
+    alike = difflib.get_close_matches(wanted, available, n=count, cutoff=0.7)
+    return list(dict.fromkeys(same + alike))[:count]

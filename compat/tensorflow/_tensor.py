@@ -1,0 +1,211 @@
+"""`tf.Tensor` is `jax.Array`: conversions to it, and TensorFlow's methods on it."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tfdist_jax._internals import ArrayImpl
+from tfdist_jax.compat.tensorflow._caller import is_user_code
+from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype, known_dtype
+from tfdist_jax.compat.tensorflow._host import HostTensor, check_shape
+from tfdist_jax.compat.tensorflow._host_values import host_value
+from tfdist_jax.compat.tensorflow._shape import TensorShape, user_shape
+
+Tensor = jax.Array
+
+
+def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None) -> Any:
+    """Return `value` as a tensor.
+
+    Args:
+        value: A tensor (returned as it is), a variable (its present value), a NumPy array (which keeps its type), or
+            numbers, texts and sequences of them: integers become int32, floats float32.
+        dtype: The type that the tensor must have; a tensor of another type is an error, not converted.
+        dtype_hint: The type to use, if `value` can have it and `dtype` is not given.
+        name: Unused.
+
+    Raises:
+        TypeError: If `value` has no meaning in `dtype`.
+        ValueError: If `value` is a tensor of another type, or of no use as a tensor.
+
+    Example:
+        >>> import tfdist_jax.compat.tensorflow as tf
+        >>> tf.convert_to_tensor([1.0, 2.0]).dtype
+        tf.float32
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    array = _array_of(value)
+    if array is not None:
+        return _of_type(array, wanted)
+    if _holds_tensors(value):
+        return _stacked(value, wanted)
+    return _on_device(host_value(value, wanted, None if dtype_hint is None else as_dtype(dtype_hint)))
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Any:
+    """Return a tensor of constants.
+
+    Args:
+        value: As for `convert_to_tensor`.
+        dtype: The type of the tensor.
+        shape: The tensor's shape: `value` has as many elements, or one that fills it.
+        name: Unused.
+
+    Raises:
+        TypeError: If `value` does not fit `dtype` or `shape`.
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    if is_tensor(value) and wanted is not None and value.dtype != wanted:
+        raise TypeError(f"Expected tensor {value} with dtype {wanted!r}, but got dtype {as_dtype(value.dtype)!r}.")
+    tensor = convert_to_tensor(value, wanted)
+    return tensor if shape is None else _filling(tensor, TensorShape(shape))
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor or a variable."""
+    return isinstance(x, jax.Array | HostTensor) or hasattr(x, "__jax_array__")
+
+
+def get_static_value(tensor: Any, partial: bool = False) -> Any:
+    """Return a tensor's value if it is known now, or None while a function is traced that computes it."""
+    array = _array_of(tensor)
+    if isinstance(array, jax.core.Tracer):
+        return None
+    return np.asarray(tensor if array is None else array)
+
+
+def is_symbolic_tensor(tensor: Any) -> bool:
+    """Whether the tensor has no value yet because a function is being traced."""
+    return isinstance(tensor, jax.core.Tracer)
+
+
+@final
+class Reference:
+    """Stands for a tensor or variable where something hashable is needed; equal to references to the same one."""
+
+    def __init__(self, wrapped: Any) -> None:
+        """Refer to `wrapped`."""
+        self._wrapped = wrapped
+
+    def deref(self) -> Any:
+        """Return what the reference stands for."""
+        return self._wrapped
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other reference stands for the same object."""
+        return isinstance(other, Reference) and self._wrapped is other._wrapped
+
+    def __hash__(self) -> int:
+        """Hash by identity."""
+        return id(self._wrapped)
+
+    def __repr__(self) -> str:
+        """Show what is wrapped."""
+        return f"<Reference wrapping {self._wrapped!r}>"
+
+
+def _array_of(value: Any) -> Any:
+    """Return the JAX array that a tensor or variable is, or None for anything else."""
+    if isinstance(value, jax.Array):
+        return value
+    convert = getattr(value, "__jax_array__", None)
+    return None if convert is None else convert()
+
+
+def _of_type(array: jax.Array, wanted: DType | None) -> jax.Array:
+    if wanted is not None and array.dtype != wanted.dtype:
+        raise ValueError(
+            f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype {array.dtype}: {array!r}. "
+            f"Use `tf.cast(tensor, tf.{wanted.name})`."
+        )
+    return array
+
+
+def _holds_tensors(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or isinstance(value, TensorShape):
+        return False
+    return any(is_tensor(item) or _holds_tensors(item) for item in value)
+
+
+def _stacked(values: Sequence[Any], wanted: DType | None) -> Any:
+    """Stack a sequence in which some are tensors; the others take their type."""
+    if wanted is None:
+        wanted = next((as_dtype(item.dtype) for item in values if is_tensor(item)), None)
+    items = [convert_to_tensor(item, wanted) for item in values]
+    if all(isinstance(item, HostTensor) for item in values):
+        with jax.ensure_compile_time_eval():
+            return jnp.stack(items)
+    return jnp.stack(items)
+
+
+def _on_device(value: np.ndarray) -> Any:
+    """Give a host value to JAX, of its own type and in memory of its own."""
+    if value.dtype == object:
+        return HostTensor.of(value)
+    if value.dtype.kind in "iu":
+        # Integers may be shapes and axes: they keep a value that is known even while a function is traced.
+        with jax.ensure_compile_time_eval():
+            return jnp.array(value, dtype=value.dtype)
+    return jnp.array(value, dtype=value.dtype)
+
+
+def _filling(tensor: Any, shape: TensorShape) -> Any:
+    if tensor.size == 1:
+        return jnp.broadcast_to(tensor.reshape(()), shape) if isinstance(tensor, jax.Array) else _filled(tensor, shape)
+    if tensor.size != shape.num_elements():
+        raise TypeError(f"tf.constant got {tensor.size} elements for `shape` {shape} with {shape.num_elements()}.")
+    return tensor.reshape(shape)
+
+
+def _filled(text: HostTensor, shape: TensorShape) -> HostTensor:
+    return HostTensor.of(np.full(shape, text[()], object))
+
+
+def install() -> None:
+    """Put TensorFlow's methods on JAX's arrays, and let explicit 64-bit types be what they say.
+
+    `shape` and `dtype` become TensorFlow's objects for user code alone: libraries get the tuple and the NumPy dtype
+    they always got. Calling it again changes nothing.
+    """
+    jax.config.update("jax_explicit_x64_dtypes", "allow")
+    if hasattr(ArrayImpl, "get_shape"):
+        return
+    for cls in (ArrayImpl, jax.core.Tracer):
+        cls.get_shape = lambda self: user_shape(tuple(self.shape))
+        cls.set_shape = lambda self, shape: check_shape(tuple(self.shape), shape)
+        cls.ref = lambda self: Reference(self)
+        cls.shape = _property(cls.shape, user_shape)
+        cls.dtype = _property(cls.dtype, known_dtype)
+    ArrayImpl.numpy = _numpy
+    jax.core.Tracer.__getattr__ = _without_value(jax.core.Tracer.__getattr__)
+
+
+def _numpy(self: jax.Array) -> Any:
+    """Return the value as a NumPy array of its own, or for a scalar as a NumPy scalar."""
+    return np.array(self)[()]
+
+
+def _property(original: Any, for_user: Callable[[Any], Any]) -> Any:
+    read, frame = original.fget, sys._getframe
+
+    def get(self: Any) -> Any:
+        value = read(self)
+        return for_user(value) if is_user_code(frame(1)) else value
+
+    return property(get, doc=original.__doc__)
+
+
+def _without_value(original: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    def get(self: Any, name: str) -> Any:
+        if name == "numpy":
+            raise AttributeError(
+                f"{type(self).__name__} (a tensor in a function that is being traced) has no `numpy()`: its value is "
+                "not known before the function runs. Return it, or use `tf.print`."
+            )
+        return original(self, name)
+
+    return get

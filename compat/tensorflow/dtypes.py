@@ -1,0 +1,18 @@
+"""`tf.dtypes`: element types and conversions between them.
+
+See https://www.tensorflow.org/api_docs/python/tf/dtypes.
+"""
+
+from tfdist_jax.compat.tensorflow._names import LazyNames
+
+__getattr__ = LazyNames(
+    __name__,
+    {
+        "_dtypes": (
+            "DType as_dtype bfloat16 bool=bool_ complex64 complex128 double float16 float32 float64 half int8 int16 int32 "
+            "int64 string uint8 uint16 uint32 uint64"
+        ),
+        "_ops._cast": "cast complex saturate_cast",
+    },
+)
+__dir__ = __getattr__.names
