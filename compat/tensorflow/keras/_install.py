@@ -4,7 +4,7 @@ import functools
 
 import keras
 
-from tfdist_jax.compat.tensorflow.keras import _optimizer, _random, _variables
+from tfdist_jax.compat.tensorflow.keras import _optimizer, _random, _trainer, _variables
 
 
 @functools.cache
@@ -22,3 +22,4 @@ def install() -> None:
     _variables.install()
     _optimizer.install()
     _random.install()
+    _trainer.install()

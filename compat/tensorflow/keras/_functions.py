@@ -1,0 +1,184 @@
+"""The functions that Keras's loops call for each step: they feed batches to the replicas and run the programs."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from tfdist_jax import fused_mean
+from tfdist_jax._input import ahead, put_padded
+from tfdist_jax._replica import map_replicas
+from tfdist_jax._runtime import InFlight
+from tfdist_jax.compat.tensorflow.keras._accumulation import accumulator_slots
+from tfdist_jax.compat.tensorflow.keras._placement import PlacedState, place
+from tfdist_jax.compat.tensorflow.keras._programs import Sizes, run_side_by_side, run_steps
+from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, State, Step, TrainStep
+
+# Steps that are compiled into one program on CPU, where they are unrolled and compile time grows with them.
+_MOST_UNROLLED = 8
+# Host batches on their way to an accelerator while it computes. On CPU a transfer is work for the same cores.
+_AHEAD = 2
+
+
+@final
+class StepFunction:
+    """Runs steps of a model under a strategy, called as Keras calls `train_function` and its like."""
+
+    def __init__(self, step: Step, strategy: Any) -> None:
+        """Prepare `step`; programs are compiled when the first batch of each shape arrives."""
+        model = step.model
+        self._step = step
+        self._strategy = strategy
+        self._mesh = strategy.native.mesh
+        self._in_flight = InFlight(self._mesh.size)
+        self._feed = Feed(self._mesh)
+        self._steps_per_execution = model.steps_per_execution
+        self._most_in_program = _most_in_program(step, self._mesh)
+        self._returned: PlacedState | None = None
+        self._compiled = jax.jit(self._trace, static_argnums=0, donate_argnums=2)
+        self._program: Callable[..., Any] = self._run_eagerly if model.run_eagerly else self._compiled
+        whole = PartitionSpec()
+        self._mean = jax.jit(map_replicas(fused_mean, self._mesh, in_specs=(whole,), out_specs=whole))
+
+    def __call__(self, state: State, iterator: Iterator[Any]) -> tuple[Any, State]:
+        """Run the next `steps_per_execution` steps.
+
+        Args:
+            state: The model's values: what the last call returned, or what Keras has read from the variables.
+            iterator: Host batches.
+
+        Returns:
+            The logs of the last step, or the predictions of all; and the new state.
+
+        Raises:
+            StopIteration: If `iterator` is at its end.
+        """
+        if type(state) is not PlacedState:
+            state = place(state, self._mesh, num_read_only=self._step.num_read_only, holders=_holders(self._step.model))
+        batches = list(itertools.islice(self._feed(iterator), self._steps_per_execution))
+        if not batches:
+            raise StopIteration
+        results = []
+        for sizes, run in _runs(batches, self._most_in_program):
+            result, state = self._run(sizes, state, run)
+            results.append(result)
+        self._returned = state
+        return (_joined(results) if isinstance(self._step, PredictStep) else results[-1]), state
+
+    def lower(self, state: State, batch: Any) -> Any:
+        """Lower the step for a host batch without running it, as `jax.jit(fn).lower` does."""
+        data, sizes = put_padded(batch, self._mesh)
+        state = place(state, self._mesh, num_read_only=len(state), holders=Counter())
+        split = self._step.num_read_only
+        return self._compiled.lower(sizes, tuple(state[:split]), tuple(state[split:]), (data,))
+
+    def forget(self) -> None:
+        """Let go of the state, when Keras's loop has ended."""
+        self._returned = None
+
+    def references(self) -> Iterator[int]:
+        """Yield the ids of the values in the state that Keras's loop and this function hold."""
+        return (id(value) for values in self._returned or () for value in values)
+
+    def settle(self, state: dict[str, Any]) -> None:
+        """Make the state that Keras is about to read equal on all replicas, whose accumulated gradients differ.
+
+        The mean stands for all of them and leaves the coming update as it is.
+        """
+        if isinstance(self._step, TrainStep) and self._step.accumulates_locally:
+            values = list(state["optimizer_variables"])
+            slots = accumulator_slots(self._step.model.optimizer)
+            for i, mean in zip(slots, self._mean([values[i] for i in slots]), strict=True):
+                values[i] = mean
+            state["optimizer_variables"] = values
+
+    def _run(self, sizes: Sizes, state: State, batches: Sequence[Any]) -> tuple[Any, State]:
+        split = self._step.num_read_only
+        read_only, own = tuple(state[:split]), tuple(state[split:])
+        logs, rows, own, token = self._program(sizes, read_only, own, tuple(batches))
+        self._in_flight.add(token)
+        state = PlacedState((*read_only, *own))
+        return (logs if rows is None else _without_padding(rows, sizes)), state
+
+    def _trace(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any]) -> Any:
+        logs, rows, state = run_steps(self._step, self._strategy, sizes, (*read_only, *own), batches)
+        # The state is donated to the next step and logs may be empty: something must tell when the step is done.
+        return logs, rows, state[len(read_only) :], jnp.zeros((), jnp.int32)
+
+    def _run_eagerly(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any]) -> Any:
+        (batch,) = batches
+        logs, rows, state = run_side_by_side(self._step, self._strategy, sizes, (*read_only, *own), batch)
+        return logs, rows, state[len(read_only) :], ()
+
+
+@final
+class Feed:
+    """Lays host batches out over the replicas, on accelerators ahead of the steps that use them."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        """Feed the devices of `mesh`."""
+        self._mesh = mesh
+        self._depth = 0 if mesh.devices.flat[0].platform == "cpu" else _AHEAD
+        self._source: Any = None
+        self._batches: Iterator[Any] = iter(())
+
+    def __call__(self, source: Iterable[Any]) -> Iterator[Any]:
+        """Return the batches of `source` as `(data, sizes)`; calls with the same source go on where it is."""
+        if source is not self._source:
+            self._source = source
+            self._batches = ahead(source, lambda batch: put_padded(batch, self._mesh), depth=self._depth)
+        return self._batches
+
+
+def _holders(model: Any) -> Counter[int]:
+    """Count the references to the model's values that its own variables and loops hold."""
+    functions = (model.train_function, model.test_function, model.predict_function)
+    held = Counter(i for function in functions if isinstance(function, StepFunction) for i in function.references())
+    optimizer = [] if model.optimizer is None else model.optimizer.variables
+    for variable in itertools.chain(model.variables, optimizer, model.metrics_variables):
+        held[id(variable.stored)] += 1
+    return held
+
+
+def _most_in_program(step: Step, mesh: Mesh) -> int:
+    """Return how many steps are compiled together: predictions join on the host, debugging goes one by one."""
+    if isinstance(step, PredictStep) or step.model.run_eagerly:
+        return 1
+    on_cpu = mesh.devices.flat[0].platform == "cpu"
+    return min(step.model.steps_per_execution, _MOST_UNROLLED if on_cpu else step.model.steps_per_execution)
+
+
+def _runs(batches: Sequence[tuple[Any, Sizes]], most: int) -> Iterator[tuple[Sizes, list[Any]]]:
+    """Group batches that one program can take: `most` at a time of equal shapes, the others one by one."""
+    if most == 1:
+        yield from ((sizes, [data]) for data, sizes in batches)
+        return
+    for sizes, alike in itertools.groupby(batches, key=_shapes):
+        run = [data for data, _ in alike]
+        whole = len(run) - len(run) % most
+        yield from ((sizes[0], run[i : i + most]) for i in range(0, whole, most))
+        yield from ((sizes[0], [data]) for data in run[whole:])
+
+
+def _shapes(batch: tuple[Any, Sizes]) -> Any:
+    data, sizes = batch
+    leaves, tree = jax.tree.flatten(data)
+    return sizes, tree, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
+def _without_padding(rows: Any, sizes: Sizes) -> Any:
+    """Return the real rows, which come first; on the devices where nothing has to be cut off."""
+    if len(set(sizes)) == 1:
+        return rows
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[: sum(sizes)], rows)
+
+
+def _joined(results: Sequence[Any]) -> Any:
+    if len(results) == 1:
+        return results[0]
+    return jax.tree.map(lambda *rows: np.concatenate(rows), *results)

@@ -1,0 +1,126 @@
+"""A step and a strategy as a program: one SPMD program, or the replicas side by side."""
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+
+from tfdist_jax import DATA, fused_sum
+from tfdist_jax._gradients import switch_on_size
+from tfdist_jax._lockstep import LockStep
+from tfdist_jax._replica import map_replicas
+from tfdist_jax.compat.tensorflow._context import LockStepContext, entering_replica
+from tfdist_jax.compat.tensorflow.keras._aggregation import Share
+from tfdist_jax.compat.tensorflow.keras._steps import Parts, State, Step
+
+Sizes = tuple[int, ...]
+Results = tuple[Any, Any, State]
+"""Logs, results by row (padded as the batch is) and the new state."""
+
+
+def run_steps(step: Step, strategy: Any, sizes: Sizes, state: State, batches: Sequence[Any]) -> Results:
+    """Run `step` on one batch after another, of which every one is split into `sizes`.
+
+    Args:
+        step: The step.
+        strategy: The facade's strategy.
+        sizes: Number of real rows of each replica.
+        state: The model's values, equal on all devices.
+        batches: Batches of arrays `[R * ceil(rows / R), ...]`, sharded over the replicas.
+
+    Returns:
+        The last step's results and the state after it.
+    """
+    if step.communicates and len(set(sizes)) > 1:
+        run = functools.partial(run_side_by_side, step, strategy, sizes)
+        return _one_after_another(run, state, batches)
+
+    def replica(state: State, batches: Sequence[Any]) -> Results:
+        with entering_replica(strategy):
+            run = functools.partial(_run_replica, step, strategy, sizes)
+            return _one_after_another(run, state, batches)
+
+    whole, split = PartitionSpec(), PartitionSpec(DATA)
+    program = map_replicas(replica, strategy.native.mesh, in_specs=(whole, split), out_specs=(whole, split, whole))
+    return program(state, batches)
+
+
+def run_side_by_side(step: Step, strategy: Any, sizes: Sizes, state: State, batch: Any) -> Results:
+    """Run `step` for each replica's rows in turn, meeting at collectives; arrays may be concrete or traced.
+
+    For steps that communicate while replicas have different numbers of rows, and for stepping through a model in
+    a debugger. Replicas without rows take no part.
+    """
+    lockstep = LockStep(sum(size > 0 for size in sizes))
+
+    def replica(i: int) -> Callable[[], Parts]:
+        start = i * sizes[0]
+        rows = jax.tree.map(lambda leaf: leaf[start : start + sizes[i]], batch)
+        context = LockStepContext(strategy, lockstep, i)
+
+        def run() -> Parts:
+            with entering_replica(strategy, context):
+                return step.local(state, rows, Share(sizes[i], sizes))
+
+        return run
+
+    parts = lockstep.run([replica(i) for i, size in enumerate(sizes) if size])
+    summed = jax.tree.map(lambda *values: functools.reduce(operator.add, values), *[p.summed for p in parts])
+    logs, state = step.finish(state, parts[0]._replace(summed=summed))
+    return logs, jax.tree.map(lambda *rows: _padded(jnp.concatenate(rows), sizes), *[p.rows for p in parts]), state
+
+
+def _run_replica(step: Step, strategy: Any, sizes: Sizes, state: State, batch: Any) -> Results:
+    """Run the step on this replica of an SPMD program: one reduction for all that is summed."""
+
+    def branch(size: int) -> Callable[[Any], Parts]:
+        if size == 0:
+            return lambda batch: _nothing(branch(sizes[0]), batch)
+        return lambda batch: _local_rows(step, state, batch, Share(size, sizes))
+
+    parts = switch_on_size(sizes, branch, batch)
+    leaves, tree = jax.tree.flatten(parts.summed)
+    summed = tree.unflatten(fused_sum(leaves, bucket_bytes=strategy.bucket_bytes))
+    logs, state = step.finish(state, parts._replace(summed=summed))
+    return logs, parts.rows, state
+
+
+def _local_rows(step: Step, state: State, batch: Any, share: Share) -> Parts:
+    parts = step.local(state, jax.tree.map(lambda leaf: leaf[: share.rows], batch), share)
+    return parts._replace(rows=jax.tree.map(lambda rows: _padded(rows, share.sizes[:1]), parts.rows))
+
+
+def _nothing(branch: Callable[[Any], Parts], batch: Any) -> Parts:
+    """What a replica without rows contributes: zeros, in the shapes of the others'."""
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(branch, batch))
+
+
+def _padded(rows: jax.Array, sizes: Sizes) -> jax.Array:
+    """Fill up with zeros to as many rows as the replicas of `sizes` have when each has the most."""
+    missing = sizes[0] * len(sizes) - rows.shape[0]
+    return jnp.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1)) if missing else rows
+
+
+def _one_after_another(run: Callable[[State, Any], Results], state: State, batches: Sequence[Any]) -> Results:
+    """Unroll a few steps on CPU, where XLA runs the body of a loop several times slower; loop elsewhere."""
+    if len(batches) > 1 and jax.default_backend() != "cpu":
+        return _looped(run, state, batches)
+    logs, rows = {}, None
+    for batch in batches:
+        logs, rows, state = run(state, batch)
+    return logs, rows, state
+
+
+def _looped(run: Callable[[State, Any], Results], state: State, batches: Sequence[Any]) -> Results:
+    def body(state: State, batch: Any) -> tuple[State, Any]:
+        logs, rows, state = run(state, batch)
+        return state, (logs, rows)
+
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+    state, results = jax.lax.scan(body, state, stacked)
+    logs, rows = jax.tree.map(lambda values: values[-1], results)
+    return logs, rows, state

@@ -1,0 +1,233 @@
+"""What Keras does in a step, cut where the replicas meet: a local part for each replica, and what follows from all."""
+
+import abc
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, final
+
+import jax
+import keras
+
+from tfdist_jax.compat.tensorflow.distribute import get_replica_context
+from tfdist_jax.compat.tensorflow.keras._accumulation import accumulates, apply_accumulating
+from tfdist_jax.compat.tensorflow.keras._aggregation import Share, changes, merged
+from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer
+from tfdist_jax.compat.tensorflow.keras._loss_scaling import scaling_only_gradients, unscale_loss
+
+State = tuple[list[jax.Array], ...]
+"""The model's values as Keras passes them to a step: a list for each kind of variable."""
+
+BeforeAfter = tuple[list[jax.Array], list[jax.Array]]
+
+
+class Parts(NamedTuple):
+    """What a replica's own rows give.
+
+    Attributes:
+        summed: To be added up over the replicas.
+        same: Equal on all replicas that have rows.
+        own: For this replica alone.
+        rows: Results with one row for each of the batch, which are joined.
+    """
+
+    summed: dict[str, Any]
+    same: dict[str, Any]
+    own: Any = None
+    rows: Any = None
+
+
+class Step(abc.ABC):
+    """A training, test or prediction step of one model.
+
+    Attributes:
+        num_read_only: How many leading lists of the state the step leaves as they are.
+        communicates: Whether `local` uses collectives, so that replicas must not branch around it.
+    """
+
+    num_read_only = 0
+    communicates = False
+
+    def __init__(self, model: Any) -> None:
+        """Make the step that `model`'s class defines."""
+        self.model = model
+
+    @abc.abstractmethod
+    def local(self, state: State, batch: Any, share: Share) -> Parts:
+        """Run the step on one replica's rows."""
+
+    @abc.abstractmethod
+    def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
+        """Return the logs and the new state from the parts of all replicas, the summed ones added up."""
+
+
+@final
+class TrainStep(Step):
+    """Keras's own training step.
+
+    Attributes:
+        accumulates_locally: Whether gradients stay on their replicas until the optimizer uses them.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Make the training step of `model`."""
+        super().__init__(model)
+        self.accumulates_locally = accumulates(model.optimizer) and not model.run_eagerly
+
+    def local(self, state: State, batch: Any, share: Share) -> Parts:
+        """Return this replica's gradients and what it changes in statistics and metrics."""
+        trainable, non_trainable, optimizer, metrics = state
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+        gradient_of = jax.value_and_grad(self.model.compute_loss_and_updates, has_aux=True)
+        (_, aux), gradients = gradient_of(
+            trainable, non_trainable, metrics, x, y, sample_weight, training=True, optimizer_variables=optimizer
+        )
+        loss, y_pred, new_non_trainable, new_metrics = aux
+        logs, new_metrics = self.model._update_metrics_variables(
+            new_metrics, unscale_loss(loss), x, y, y_pred, sample_weight
+        )
+        parts = _parts(self.model, share, logs, (non_trainable, new_non_trainable), (metrics, new_metrics))
+        if self.accumulates_locally:
+            return parts._replace(own=gradients)
+        parts.summed["gradients"] = gradients
+        return parts
+
+    def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
+        """Apply the global gradients."""
+        trainable, non_trainable, optimizer, metrics = state
+        if self.accumulates_locally:
+            trainable, optimizer = apply_accumulating(self.model.optimizer, optimizer, parts.own, trainable)
+        else:
+            gradients = parts.summed["gradients"]
+            trainable, optimizer = self.model.optimizer.stateless_apply(optimizer, gradients, trainable)
+        logs, non_trainable, metrics = _merged_parts(self.model, parts, non_trainable, metrics)
+        return logs, (trainable, non_trainable, optimizer, metrics)
+
+
+@final
+class CustomTrainStep(Step):
+    """The user's `train_step(state, data)`: the optimizer sums gradients over replicas when it applies them."""
+
+    communicates = True
+
+    def local(self, state: State, batch: Any, share: Share) -> Parts:
+        """Run the user's step; its weights come out equal on all replicas."""
+        with scaling_only_gradients(), _summing_gradients(self.model.optimizer):
+            logs, (trainable, non_trainable, optimizer, metrics) = self.model.train_step(state, batch)
+        parts = _parts(self.model, share, logs, (state[1], list(non_trainable)), (state[3], list(metrics)))
+        parts.same.update(trainable=list(trainable), optimizer=list(optimizer))
+        return parts
+
+    def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
+        """Put the replicas' statistics and metrics together."""
+        logs, non_trainable, metrics = _merged_parts(self.model, parts, state[1], state[3])
+        return logs, (parts.same["trainable"], non_trainable, parts.same["optimizer"], metrics)
+
+
+@final
+class TestStep(Step):
+    """Keras's evaluation step, or the user's `test_step(state, data)`."""
+
+    num_read_only = 1
+
+    def local(self, state: State, batch: Any, share: Share) -> Parts:
+        """Return what this replica changes in statistics and metrics."""
+        if is_overridden(self.model, "test_step"):
+            with scaling_only_gradients():
+                logs, (_, new_non_trainable, new_metrics) = self.model.test_step(state, batch)
+        else:
+            logs, new_non_trainable, new_metrics = self._evaluate(state, batch)
+        return _parts(self.model, share, logs, (state[1], list(new_non_trainable)), (state[2], list(new_metrics)))
+
+    def _evaluate(self, state: State, batch: Any) -> tuple[Any, Any, Any]:
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+        _, aux = self.model.compute_loss_and_updates(*state, x, y, sample_weight, training=False)
+        loss, y_pred, non_trainable, metrics = aux
+        logs, metrics = self.model._update_metrics_variables(metrics, unscale_loss(loss), x, y, y_pred, sample_weight)
+        return logs, non_trainable, metrics
+
+    def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
+        """Put the replicas' metrics together."""
+        logs, non_trainable, metrics = _merged_parts(self.model, parts, state[1], state[2])
+        return logs, (state[0], non_trainable, metrics)
+
+
+@final
+class PredictStep(Step):
+    """Keras's prediction step, or the user's `predict_step(state, data)`."""
+
+    num_read_only = 1
+
+    def local(self, state: State, batch: Any, share: Share) -> Parts:
+        """Predict this replica's rows."""
+        outputs, non_trainable = self.model.predict_step(state, batch)
+        summed, same = changes(self.model.non_trainable_variables, state[1], list(non_trainable), share)
+        return Parts({"non_trainable": summed}, {"non_trainable": same}, rows=outputs)
+
+    def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
+        """Keep what predicting changes, such as seeds."""
+        return {}, (state[0], merged(state[1], parts.summed["non_trainable"], parts.same["non_trainable"]))
+
+
+def make_train_step(model: Any) -> Step:
+    """Make the training step of `model`, its own or Keras's."""
+    return CustomTrainStep(model) if is_overridden(model, "train_step") else TrainStep(model)
+
+
+def is_overridden(model: Any, name: str) -> bool:
+    """Tell whether the model's class brings its own step."""
+    return getattr(type(model), name) is not getattr(JAXTrainer, name)
+
+
+def _parts(model: Any, share: Share, logs: Any, non_trainable: BeforeAfter, metrics: BeforeAfter) -> Parts:
+    """Collect what a replica contributes to statistics, metrics and logs."""
+    statistics, same_statistics = changes(model.non_trainable_variables, *non_trainable, share)
+    totals, same_totals = changes(model.metrics_variables, *metrics, share)
+    tracked = _results(model, *metrics)
+    # A log entry that no metric explains is averaged over the rows. Others follow from the metrics' sums.
+    others = {name: value for name, value in logs.items() if name not in tracked}
+    others = jax.tree.map(lambda value: value * share.weight, others)
+    tracked = {name: None for name in tracked if name in logs}
+    return Parts(
+        {"non_trainable": statistics, "metrics": totals, "logs": others},
+        {"non_trainable": same_statistics, "metrics": same_totals, "logs": tracked},
+    )
+
+
+def _merged_parts(
+    model: Any, parts: Parts, non_trainable: list[jax.Array], metrics: list[jax.Array]
+) -> tuple[Mapping[str, Any], list[jax.Array], list[jax.Array]]:
+    summed, same = parts.summed, parts.same
+    new_metrics = merged(metrics, summed["metrics"], same["metrics"])
+    results = _results(model, metrics, new_metrics)
+    logs = {**summed["logs"], **{name: results[name] for name in same["logs"]}}
+    return logs, merged(non_trainable, summed["non_trainable"], same["non_trainable"]), new_metrics
+
+
+def _results(model: Any, old: list[jax.Array], new: list[jax.Array]) -> dict[str, Any]:
+    """Return the results, by name, of the metrics that the step has updated."""
+    updated = {id(v) for v, before, after in zip(model.metrics_variables, old, new, strict=True) if after is not before}
+    results: dict[str, Any] = {}
+    with keras.StatelessScope(state_mapping=list(zip(model.metrics_variables, new, strict=True))):
+        for metric in model.metrics:
+            if updated.isdisjoint(id(v) for v in metric.variables):
+                continue
+            result = metric.result()
+            results.update(result if isinstance(result, Mapping) else {metric.name: result})
+    return results
+
+
+@contextlib.contextmanager
+def _summing_gradients(optimizer: Any) -> Iterator[None]:
+    """Let this optimizer, while a step is traced, sum the replicas' gradients before it applies them."""
+    apply = optimizer.stateless_apply
+    context = get_replica_context()
+
+    def summing_apply(optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
+        return apply(optimizer_variables, context.all_reduce("SUM", grads), trainable_variables)
+
+    # On the instance, past Keras's attribute tracking: other models' optimizers are not concerned.
+    object.__setattr__(optimizer, "stateless_apply", summing_apply)
+    try:
+        yield
+    finally:
+        object.__delattr__(optimizer, "stateless_apply")

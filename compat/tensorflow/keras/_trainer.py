@@ -1,0 +1,110 @@
+"""Keras's trainer under strategies: a model trains on the replicas of the strategy in whose scope it was made."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tfdist_jax.compat.tensorflow._context import current_strategy
+from tfdist_jax.compat.tensorflow.keras import _adapters, _loss_scaling
+from tfdist_jax.compat.tensorflow.keras._functions import StepFunction
+from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, jax_trainer
+from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, Step, TestStep, make_train_step
+
+_STRATEGY = "_tfdist_strategy"
+
+_STEPS: dict[str, Callable[[Any], Step]] = {"train": make_train_step, "test": TestStep, "predict": PredictStep}
+_METHODS = {
+    "fit": "train",
+    "train_on_batch": "train",
+    "evaluate": "test",
+    "test_on_batch": "test",
+    "predict": "predict",
+    "predict_on_batch": "predict",
+}
+
+
+def install() -> None:
+    """Put the hooks into Keras's trainer; models made outside of scopes go on as before."""
+    _loss_scaling.install()
+    _adapters.install()
+    _wrap(JAXTrainer, "__init__", _remembering_strategy)
+    _wrap(JAXTrainer, "jax_state_sync", _settling_first)
+    for kind in _STEPS:
+        _wrap(JAXTrainer, f"make_{kind}_function", functools.partial(_making_step_function, kind))
+    for name, kind in _METHODS.items():
+        _wrap(JAXTrainer, name, functools.partial(_in_scope, kind))
+    _wrap(jax_trainer, "_distribute_data", _left_on_host)
+
+
+def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    setattr(owner, name, wrapper(getattr(owner, name)))
+
+
+def strategy_of(model: Any) -> Any:
+    """Return the strategy in whose scope `model` was made, or None."""
+    return getattr(model, _STRATEGY, None)
+
+
+def _remembering_strategy(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        # Past Keras's attribute tracking, which is for layers and variables.
+        object.__setattr__(self, _STRATEGY, current_strategy())
+
+    return init
+
+
+def _making_step_function(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make_function(self: Any, force: bool = False) -> Any:
+        strategy, attribute = strategy_of(self), f"{kind}_function"
+        if strategy is None:
+            return original(self, force)
+        if force or getattr(self, attribute) is None:
+            setattr(self, attribute, StepFunction(_STEPS[kind](self), strategy))
+        return getattr(self, attribute)
+
+    return make_function
+
+
+def _in_scope(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a training method inside its model's strategy, as if the script had."""
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = strategy_of(self)
+        if strategy is None:
+            return original(self, *args, **kwargs)
+        with strategy.scope():
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                function = getattr(self, f"{kind}_function")
+                if isinstance(function, StepFunction):
+                    function.forget()
+
+    return method
+
+
+def _settling_first(original: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Make state equal on all replicas before the model's variables get it."""
+
+    @functools.wraps(original)
+    def jax_state_sync(self: Any) -> None:
+        state, function = getattr(self, "_jax_state", None), self.train_function
+        if state and not self._jax_state_synced and isinstance(function, StepFunction):
+            function.settle(state)
+        original(self)
+
+    return jax_state_sync
+
+
+def _left_on_host(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep whole batches off the first device: the step function sends each replica its rows."""
+
+    @functools.wraps(original)
+    def distribute_data(data: Any, layouts: Any = None) -> Any:
+        return original(data, layouts) if current_strategy() is None else data
+
+    return distribute_data
