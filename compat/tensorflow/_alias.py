@@ -1,0 +1,80 @@
+"""Lets a program's `import tensorflow` find this facade.
+
+Only the program's own modules see it. Libraries that look for TensorFlow (Keras, TensorFlow Datasets, Orbax, ...)
+go on finding the real one, or none: they use parts that a training API does not have, and each has a way without
+TensorFlow. So the name is given out by caller, and `sys.modules` never holds the facade as `tensorflow`.
+"""
+
+import builtins
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from tfdist_jax.compat.tensorflow._caller import is_user_code
+
+_ALIASED = "tensorflow"
+_FACADE = __name__.rpartition(".")[0]
+
+
+@functools.cache
+def install() -> None:
+    """Give the facade to every later `import tensorflow` of the program's own modules."""
+    builtins.__import__ = _aliasing_import(builtins.__import__)
+    importlib.import_module = _aliasing_import_module(importlib.import_module)
+
+
+def _is_aliased(name: str) -> bool:
+    return name == _ALIASED or name.startswith(f"{_ALIASED}.")
+
+
+def _aliasing_import(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def __import__(  # noqa: N807
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        if level or not _is_aliased(name) or not is_user_code(sys._getframe(1)):  # noqa: SLF001
+            return original(name, globals, locals, fromlist, level)
+        module = resolve(name)
+        return module if fromlist else resolve(_ALIASED)
+
+    return __import__
+
+
+def _aliasing_import_module(original: Callable[..., ModuleType]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def import_module(name: str, package: str | None = None) -> Any:
+        if _is_aliased(name) and is_user_code(sys._getframe(1)):  # noqa: SLF001
+            return resolve(name)
+        return original(name, package)
+
+    return import_module
+
+
+def resolve(name: str) -> Any:
+    """Return the facade's module or namespace for a dotted `tensorflow` name.
+
+    Raises:
+        ModuleNotFoundError: If the facade has none; the message names the nearest.
+    """
+    found = sys.modules.get(_FACADE) or importlib.__import__(_FACADE, fromlist=("",))
+    parts = name.split(".")[1:]
+    for i, part in enumerate(parts):
+        path = ".".join([_ALIASED, *parts[: i + 1]])
+        if path == f"{_ALIASED}.python":
+            raise ModuleNotFoundError(
+                f"No module named {name!r}: `tensorflow.python` is TensorFlow's private code, which tfdist_jax does not "
+                "have. Use the public name under `tf.`.",
+                name=name,
+            )
+        try:
+            found = getattr(found, part)
+        except AttributeError as error:
+            raise ModuleNotFoundError(f"No module named {path!r}. {error}", name=path) from None
+    return found

@@ -1,0 +1,51 @@
+"""A thread that prepares elements ahead of their use."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_END = object()
+_POLL_S = 0.1
+
+
+def prefetched(make: Callable[[], Iterator[Any]], depth: int) -> Iterator[Any]:
+    """Yield the items of `make()`, up to `depth` of which a thread has ready.
+
+    An exception in the thread is raised where its item would have come. The thread ends when the items do, or when
+    the consumer stops.
+    """
+    ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=depth)
+    stopped = threading.Event()
+
+    def put(item: Any, error: BaseException | None = None) -> None:
+        while not stopped.is_set():
+            try:
+                ready.put((item, error), timeout=_POLL_S)
+                return
+            except queue.Full:
+                continue
+
+    def work() -> None:
+        try:
+            for item in make():
+                put(item)
+                if stopped.is_set():
+                    return
+            put(_END)
+        except BaseException as error:
+            put(_END, error)
+
+    thread = threading.Thread(target=work, name="prefetch", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            if item is _END:
+                return
+            yield item
+    finally:
+        stopped.set()
+        thread.join()
