@@ -42,8 +42,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return 2
     if arguments.devices is not None:
         tfdist_jax.use_cpu_devices(arguments.devices)
-    import tfdist_jax.compat.tensorflow  # noqa: F401  Before the program can import Keras.
-    from tfdist_jax.compat.tensorflow import _alias
+    from tfdist_jax.compat.tensorflow import _alias  # Sets Keras's backend before the program can import Keras.
 
     _alias.install()
     sys.argv = [arguments.script, *arguments.args]
