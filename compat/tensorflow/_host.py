@@ -61,6 +61,11 @@ class HostTensor(np.ndarray):
         """Keep NumPy's results tensors, scalars too."""
         return HostTensor.of(array)
 
+    def __repr__(self) -> str:
+        """Write it as TensorFlow writes tensors."""
+        shape, dtype = np.ndarray.shape.__get__(self), _dtypes.as_dtype(np.ndarray.dtype.__get__(self))
+        return f"<tf.Tensor: shape={shape}, dtype={dtype.name}, numpy={self.numpy()!r}>"
+
 
 def check_shape(shape: tuple[int, ...], wanted: Any) -> None:
     """Raise TensorFlow's ValueError if a tensor's shape does not fit the wanted one."""

@@ -13,6 +13,7 @@ from tfdist_jax.compat.tensorflow._caller import is_user_code
 from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype, known_dtype
 from tfdist_jax.compat.tensorflow._host import HostTensor, check_shape
 from tfdist_jax.compat.tensorflow._host_values import host_value
+from tfdist_jax.compat.tensorflow._operators import keep_64_bit_operands
 from tfdist_jax.compat.tensorflow._shape import TensorShape, user_shape
 
 Tensor = jax.Array
@@ -146,11 +147,12 @@ def _on_device(value: np.ndarray) -> Any:
     """Give a host value to JAX, of its own type and in memory of its own."""
     if value.dtype == object:
         return HostTensor.of(value)
+    # `jnp.asarray` copies NumPy's memory; `jnp.array` would pass 64-bit values through 32 bits (jax 0.10).
     if value.dtype.kind in "iu":
         # Integers may be shapes and axes: they keep a value that is known even while a function is traced.
         with jax.ensure_compile_time_eval():
-            return jnp.array(value, dtype=value.dtype)
-    return jnp.array(value, dtype=value.dtype)
+            return jnp.asarray(value, dtype=value.dtype)
+    return jnp.asarray(value, dtype=value.dtype)
 
 
 def _filling(tensor: Any, shape: TensorShape) -> Any:
@@ -180,6 +182,7 @@ def install() -> None:
         cls.ref = lambda self: Reference(self)
         cls.shape = _property(cls.shape, user_shape)
         cls.dtype = _property(cls.dtype, known_dtype)
+        keep_64_bit_operands(cls)
     ArrayImpl.numpy = _numpy
     jax.core.Tracer.__getattr__ = _without_value(jax.core.Tracer.__getattr__)
 

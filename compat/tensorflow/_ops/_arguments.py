@@ -1,0 +1,145 @@
+"""What operations do with their arguments: types that must agree, and sizes that must be known."""
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype
+from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+
+
+def invalid(message: str) -> InvalidArgumentError:
+    """Return TensorFlow's error for arguments that do not fit."""
+    return InvalidArgumentError(None, None, message)
+
+
+def compute(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a JAX function; shapes and types that it refuses are TensorFlow's InvalidArgumentError."""
+    try:
+        return function(*args, **kwargs)
+    except jax.errors.JAXTypeError:
+        raise  # A value that is not known while tracing: JAX's own message says what to do.
+    except (TypeError, ValueError) as error:
+        raise invalid(str(error)) from error
+
+
+def same_type(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return two tensors of one type: what is no tensor takes the type of the other.
+
+    Raises:
+        InvalidArgumentError: If both are tensors, of different types.
+        TypeError: If one is not a tensor and has no meaning in the type of the other.
+    """
+    if is_tensor(y) and not is_tensor(x):
+        y = convert_to_tensor(y)
+        x = convert_to_tensor(x, as_dtype(y.dtype))
+    else:
+        x = convert_to_tensor(x)
+        y = convert_to_tensor(y) if is_tensor(y) else _like(y, as_dtype(x.dtype))
+    if x.dtype != y.dtype:
+        raise invalid(f"The tensors' types differ: {x.dtype} and {y.dtype}. Use `tf.cast` on one of them.")
+    return x, y
+
+
+def all_same_type(values: Any) -> list[Any]:
+    """Return the values as tensors of one type: that of the first tensor, or else of the first value."""
+    wanted = next((as_dtype(value.dtype) for value in values if is_tensor(value)), None)
+    tensors = []
+    for value in values:
+        tensor = convert_to_tensor(value) if wanted is None or is_tensor(value) else convert_to_tensor(value, wanted)
+        wanted = wanted or as_dtype(tensor.dtype)
+        if tensor.dtype != wanted.dtype:
+            raise invalid(f"All tensors must have one type, got {wanted.name} and {tensor.dtype}. Use `tf.cast`.")
+        tensors.append(tensor)
+    return tensors
+
+
+def _like(value: Any, dtype: DType) -> Any:
+    """Convert to the type of the first operand; a NumPy array that this would change keeps its own."""
+    if isinstance(value, np.ndarray | np.generic) and not np.can_cast(value.dtype, dtype.dtype, "same_kind"):
+        return convert_to_tensor(value)
+    return convert_to_tensor(value, dtype)
+
+
+def require(tensor: Any, wanted: str, operation: str) -> Any:
+    """Return `tensor` if its type is of a wanted kind.
+
+    Args:
+        tensor: The tensor.
+        wanted: Letters for kinds: f float, c complex, i integer, b bool.
+        operation: Name for the error.
+
+    Raises:
+        InvalidArgumentError: If it is of another kind.
+    """
+    dtype = as_dtype(tensor.dtype)
+    kind = "f" if dtype.is_floating else "i" if dtype.is_integer else dtype.kind
+    if kind not in wanted:
+        kinds = {"f": "floating", "c": "complex", "i": "integer", "b": "bool"}
+        allowed = ", ".join(kinds[letter] for letter in wanted)
+        raise invalid(f"tf.{operation} takes {allowed} tensors, got {dtype.name}. Use `tf.cast`.")
+    return tensor
+
+
+def static_int(value: Any, name: str) -> int:
+    """Return an argument that XLA needs as a number when a function is traced."""
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(
+            f"`{name}` depends on values that are not known while the function is traced, but XLA needs to know it. "
+            "Compute it from Python numbers or from `tf.shape(x)`, or outside of the function."
+        )
+    return operator.index(convert_to_tensor(value) if hasattr(value, "__jax_array__") else value)
+
+
+def static_ints(values: Any, name: str) -> tuple[int, ...]:
+    """Return an argument that XLA needs as a sequence of numbers, such as a shape; one number is a sequence of one."""
+    if hasattr(values, "__jax_array__") and not isinstance(values, jax.Array):
+        values = convert_to_tensor(values)
+    if isinstance(values, jax.core.Tracer):
+        return (static_int(values, name),)
+    if isinstance(values, jax.Array | np.ndarray):
+        values = np.asarray(values).tolist()
+    if isinstance(values, list | tuple):
+        return tuple(static_int(value, name) for value in values)
+    return (static_int(values, name),)
+
+
+def axes(axis: Any) -> Any:
+    """Return an `axis` argument for JAX: None, a number or a tuple."""
+    if axis is None:
+        return None
+    numbers = static_ints(axis, "axis")
+    return numbers if np.ndim(axis) else numbers[0]
+
+
+def keeps_static(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Let an operation on host tensors give host tensors, so that arithmetic on shapes stays known while tracing."""
+
+    @functools.wraps(operation)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        leaves = _leaves((args, kwargs.values()))
+        if not any(isinstance(leaf, HostTensor) for leaf in leaves) or not all(map(_is_known, leaves)):
+            return operation(*args, **kwargs)
+        with jax.ensure_compile_time_eval():
+            return jax.tree.map(HostTensor.of, operation(*args, **kwargs))
+
+    return call
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple | type({}.values())):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value]
+
+
+def _is_known(value: Any) -> bool:
+    """Whether nothing can be learnt of the value by tracing or taping it."""
+    if isinstance(value, jax.Array):
+        return not isinstance(value, jax.core.Tracer) and value.dtype.kind in "iub"
+    return not is_tensor(value) or isinstance(value, HostTensor)

@@ -1,0 +1,99 @@
+"""Reductions over groups of entries that segment numbers define."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tfdist_jax.compat.tensorflow._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._ops._arguments import compute, require, static_int
+from tfdist_jax.compat.tensorflow._ops._selection import known
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+
+_PAGE = "https://www.tensorflow.org/api_docs/python/tf/math"
+
+
+def _counts(ids: jax.Array, data: jax.Array, number: int) -> jax.Array:
+    """Return the segments' sizes, at least 1, shaped to divide the segments' sums by."""
+    counts = jnp.maximum(jax.ops.segment_sum(jnp.ones(ids.shape, data.dtype), ids, number), 1)
+    return counts.reshape(counts.shape + (1,) * (data.ndim - ids.ndim))
+
+
+def _mean(data: jax.Array, ids: jax.Array, number: int) -> jax.Array:
+    return jax.ops.segment_sum(data, ids, number) / _counts(ids, data, number)
+
+
+def _sqrt_n(data: jax.Array, ids: jax.Array, number: int) -> jax.Array:
+    return jax.ops.segment_sum(data, ids, number) / jnp.sqrt(_counts(ids, data, number))
+
+
+def _lowest(function: Callable[..., Any], empty: str) -> Callable[..., Any]:
+    """Let empty segments have the smallest or largest finite number instead of infinity, as in TensorFlow."""
+
+    def reduce(data: jax.Array, ids: jax.Array, number: int) -> jax.Array:
+        bound = np.asarray(getattr(as_dtype(data.dtype), empty), data.dtype)
+        combine = jnp.maximum if empty == "min" else jnp.minimum
+        return combine(function(data, ids, number), bound)
+
+    return reduce
+
+
+_REDUCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
+    "sum": (jax.ops.segment_sum, "sums"),
+    "prod": (jax.ops.segment_prod, "products"),
+    "max": (_lowest(jax.ops.segment_max, "min"), "largest elements"),
+    "min": (_lowest(jax.ops.segment_min, "max"), "smallest elements"),
+    "mean": (_mean, "means"),
+    "sqrt_n": (_sqrt_n, "sums divided by the square root of the number"),
+}
+
+
+def _unsorted(kind: str) -> Callable[..., Any]:
+    function, what = _REDUCTIONS[kind]
+
+    def operation(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> jax.Array:
+        data, ids = convert_to_tensor(data), require(convert_to_tensor(segment_ids), "i", operation.__name__)
+        # Negative numbers belong to no segment.
+        number = static_int(num_segments, "num_segments")
+        ids = jnp.where(ids < 0, number, ids).reshape(-1)
+        rows = data.reshape(ids.shape[0], *data.shape[np.ndim(segment_ids) :])
+        return compute(function, rows, ids, number)
+
+    operation.__name__ = operation.__qualname__ = f"unsorted_segment_{kind}"
+    operation.__doc__ = f"Return the {what} of each segment.\n\n    See {_PAGE}/unsorted_segment_{kind}.\n    "
+    return operation
+
+
+def _sorted(kind: str) -> Callable[..., Any]:
+    function, what = _REDUCTIONS[kind]
+
+    def operation(data: Any, segment_ids: Any, name: str | None = None) -> jax.Array:
+        data, ids = convert_to_tensor(data), require(convert_to_tensor(segment_ids), "i", operation.__name__)
+        number = int(known(ids, f"tf.math.{operation.__name__}").max(initial=-1)) + 1
+        result = compute(function, data, ids, number)
+        if kind not in ("max", "min", "prod"):
+            return result
+        empty = jnp.zeros(number, bool).at[ids].set(True).reshape((-1,) + (1,) * (result.ndim - 1))
+        return jnp.where(empty, result, jnp.full_like(result, 1 if kind == "prod" else 0))
+
+    operation.__name__ = operation.__qualname__ = f"segment_{kind}"
+    operation.__doc__ = (
+        f"Return the {what} of each segment; the numbers are sorted and known while a function is traced.\n\n"
+        f"    See {_PAGE}/segment_{kind}.\n    "
+    )
+    return operation
+
+
+segment_sum = _sorted("sum")
+segment_prod = _sorted("prod")
+segment_max = _sorted("max")
+segment_min = _sorted("min")
+segment_mean = _sorted("mean")
+unsorted_segment_sum = _unsorted("sum")
+unsorted_segment_prod = _unsorted("prod")
+unsorted_segment_max = _unsorted("max")
+unsorted_segment_min = _unsorted("min")
+unsorted_segment_mean = _unsorted("mean")
+unsorted_segment_sqrt_n = _unsorted("sqrt_n")

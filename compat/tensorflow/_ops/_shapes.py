@@ -1,0 +1,156 @@
+"""Shapes: asking for them, and giving tensors new ones."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._ops._arguments import axes, compute, invalid, keeps_static, static_int, static_ints
+from tfdist_jax.compat.tensorflow._shape import TensorShape
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+
+
+def shape(input: Any, out_type: Any = None, name: str | None = None) -> HostTensor:
+    """Return the sizes of a tensor as a tensor, int32 by default.
+
+    It is a host tensor: its numbers are known while a function is traced.
+    See https://www.tensorflow.org/api_docs/python/tf/shape.
+    """
+    return _host(convert_to_tensor(input).shape, out_type)
+
+
+def shape_n(input: Any, out_type: Any = _dtypes.int32, name: str | None = None) -> list[HostTensor]:
+    """Return the shapes of several tensors, as `shape` does."""
+    return [shape(tensor, out_type) for tensor in input]
+
+
+def size(input: Any, out_type: Any = None, name: str | None = None) -> HostTensor:
+    """Return the number of elements, as a host tensor."""
+    return _host(convert_to_tensor(input).size, out_type)
+
+
+def rank(input: Any, name: str | None = None) -> HostTensor:
+    """Return the number of axes, as a host tensor."""
+    return _host(convert_to_tensor(input).ndim, None)
+
+
+def _host(value: Any, out_type: Any) -> HostTensor:
+    return HostTensor.of(np.asarray(value, as_dtype(out_type or _dtypes.int32).dtype))
+
+
+def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
+    """Return `x`, or raise if its shape does not fit."""
+    tensor = convert_to_tensor(x)
+    if not TensorShape(shape).is_compatible_with(tensor.shape):
+        raise invalid(f"Shape of tensor x {tuple(tensor.shape)} is not compatible with expected shape {shape}.")
+    return tensor
+
+
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+    """Return the shape that two shapes broadcast to; a ValueError if they do not."""
+    return TensorShape(np.broadcast_shapes(tuple(TensorShape(shape_x)), tuple(TensorShape(shape_y))))
+
+
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> HostTensor:
+    """Return the shape, as a tensor, that two shapes broadcast to."""
+    return _host(np.broadcast_shapes(static_ints(shape_x, "shape_x"), static_ints(shape_y, "shape_y")), None)
+
+
+@keeps_static
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
+    """Return the same elements in another shape; one size may be -1, to be whatever is left.
+
+    See https://www.tensorflow.org/api_docs/python/tf/reshape.
+    """
+    values, sizes = convert_to_tensor(tensor), static_ints(shape, "shape")
+    if isinstance(values, HostTensor):
+        return HostTensor.of(np.reshape(values, sizes))
+    return compute(jnp.reshape, values, sizes)
+
+
+@keeps_static
+def expand_dims(input: Any, axis: Any, name: str | None = None) -> Any:
+    """Return the tensor with a new axis of size 1."""
+    return compute(jnp.expand_dims, convert_to_tensor(input), static_int(axis, "axis"))
+
+
+@keeps_static
+def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
+    """Return the tensor without the given axes, or all axes, of size 1."""
+    return compute(jnp.squeeze, convert_to_tensor(input), axes(axis) if axis != [] else None)
+
+
+def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str | None = "transpose") -> jax.Array:
+    """Return the tensor with its axes in another order, the opposite one by default."""
+    order = None if perm is None else static_ints(perm, "perm")
+    turned = compute(jnp.transpose, convert_to_tensor(a), order)
+    return jnp.conj(turned) if conjugate and jnp.iscomplexobj(turned) else turned
+
+
+@keeps_static
+def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
+    """Return the tensor repeated as a whole, `multiples[i]` times along axis i."""
+    tensor, counts = convert_to_tensor(input), static_ints(multiples, "multiples")
+    if len(counts) != tensor.ndim:
+        raise invalid(f"Expected multiples argument to be a vector of length {tensor.ndim} but got length {len(counts)}.")
+    return jnp.tile(tensor, counts)
+
+
+def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) -> jax.Array:
+    """Return the tensor with each entry along `axis` (of the flattened tensor, if None) repeated.
+
+    `repeats` is one number or one for each entry; the latter must be known while a function is traced.
+    """
+    counts = static_ints(repeats, "repeats")
+    along = None if axis is None else static_int(axis, "axis")
+    tensor = convert_to_tensor(input)
+    if len(counts) == 1:
+        return compute(jnp.repeat, tensor, counts[0], along)
+    return compute(jnp.repeat, tensor, np.asarray(counts), along, total_repeat_length=sum(counts))
+
+
+def broadcast_to(input: Any, shape: Any, name: str | None = None) -> jax.Array:
+    """Return the tensor broadcast to a shape."""
+    return compute(jnp.broadcast_to, convert_to_tensor(input), static_ints(shape, "shape"))
+
+
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
+) -> jax.Array:
+    """Return the tensor with more entries before and after along each axis.
+
+    Args:
+        tensor: A tensor.
+        paddings: `[rank, 2]` integers: how many before and after.
+        mode: "CONSTANT", "REFLECT" (without the edge) or "SYMMETRIC" (with it), in either case.
+        constant_values: What to fill with.
+        name: Unused.
+    """
+    values = convert_to_tensor(tensor)
+    widths = [static_ints(pair, "paddings") for pair in _rows(paddings)]
+    kind = mode.upper()
+    if kind == "CONSTANT":
+        filler = convert_to_tensor(constant_values, as_dtype(values.dtype))
+        return compute(jnp.pad, values, widths, constant_values=filler)
+    if kind not in ("REFLECT", "SYMMETRIC"):
+        raise ValueError(f"Value of argument `mode` expected to be one of CONSTANT, REFLECT, SYMMETRIC, got {mode!r}.")
+    return compute(jnp.pad, values, widths, mode=kind.lower())
+
+
+def _rows(paddings: Any) -> Any:
+    return list(paddings) if isinstance(paddings, list | tuple) else np.asarray(convert_to_tensor(paddings))
+
+
+@keeps_static
+def reverse(tensor: Any, axis: Any, name: str | None = None) -> Any:
+    """Return the tensor with its entries in opposite order along the given axes."""
+    return compute(jnp.flip, convert_to_tensor(tensor), static_ints(axis, "axis"))
+
+
+def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> jax.Array:
+    """Return the tensor with entries moved along axes, from the end back to the start."""
+    return compute(jnp.roll, convert_to_tensor(input), convert_to_tensor(shift), axes(axis))
