@@ -10,7 +10,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from tfdist_jax.compat.tensorflow._caller import is_user_code
@@ -30,6 +30,12 @@ def _is_aliased(name: str) -> bool:
     return name == _ALIASED or name.startswith(f"{_ALIASED}.")
 
 
+def _is_program(frame: FrameType) -> bool:
+    """Tell the program's modules from libraries, and from code that libraries make out of strings."""
+    made_from_text = frame.f_code.co_filename == "<string>" and frame.f_globals.get("__name__") != "__main__"
+    return is_user_code(frame) and not made_from_text
+
+
 def _aliasing_import(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def __import__(  # noqa: N807
@@ -39,7 +45,7 @@ def _aliasing_import(original: Callable[..., Any]) -> Callable[..., Any]:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> Any:
-        if level or not _is_aliased(name) or not is_user_code(sys._getframe(1)):  # noqa: SLF001
+        if level or not _is_aliased(name) or not _is_program(sys._getframe(1)):  # noqa: SLF001
             return original(name, globals, locals, fromlist, level)
         module = resolve(name)
         return module if fromlist else resolve(_ALIASED)
@@ -50,7 +56,7 @@ def _aliasing_import(original: Callable[..., Any]) -> Callable[..., Any]:
 def _aliasing_import_module(original: Callable[..., ModuleType]) -> Callable[..., Any]:
     @functools.wraps(original)
     def import_module(name: str, package: str | None = None) -> Any:
-        if _is_aliased(name) and is_user_code(sys._getframe(1)):  # noqa: SLF001
+        if _is_aliased(name) and _is_program(sys._getframe(1)):  # noqa: SLF001
             return resolve(name)
         return original(name, package)
 

@@ -28,7 +28,6 @@ class _KerasFinder:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
-            sys.meta_path.remove(self)
             spec.loader = _KerasLoader(spec.loader)
         return spec
 
