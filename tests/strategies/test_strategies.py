@@ -1,0 +1,127 @@
+"""What holds for every strategy: the same training as on one device, in another layout."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import PartitionSpec as P
+
+import tfdist_jax as td
+
+STRATEGIES = {
+    "mirrored": lambda: td.Mirrored(),
+    "mirrored on three": lambda: td.Mirrored(tuple(jax.devices()[:3])),
+    "mirrored on one": lambda: td.Mirrored(tuple(jax.devices()[:1])),
+    "fsdp": lambda: td.FSDP(min_size=8),
+    "fsdp on four": lambda: td.FSDP(tuple(jax.devices()[4:]), min_size=8),
+}
+OPTIMIZER = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(1e-2))
+
+
+def make_state():
+    keys = jax.random.split(jax.random.key(0))
+    params = {"w": jax.random.normal(keys[0], (16, 8)), "b": jnp.zeros(8), "v": jax.random.normal(keys[1], (8, 3))}
+    return params, OPTIMIZER.init(params)
+
+
+def loss_fn(params, batch):
+    hidden = jnp.tanh(batch["x"] @ params["w"] + params["b"])
+    error = hidden @ params["v"] - batch["y"]
+    return jnp.mean(error**2), {"mean": jnp.mean(hidden), "steps": jnp.int32(7)}
+
+
+def batches(sizes):
+    random = np.random.RandomState(0)
+    return [{"x": random.randn(n, 16).astype("f4"), "y": random.randn(n, 3).astype("f4")} for n in sizes]
+
+
+def train(strategy, sizes):
+    @strategy.jit
+    def step(state, batch):
+        params, opt_state = state
+        (loss, aux), grads = strategy.value_and_grad(loss_fn)(params, batch)
+        updates, opt_state = OPTIMIZER.update(grads, opt_state, params)
+        return (optax.apply_updates(params, updates), opt_state), (loss, aux)
+
+    state, logs = strategy.init(make_state), []
+    for batch in strategy.prefetch(batches(sizes)):
+        state, log = step(state, batch)
+        logs.append(log)
+    return jax.device_get(state), jax.device_get(logs)
+
+
+@pytest.mark.parametrize("sizes", [[24, 24], [24, 10, 5, 1, 24]], ids=["even", "uneven"])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_training_equals_one_device(name, sizes):
+    expected, expected_logs = train(td.SingleDevice(), sizes)
+    actual, logs = train(STRATEGIES[name](), sizes)
+    jax.tree.map(lambda a, e: np.testing.assert_allclose(a, e, rtol=2e-5, atol=1e-6), actual, expected)
+    jax.tree.map(lambda a, e: np.testing.assert_allclose(a, e, rtol=2e-5, atol=1e-6), logs, expected_logs)
+
+
+def test_state_is_laid_out_at_birth():
+    params, _ = td.FSDP(min_size=8).init(make_state)
+    assert params["w"].sharding.spec == P("data")
+    assert params["w"].addressable_shards[0].data.shape == (2, 8)
+    assert params["v"].sharding.spec == P("data")
+    params, _ = td.Mirrored().init(make_state)
+    assert params["w"].sharding.is_fully_replicated
+
+
+def test_fsdp_holds_a_fraction_of_the_state_on_each_device():
+    held = lambda strategy: sum(
+        leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(strategy.init(make_state))
+    )
+    assert held(td.FSDP(min_size=1)) < held(td.Mirrored()) / 4
+
+
+def compiled_step(strategy):
+    step = strategy.jit(lambda params, batch: (strategy.value_and_grad(loss_fn)(params, batch)[1], ()))
+    state = strategy.init(lambda: make_state()[0])
+    return step.lower(state, strategy.put(batches([24])[0])).compile().as_text()
+
+
+def test_mirrored_gradients_take_one_all_reduce():
+    text = compiled_step(td.Mirrored())
+    assert text.count(" all-reduce(") + text.count(" all-reduce-start(") == 1
+
+
+def test_fsdp_gradients_are_reduce_scattered():
+    text = compiled_step(td.FSDP(min_size=1))
+    assert text.count(" reduce-scatter(") == 3
+    assert text.count(" all-gather(") == 3
+
+
+def test_a_loss_that_is_no_scalar_is_refused():
+    strategy = td.Mirrored()
+    with pytest.raises(ValueError, match=r"has shape \(2,\).*Take its mean"):
+        strategy.value_and_grad(lambda p, b: (b["x"][:, 0] * p, {}))(jnp.float32(1), strategy.put(batches([16])[0]))
+
+
+def test_a_loss_without_aux_says_what_to_do():
+    strategy = td.Mirrored()
+    batch = strategy.put(batches([16])[0])
+    with pytest.raises(TypeError, match="has_aux=False"):
+        strategy.value_and_grad(lambda p, b: jnp.mean(b["x"]) * p)(jnp.float32(1), batch)
+    loss, grad = strategy.value_and_grad(lambda p, b: jnp.mean(b["x"]) * p, has_aux=False)(jnp.float32(1), batch)
+    np.testing.assert_allclose(loss, grad, rtol=1e-6)
+
+
+def test_a_state_of_numbers_says_how_to_make_one():
+    with pytest.raises(TypeError, match=r"\['lr'\] is 0.1.*strategy.init"):
+        td.Mirrored().jit(lambda state: (state, ()))({"lr": 0.1})
+
+
+def test_the_old_state_is_donated():
+    strategy = td.Mirrored()
+    state = strategy.init(lambda: jnp.ones((8, 8)))
+    strategy.jit(lambda state: (state + 1, ()))(state)
+    assert state.is_deleted()
+
+
+def test_extra_arguments_are_the_same_on_every_replica():
+    strategy = td.Mirrored()
+    scaled = strategy.value_and_grad(lambda p, b, scale: jnp.mean(b["x"]) * p * scale, has_aux=False)
+    batch = strategy.put({"x": np.ones((16, 2), np.float32)})
+    assert float(scaled(jnp.float32(1), batch, jnp.float32(3))[0]) == 3

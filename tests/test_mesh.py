@@ -1,0 +1,24 @@
+import jax
+import pytest
+
+from tfdist_jax import make_mesh
+
+
+@pytest.mark.parametrize("axes", [{"data": 8}, {"data": 4, "model": 2}])
+def test_mesh_has_the_requested_shape(axes):
+    assert dict(make_mesh(axes).shape) == axes
+
+
+def test_mesh_uses_the_named_devices_in_their_order():
+    devices = jax.devices()[3:0:-1]
+    assert list(make_mesh({"data": 3}, devices=devices).devices.flat) == devices
+
+
+def test_mesh_says_how_many_devices_are_missing():
+    with pytest.raises(ValueError, match=r"needs 3 devices .* but 8 are visible"):
+        make_mesh({"data": 3})
+
+
+def test_mesh_refuses_a_device_named_twice():
+    with pytest.raises(ValueError, match="Name each device once"):
+        make_mesh({"data": 2}, devices=[jax.devices()[0]] * 2)
