@@ -1,0 +1,103 @@
+"""Draws from distributions, given a key."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype
+from tfdist_jax.compat.tensorflow._ops._arguments import compute, static_int, static_ints
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+
+_TRUNCATION = 2.0
+
+
+def uniform(key: jax.Array, shape: Any, minval: Any, maxval: Any, dtype: Any) -> jax.Array:
+    """Return numbers from `minval` up to, and without, `maxval` (1 for floats if None)."""
+    wanted, sizes = as_dtype(dtype), static_ints(shape, "shape")
+    if maxval is None:
+        if wanted.is_integer:
+            raise ValueError(f"Must specify maxval for integer dtype {wanted!r}.")
+        maxval = 1
+    low, high = convert_to_tensor(minval, wanted), convert_to_tensor(maxval, wanted)
+    draw = jax.random.randint if wanted.is_integer else _uniform
+    return compute(draw, key, sizes, low, high, wanted.dtype)
+
+
+def _uniform(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any, dtype: Any) -> jax.Array:
+    return jax.random.uniform(key, shape, dtype) * (high - low) + low
+
+
+def full_int(key: jax.Array, shape: Any, dtype: Any) -> jax.Array:
+    """Return integers from the whole range of their type."""
+    wanted = as_dtype(dtype)
+    bits = jax.random.bits(key, static_ints(shape, "shape"), np.dtype(f"uint{8 * wanted.size}"))
+    return jax.lax.bitcast_convert_type(bits, wanted.dtype)
+
+
+def normal(key: jax.Array, shape: Any, mean: Any, stddev: Any, dtype: Any) -> jax.Array:
+    """Return numbers from a normal distribution."""
+    wanted = as_dtype(dtype)
+    unit = _between(key, static_ints(shape, "shape"), None, wanted)
+    return compute(lambda: unit * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted))
+
+
+def truncated_normal(key: jax.Array, shape: Any, mean: Any, stddev: Any, dtype: Any) -> jax.Array:
+    """Return numbers from a normal distribution without those farther than two standard deviations from the mean."""
+    wanted = as_dtype(dtype)
+    unit = _between(key, static_ints(shape, "shape"), _TRUNCATION, wanted)
+    return compute(lambda: unit * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted))
+
+
+def _between(key: jax.Array, shape: tuple[int, ...], bound: float | None, wanted: DType) -> jax.Array:
+    """Return standard normal numbers between `-bound` and `bound`."""
+    if wanted is not _dtypes.float64:
+        if bound is None:
+            return jax.random.normal(key, shape, wanted.dtype)
+        return jax.random.truncated_normal(key, -bound, bound, shape, wanted.dtype)
+    # JAX draws float64 only with its global 64-bit switch on: invert the distribution function here.
+    edge = np.nextafter(1.0, 0.0) if bound is None else float(jax.scipy.special.erf(bound / np.sqrt(2.0)))
+    shares = jax.random.uniform(key, shape, np.float64) * (2 * edge) - edge
+    values = np.sqrt(2.0) * jax.scipy.special.erfinv(jnp.clip(shares, -edge, edge))
+    return values if bound is None else jnp.clip(values, -bound, bound)
+
+
+def categorical(key: jax.Array, logits: Any, num_samples: Any, dtype: Any) -> jax.Array:
+    """Return classes drawn by their logits `[batch, classes]`, as `[batch, num_samples]`."""
+    logits = convert_to_tensor(logits)
+    if logits.ndim != 2:
+        raise ValueError(f"logits should be a matrix, got shape {tuple(logits.shape)}.")
+    shape = (logits.shape[0], static_int(num_samples, "num_samples"))
+    classes = jax.random.categorical(key, logits[:, None, :], axis=-1, shape=shape)
+    return classes.astype(as_dtype(dtype or _dtypes.int64).dtype)
+
+
+def gamma(key: jax.Array, shape: Any, alpha: Any, beta: Any, dtype: Any) -> jax.Array:
+    """Return numbers from gamma distributions with shape `alpha` and rate `beta`, `[*shape, *alpha.shape]`."""
+    wanted = as_dtype(dtype)
+    alpha, beta = convert_to_tensor(alpha, wanted), convert_to_tensor(1 if beta is None else beta, wanted)
+    batch = jnp.broadcast_shapes(alpha.shape, beta.shape)
+    return jax.random.gamma(key, alpha, (*static_ints(shape, "shape"), *batch), wanted.dtype) / beta
+
+
+def poisson(key: jax.Array, shape: Any, lam: Any, dtype: Any) -> jax.Array:
+    """Return numbers from Poisson distributions, `[*shape, *lam.shape]`."""
+    rate = convert_to_tensor(lam, dtype_hint=_dtypes.float32)
+    counts = jax.random.poisson(key, rate, (*static_ints(shape, "shape"), *rate.shape), jnp.int32)
+    return counts.astype(as_dtype(dtype).dtype)
+
+
+def binomial(key: jax.Array, shape: Any, counts: Any, probs: Any, dtype: Any) -> jax.Array:
+    """Return numbers of successes in `counts` trials of probability `probs`."""
+    trials = convert_to_tensor(counts, dtype_hint=_dtypes.float32).astype(jnp.float32)
+    chance = convert_to_tensor(probs, dtype_hint=_dtypes.float32)
+    drawn = compute(jax.random.binomial, key, trials, chance, static_ints(shape, "shape"))
+    return drawn.astype(as_dtype(dtype).dtype)
+
+
+def shuffled(key: jax.Array, value: Any) -> jax.Array:
+    """Return the entries along the first axis in random order."""
+    tensor = convert_to_tensor(value)
+    return tensor[jax.random.permutation(key, tensor.shape[0])]
