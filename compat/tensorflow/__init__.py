@@ -16,6 +16,6 @@ __getattr__ = LazyNames(
         "_dtypes": "DType as_dtype float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64"
         " bool=bool_ string complex64 complex128",
     },
-    modules="data distribute dtypes errors keras",
+    modules="config data distribute dtypes errors keras",
 )
 __dir__ = __getattr__.names

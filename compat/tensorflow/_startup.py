@@ -90,5 +90,10 @@ def apply_environment() -> None:
         _logger.warning("JAX has started already: %s take(s) effect in the next run only.", ", ".join(missing))
 
 
+def set_preallocation(whole: bool) -> None:
+    """Let JAX take an accelerator's memory at once, or as it is needed."""
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "true" if whole else "false"
+
+
 prepare_keras()
 apply_environment()

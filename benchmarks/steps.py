@@ -1,0 +1,127 @@
+"""Time of one training step: this project, hand-written JAX, TensorFlow; interleaved, as JSON.
+
+`python benchmarks/steps.py [--model mlp] [--devices 4] [--rounds 15] [--out results/steps.json]`
+
+Every contender runs in a process of its own; in each round each takes the same number of steps, in turn, so that a
+change of the machine's speed meets all of them. Ratios are taken round by round.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import contenders  # noqa: E402
+
+NAMES = ("hand-written", "custom loop", "fit", "tensorflow loop", "tensorflow fit")
+
+
+def worker(name, model, devices):
+    """Build one contender; take steps as told on standard input, report seconds on standard output."""
+    report = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Libraries print what they like; only times go to the reports.
+    if name.startswith("tensorflow"):
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+        import tensorflow as tf
+
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices)
+    else:
+        import tfdist_jax
+
+        tfdist_jax.use_cpu_devices(devices)
+        import tfdist_jax.compat.tensorflow as tf
+    if name == "hand-written":
+        run, _ = contenders.hand_written(model)
+    else:
+        run, _ = (contenders.custom_loop if name.endswith("loop") else contenders.fit)(tf, model)
+    run(5)
+    print("ready", file=report, flush=True)
+    for line in sys.stdin:
+        started = time.perf_counter()
+        run(int(line))
+        print(time.perf_counter() - started, file=report, flush=True)
+
+
+def start(name, args):
+    """Start a contender's process."""
+    command = [sys.executable, __file__, "--worker", name, "--model", args.model, "--devices", str(args.devices)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def measure(args):
+    """Return each contender's seconds per step, round by round."""
+    names = [name for name in NAMES if not (args.without_tensorflow and name.startswith("tensorflow"))]
+    workers = {name: start(name, args) for name in names}
+    times = {name: [] for name in names}
+    try:
+        for name, process in workers.items():
+            if process.stdout.readline().strip() != "ready":
+                raise RuntimeError(f"The contender {name!r} did not start; run it with --worker {name!r} to see why.")
+        for _ in range(args.rounds):
+            for name, process in workers.items():
+                process.stdin.write(f"{args.steps}\n")
+                process.stdin.flush()
+                times[name].append(float(process.stdout.readline()) / args.steps)
+    finally:
+        for process in workers.values():
+            process.kill()
+            process.wait()
+    return times
+
+
+def quartiles(values):
+    """Return median and quartiles."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return {"median": middle, "quartiles": [low, high]}
+
+
+def main():
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=contenders.MODELS, default="mlp")
+    parser.add_argument("--devices", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--without-tensorflow", action="store_true")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--worker")
+    args = parser.parse_args()
+    if args.worker:
+        worker(args.worker, args.model, args.devices)
+        return
+    times = measure(args)
+    base = times["hand-written"]
+    import jax
+    import keras
+
+    result = {
+        "model": args.model,
+        "devices": args.devices,
+        "steps_per_round": args.steps,
+        "rounds": args.rounds,
+        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()},
+        "versions": {"jax": jax.__version__, "keras": keras.__version__},
+        "ms_per_step": {name: quartiles([1000 * t for t in values]) for name, values in times.items()},
+        "speed_of_hand_written": {
+            name: quartiles([b / t for b, t in zip(base, values, strict=True)]) for name, values in times.items()
+        },
+    }
+    for ours, theirs in (("custom loop", "tensorflow loop"), ("fit", "tensorflow fit")):
+        if theirs in times:
+            ratios = [t / o for o, t in zip(times[ours], times[theirs], strict=True)]
+            result.setdefault("times_faster_than_tensorflow", {})[ours] = quartiles(ratios)
+    text = json.dumps(result, indent=1)
+    print(text)
+    if args.out:
+        args.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
