@@ -39,7 +39,7 @@ class StepFunction:
         self._feed = Feed(self._mesh)
         self._steps_per_execution = model.steps_per_execution
         self._most_in_program = _most_in_program(step, self._mesh)
-        self._returned: PlacedState | None = None
+        self._returned: State | None = None
         self._compiled = jax.jit(self._trace, static_argnums=0, donate_argnums=2)
         self._program: Callable[..., Any] = self._run_eagerly if model.run_eagerly else self._compiled
         whole = PartitionSpec()

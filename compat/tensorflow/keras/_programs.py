@@ -40,7 +40,7 @@ def run_steps(step: Step, strategy: Any, sizes: Sizes, state: State, batches: Se
         return _one_after_another(run, state, batches)
 
     def replica(state: State, batches: Sequence[Any]) -> Results:
-        with entering_replica(strategy):
+        with step.prepared(), entering_replica(strategy):
             run = functools.partial(_run_replica, step, strategy, sizes)
             return _one_after_another(run, state, batches)
 
@@ -68,7 +68,8 @@ def run_side_by_side(step: Step, strategy: Any, sizes: Sizes, state: State, batc
 
         return run
 
-    parts = lockstep.run([replica(i) for i, size in enumerate(sizes) if size])
+    with step.prepared():
+        parts = lockstep.run([replica(i) for i, size in enumerate(sizes) if size])
     summed = jax.tree.map(lambda *values: functools.reduce(operator.add, values), *[p.summed for p in parts])
     logs, state = step.finish(state, parts[0]._replace(summed=summed))
     return logs, jax.tree.map(lambda *rows: _padded(jnp.concatenate(rows), sizes), *[p.rows for p in parts]), state

@@ -51,6 +51,10 @@ class Step(abc.ABC):
         """Make the step that `model`'s class defines."""
         self.model = model
 
+    def prepared(self) -> contextlib.AbstractContextManager[None]:
+        """Return the context in which all replicas' `local` run."""
+        return contextlib.nullcontext()
+
     @abc.abstractmethod
     def local(self, state: State, batch: Any, share: Share) -> Parts:
         """Run the step on one replica's rows."""
@@ -109,10 +113,15 @@ class CustomTrainStep(Step):
 
     communicates = True
 
+    @contextlib.contextmanager
+    def prepared(self) -> Iterator[None]:
+        """Let the optimizer sum gradients; the losses that the user's code sees are those of its rows."""
+        with scaling_only_gradients(), _summing_gradients(self.model.optimizer):
+            yield
+
     def local(self, state: State, batch: Any, share: Share) -> Parts:
         """Run the user's step; its weights come out equal on all replicas."""
-        with scaling_only_gradients(), _summing_gradients(self.model.optimizer):
-            logs, (trainable, non_trainable, optimizer, metrics) = self.model.train_step(state, batch)
+        logs, (trainable, non_trainable, optimizer, metrics) = self.model.train_step(state, batch)
         parts = _parts(self.model, share, logs, (state[1], list(non_trainable)), (state[3], list(metrics)))
         parts.same.update(trainable=list(trainable), optimizer=list(optimizer))
         return parts
@@ -220,10 +229,10 @@ def _results(model: Any, old: list[jax.Array], new: list[jax.Array]) -> dict[str
 def _summing_gradients(optimizer: Any) -> Iterator[None]:
     """Let this optimizer, while a step is traced, sum the replicas' gradients before it applies them."""
     apply = optimizer.stateless_apply
-    context = get_replica_context()
 
     def summing_apply(optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
-        return apply(optimizer_variables, context.all_reduce("SUM", grads), trainable_variables)
+        summed = get_replica_context().all_reduce("SUM", grads)
+        return apply(optimizer_variables, summed, trainable_variables)
 
     # On the instance, past Keras's attribute tracking: other models' optimizers are not concerned.
     object.__setattr__(optimizer, "stateless_apply", summing_apply)
