@@ -1,7 +1,8 @@
-"""`python -m tfdist_jax` does as `tfdist-jax`."""
+"""`python -m tfdist_jax` is the command `tfdist-jax`."""
 
 import sys
 
 from tfdist_jax.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

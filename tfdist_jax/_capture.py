@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tfdist_jax._internals import current_trace, set_current_trace, trace_of
 from tfdist_jax._runtime import InFlight
 from tfdist_jax._state import Cell, Frame, Merge, entering
-from tfdist_jax._tape import is_recording, observe_read, without_tapes
+from tfdist_jax._tape import is_recording, observe_read
 
 _read_cell = Primitive("read_cell")
 _read_cell.def_abstract_eval(lambda *, index, aval: aval)
@@ -99,8 +99,7 @@ def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
         found.update(cells=frame.cells, mesh=frame.mesh, written=tuple(cell for cell, _ in written))
         return results, [array for _, array in written]
 
-    with without_tapes():  # A tape outside sees the finished program as one operation.
-        traced = jax.make_jaxpr(pure)(*arrays)
+    traced = jax.make_jaxpr(pure)(*arrays)
     jaxpr, cells = _reads_to_inputs(traced, found["cells"])
     return Captured(jaxpr, cells, found["written"], found["tree"], found["mesh"])
 

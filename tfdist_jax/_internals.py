@@ -8,6 +8,7 @@ import jax
 from jax._src import array as _array
 from jax._src import core as _core
 from jax._src import xla_bridge as _xla_bridge
+from jax.extend.linear_util import StoreException, WrappedFun
 
 # What every JAX operation of a thread is handed to. The gradient tape is one more subclass.
 Trace = _core.Trace
@@ -43,5 +44,17 @@ ArrayImpl = _array.ArrayImpl
 # Whether JAX has started, so that devices and memory settings are fixed. Asking does not start it.
 backends_are_initialized = _xla_bridge.backends_are_initialized
 
-# Runs a traced program operation by operation, through the current trace.
-eval_jaxpr = _core.eval_jaxpr
+
+def has_run(fun: WrappedFun) -> bool:
+    """Whether a flattened function, or rule of one, has been called and so knows the structure of its result."""
+    try:
+        return all(store.val is not None for store in fun.stores if store is not None)
+    except StoreException:
+        return False
+
+
+def forget_run(fun: WrappedFun) -> None:
+    """Undo what a call of a flattened function left: JAX wants either the function or its rule to have run."""
+    for store in fun.stores:
+        if store is not None:
+            store.reset()

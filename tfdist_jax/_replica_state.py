@@ -9,9 +9,11 @@ from jax.sharding import Mesh, PartitionSpec
 
 from tfdist_jax._capture import Discovery
 from tfdist_jax._collectives import fused_sum
+from tfdist_jax._internals import current_trace, set_current_trace
 from tfdist_jax._mesh import DATA
 from tfdist_jax._replica import is_per_replica, map_replicas
 from tfdist_jax._state import Cell, Frame, Merge, current_frame, entering
+from tfdist_jax._tape import observe_read
 from tfdist_jax._values import PerReplica
 
 
@@ -20,8 +22,9 @@ class ReplicaFrame(Frame):
     """One replica's view of the cells: shared ones through the surrounding program, its own ones as operands."""
 
     def __init__(self, outer: Frame) -> None:
-        """Read cells that nobody has written yet through `outer`."""
+        """Read cells that this replica has not written through `outer`, from where the replicas are started."""
         self._outer = outer
+        self._around = current_trace()
         self._values: dict[int, jax.Array] = {}
         self._writes: dict[int, tuple[Cell, Merge]] = {}
 
@@ -33,7 +36,8 @@ class ReplicaFrame(Frame):
         """Return this replica's value."""
         if id(cell) in self._values:
             return self._values[id(cell)]
-        return self._outer.read(cell)
+        with set_current_trace(self._around):  # A tape around the replicas sees what they read.
+            return observe_read(cell, self._outer.read(cell), trainable=cell.trainable)
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Change this replica's value; how the replicas' values meet is settled when all have run."""
@@ -90,9 +94,9 @@ def run_with_cells(
     leaves, tree = jax.tree.flatten(args, is_leaf=is_per_replica)
     split = [leaf.data for leaf in leaves if isinstance(leaf, PerReplica)]
     written: dict[str, list[Cell]] = {}
+    replica = ReplicaFrame(frame)
 
     def body(split: list[jax.Array], own_values: list[jax.Array]) -> Any:
-        replica = ReplicaFrame(frame)
         for cell, value in zip(own_cells, own_values, strict=True):
             replica.give(cell, value[0])
         mine = iter(split)

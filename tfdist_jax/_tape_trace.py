@@ -1,54 +1,100 @@
-"""The trace that hands every JAX operation on and notes, for a tape, those that depend on what it watches."""
+"""The trace that hands JAX operations on and notes, for a tape, those that depend on what it watches."""
 
+import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
-from weakref import ref
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax.extend.core import Primitive
 
-from tfdist_jax._internals import EvalTrace, Trace, eval_jaxpr, set_current_trace
-
-Pullback = Callable[[Any], Sequence[Any]]
+from tfdist_jax._internals import (
+    EvalTrace,
+    Trace,
+    current_trace,
+    forget_run,
+    has_run,
+    set_current_trace,
+    trace_of,
+)
+from tfdist_jax._nested_programs import Params, held_arrays, run_in_python, run_program, runs_in_python
+from tfdist_jax._pullbacks import Operation, Pullback, bound, compute, is_differentiable
 
 
 class Recorder(Protocol):
-    """What a trace needs from its tape."""
+    """What a trace needs of its tape, and a read of a cell of those that see it."""
 
     @property
-    def recording(self) -> bool: ...  # noqa: D102
+    def recording(self) -> bool:
+        """Whether operations are being noted."""
+        ...
 
-    def connects(self, array: Any) -> bool: ...  # noqa: D102
+    def connects(self, array: Any) -> bool:
+        """Whether `array` is watched or was computed from what is."""
+        ...
 
-    def record(self, inputs: Sequence[Any], outputs: Sequence[Any], pullback: Pullback, multiple: bool) -> None: ...  # noqa: D102
+    def note(self, record: "Record") -> None:
+        """Take in an operation."""
+        ...
+
+    def note_read(self, cell: Any, array: jax.Array, trainable: bool) -> None:
+        """Take in that `cell` was read as `array`."""
+        ...
+
+    def own_read(self, cell: Any, array: jax.Array, made_on: Trace) -> jax.Array:
+        """Return the array object that stands for this value of `cell`, made by `made_on` if it is new."""
+        ...
 
 
-def is_differentiable(array: Any) -> bool:
-    """Tell whether gradients with respect to `array` exist."""
-    return jnp.issubdtype(getattr(array, "dtype", np.float32), jnp.inexact)
+@final
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Record:
+    """One recorded operation.
+
+    Attributes:
+        inputs: The connected arguments.
+        outputs: All results.
+        pullback: From cotangents of `outputs` to those of `inputs`.
+        again: The same from the arguments, in operations that every tape can see; None if `pullback` is such.
+        seen_by: The tapes that could see how `pullback` came about.
+    """
+
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+    pullback: Pullback
+    again: Pullback | None = None
+    seen_by: tuple[Recorder, ...] = ()
+
+    def pull(self, cotangents: Sequence[Any], watching: Sequence[Recorder]) -> Sequence[Any]:
+        """Pull back so that the tapes in `watching` can differentiate what happens."""
+        seen = {id(tape) for tape in self.seen_by}
+        if self.again is None or all(id(tape) in seen for tape in watching):
+            return self.pullback(cotangents)
+        return self.again(cotangents)
 
 
-class _Token:
+class _Anchor:
     """Something to refer to weakly."""
 
 
-_TOKEN = _Token()
-# JAX's jit caches are keyed by the trace's weak reference: one shared by all tapes, or each tape would compile anew.
-_SHARED_REFERENCE = ref(_TOKEN)
+_ANCHOR = _Anchor()
+# JAX keys its jit caches by the current trace's weak reference. With one of its own each tape would compile anew.
+_SHARED_REFERENCE = weakref.ref(_ANCHOR)
 
 
+@final
 class TapeTrace(Trace):
-    """Sits on another trace, which computes; holds no tracers, so nothing can leak.
+    """Sits on another trace, which computes. It makes no tracers, so nothing of it can leak.
 
-    An operation with a connected input is computed through `jax.vjp`: its result once, its pullback kept.
+    An operation with a connected argument is computed through `jax.vjp`: its results once, its pullback kept.
     """
 
     __slots__ = ("parent_trace", "tape")
 
     def __init__(self, parent: Trace, tape: Recorder) -> None:
-        """Note operations for `tape` that `parent` computes."""
+        """Note for `tape` what `parent` computes."""
         super().__init__()
         self.parent_trace = parent
         self.tape = tape
@@ -63,185 +109,131 @@ class TapeTrace(Trace):
         """Leave mutable types to the computing trace."""
         return self.parent_trace.cur_qdd(x)
 
-    def process_primitive(self, prim: Any, args: Any, params: Any, /) -> Any:
-        """Compute one operation and note it if an input is connected."""
-        if self.tape.recording and self._is_eager() and _captures(params, self.tape):
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: Params, /) -> Any:
+        """Compute one operation."""
+        if not self.tape.recording or not self._must_open(primitive, args, params):
+            results = self._compute(bound(primitive, params), args, differentiate=primitive.name != "stop_gradient")
+        else:
             with set_current_trace(self):
-                return _run_in_python(prim, args, params)
-        bind = functools.partial(prim.bind, **params)
-        return self._process(prim, bind, args, _hashable(params) if self._computes_now() else None)
+                results = run_in_python(primitive, args, params)
+        return results if primitive.multiple_results else results[0]
 
-    def process_custom_jvp_call(self, prim: Any, fun: Any, jvp: Any, args: Any, /, *, symbolic_zeros: Any) -> Any:
-        """Compute a function with a custom JVP."""
-        self._refuse_hidden_inputs("custom_jvp", fun, args)
-        bind = lambda *a: prim.bind(*a, subfuns=(fun, jvp), symbolic_zeros=symbolic_zeros)
-        return self._process(prim, bind, args, None)
+    def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, args: Any, /, **params: Any) -> Any:
+        """Compute a function with a custom forward-mode rule."""
+        results = self._compute_custom(primitive, args, dict(params, subfuns=(fun, jvp)))
+        return _one_has_run(results, fun, jvp)
 
-    def process_custom_vjp_call(
-        self, prim: Any, fun: Any, fwd: Any, bwd: Any, args: Any, /, *, out_trees: Any, symbolic_zeros: Any
-    ) -> Any:
-        """Compute a function with a custom VJP."""
-        self._refuse_hidden_inputs("custom_vjp", fun, args)
-        bind = lambda *a: prim.bind(*a, subfuns=(fun, fwd, bwd), out_trees=out_trees, symbolic_zeros=symbolic_zeros)
-        return self._process(prim, bind, args, None)
+    def process_custom_vjp_call(self, primitive: Any, fun: Any, fwd: Any, bwd: Any, args: Any, /, **params: Any) -> Any:
+        """Compute a function with a custom reverse-mode rule."""
+        results = self._compute_custom(primitive, args, dict(params, subfuns=(fun, fwd, bwd)))
+        return _one_has_run(results, fun, fwd)
 
-    def _process(self, prim: Any, bind: Callable[..., Any], args: Sequence[Any], cache_key: Any) -> Any:
-        tape = self.tape
-        connected = tuple(i for i, a in enumerate(args) if tape.connects(a) and is_differentiable(a))
-        with set_current_trace(self.parent_trace):
-            if not connected or not tape.recording:
-                return bind(*args)
-            results, pullback = _value_and_pullback(prim, bind, args, connected, cache_key)
-            outputs = list(results) if prim.multiple_results else [results]
-            # stop_gradient and forwarded jit arguments return the input object itself; identity is the key here.
-            given = {id(a) for a in args}
-            outputs = [jnp.copy(o) if id(o) in given else o for o in outputs]
-        tape.record([args[i] for i in connected], outputs, pullback, prim.multiple_results)
-        return outputs if prim.multiple_results else outputs[0]
+    def process_shard_map(self, *_: Any, **__: Any) -> Any:
+        """Refuse a bare shard_map, whose inside cannot be seen; inside jit it is one operation."""
+        raise NotImplementedError("A shard_map under a tape must be inside jax.jit: write `jax.jit(jax.shard_map(...))`.")
 
-    def _refuse_hidden_inputs(self, kind: str, fun: Any, args: Sequence[Any]) -> None:
-        """Raise where a custom derivative's function closes over a watched array, which its rule cannot know."""
-        hidden = [value for value in _closed_over(fun) if self.tape.connects(value)]
-        given = {id(a) for a in args}
-        if self.tape.recording and any(id(value) not in given for value in hidden):
+    def _must_open(self, primitive: Primitive, args: Sequence[Any], params: Params) -> bool:
+        """Whether connections are hidden in the operation's programs, so that they must run in the open."""
+        hidden = any(self.tape.connects(array) for array in held_arrays(params))
+        eagerly = self._is_eager()
+        if hidden and not runs_in_python(primitive, eagerly=eagerly):
             raise NotImplementedError(
-                f"A function with {kind} closes over a watched tensor, whose gradient its rule does not give. "
-                "Pass the tensor to the function as an argument."
+                f"A watched array is captured inside {primitive.name!r}, where the tape cannot follow it. "
+                "Pass it to the operation as an argument."
             )
+        # JAX has no reverse mode for while loops; run in Python, each step has one.
+        is_loop = eagerly and primitive.name == "while"
+        return hidden or (is_loop and bool(self._connected(args)))
+
+    def _compute_custom(self, primitive: Primitive, args: Sequence[Any], params: Params) -> list[Any]:
+        if not self.tape.recording:
+            return self._hand_on(primitive, args, params)
+        # On this trace, so that reads of cells inside are noticed.
+        with set_current_trace(self):
+            program = jax.make_jaxpr(functools.partial(primitive.bind, **params))(*args)
+        if any(self.tape.connects(array) for array in held_arrays({"program": program})):
+            raise NotImplementedError(
+                "A function with a custom derivative uses a watched array or variable that is not one of its arguments; "
+                "its rule gives no gradient for it. Pass it to the function as an argument."
+            )
+        return self._compute(functools.partial(run_program, program), args)
+
+    def _compute(self, operation: Operation, args: Sequence[Any], *, differentiate: bool = True) -> list[Any]:
+        moving = self._connected(args) if differentiate and self.tape.recording else ()
+        with set_current_trace(self.parent_trace):
+            if not moving:
+                return _distinct(operation(*args), args)
+            results, pullback, again = compute(operation, args, moving, eagerly=self._is_eager())
+            outputs = _distinct(results, args)
+        seen_by = tuple(trace.tape for trace in recording_traces(self.parent_trace))
+        self.tape.note(Record([args[i] for i in moving], outputs, pullback, again, seen_by))
+        return outputs
+
+    def _connected(self, args: Sequence[Any]) -> tuple[int, ...]:
+        return tuple(i for i, arg in enumerate(args) if self.tape.connects(arg) and is_differentiable(arg))
+
+    def _hand_on(self, primitive: Primitive, args: Sequence[Any], params: Params) -> Any:
+        with set_current_trace(self.parent_trace):
+            return primitive.bind(*args, **params)
 
     def _is_eager(self) -> bool:
-        trace: Any = self
-        while isinstance(trace, TapeTrace):
-            trace = trace.parent_trace
-        return isinstance(trace, EvalTrace)
-
-    def _computes_now(self) -> bool:
-        return isinstance(self.parent_trace, EvalTrace)
+        return isinstance(below_tapes(self), EvalTrace)
 
 
-def _value_and_pullback(
-    prim: Any, bind: Callable[..., Any], args: Sequence[Any], connected: tuple[int, ...], cache_key: Any
-) -> tuple[Any, Pullback]:
-    try:
-        if cache_key is not None:
-            outputs, vjp = _compiled_vjp(prim, cache_key, connected)(*args)
-            return outputs, functools.partial(_pull, vjp)
-        return jax.vjp(_only(bind, args, connected), *(args[i] for i in connected))
-    except (NotImplementedError, ValueError, TypeError) as error:  # How JAX says "no derivative"; `bind` raises real errors.
-        reason = error
-
-    def missing(cotangents: Any) -> Any:
-        raise LookupError(f"No gradient defined for operation {prim.name!r}: {reason}") from reason
-
-    return bind(*args), missing
+def _one_has_run(results: list[Any], fun: Any, rule: Any) -> list[Any]:
+    """Return `results` with the bookkeeping that JAX expects: it asks the one of the two that has run."""
+    if has_run(rule):
+        forget_run(fun)
+    return results
 
 
-def _only(bind: Callable[..., Any], args: Sequence[Any], connected: tuple[int, ...]) -> Callable[..., Any]:
-    """Make `bind` a function of the connected arguments."""
-
-    def function(*chosen: Any) -> Any:
-        full = list(args)
-        for i, value in zip(connected, chosen, strict=True):
-            full[i] = value
-        return bind(*full)
-
-    return function
+def _distinct(results: list[Any], args: Sequence[Any]) -> list[Any]:
+    """Make each result an object of its own: stop_gradient and jit may return their arguments, and one twice."""
+    taken = {id(arg) for arg in args}
+    for i, result in enumerate(results):
+        if id(result) in taken and isinstance(result, jax.Array):
+            results[i] = jnp.copy(result)
+        taken.add(id(results[i]))
+    return results
 
 
-@functools.lru_cache(maxsize=4096)
-def _compiled_vjp(prim: Any, params: tuple[Any, ...], connected: tuple[int, ...]) -> Callable[..., Any]:
-    """Compile result and pullback of one operation: eager differentiation would otherwise trace it at each call."""
-    bind = functools.partial(prim.bind, **dict(params))
-    return jax.jit(lambda *args: jax.vjp(_only(bind, args, connected), *(args[i] for i in connected)))
+def recording_traces(trace: Any) -> Iterator[TapeTrace]:
+    """Yield the traces of recording tapes at and below `trace`, innermost first."""
+    while trace is not None:
+        if isinstance(trace, TapeTrace) and trace.tape.recording:
+            yield trace
+        trace = getattr(trace, "parent_trace", None)
 
 
-_pull = jax.jit(lambda vjp, cotangents: vjp(cotangents))
+def traces_that_see(array: jax.Array) -> list[TapeTrace]:
+    """Return the recording traces that `array` can be used on, innermost first: those it is not the inside of."""
+    if not isinstance(array, jax.core.Tracer):
+        return list(recording_traces(current_trace()))
+    home, seeing, trace = trace_of(array), [], current_trace()
+    while trace is not None and trace is not home:
+        seeing += [trace] if isinstance(trace, TapeTrace) and trace.tape.recording else []
+        trace = getattr(trace, "parent_trace", None)
+    if trace is home:
+        return seeing
+    # A replica program's trace does not know the trace around it, whose values it may use: then only the tapes
+    # that were started inside the replica are certain to see the array.
+    return [seen for seen in seeing if below_tapes(seen) is below_tapes(current_trace())]
 
 
-def _hashable(params: dict[str, Any]) -> tuple[Any, ...] | None:
-    key = tuple(params.items())
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
+def below_tapes(trace: Trace) -> Trace:
+    """Return the trace that computes for the tapes on top of it."""
+    while isinstance(trace, TapeTrace):
+        trace = trace.parent_trace
+    return trace
 
 
-def _captures(params: dict[str, Any], tape: Recorder) -> bool:
-    """Tell whether a nested program of an operation holds a connected array as a constant."""
-    return any(tape.connects(const) for sub in _programs(params) for const in _constants(sub))
+def without(trace: Trace, tape: Recorder) -> Trace:
+    """Return `trace` with the trace of `tape` taken out of the tape traces on top."""
+    if not isinstance(trace, TapeTrace):
+        return trace
+    if trace.tape is tape:
+        return trace.parent_trace
+    below = without(trace.parent_trace, tape)
+    return trace if below is trace.parent_trace else TapeTrace(below, trace.tape)
 
 
-def _programs(params: dict[str, Any]) -> Iterator[Any]:
-    for value in params.values():
-        for item in value if isinstance(value, (tuple, list)) else (value,):
-            if hasattr(item, "eqns") or (hasattr(item, "jaxpr") and hasattr(item, "consts")):
-                yield item
-
-
-@functools.lru_cache(maxsize=256)
-def _constants(program: Any) -> tuple[Any, ...]:
-    inner = program.jaxpr if hasattr(program, "jaxpr") else program
-    nested = [c for eqn in inner.eqns for sub in _programs(eqn.params) for c in _constants(sub)]
-    return (*(getattr(program, "consts", None) or ()), *nested)
-
-
-def _closed_over(fun: Any) -> Iterator[Any]:
-    """Yield the arrays in the closure of the Python function inside a wrapped one."""
-    function = getattr(fun, "f", fun)
-    for part in (function, getattr(function, "func", None), getattr(function, "__wrapped__", None)):
-        for cell in getattr(part, "__closure__", None) or ():
-            try:
-                contents = cell.cell_contents
-            except ValueError:  # A cell that is not filled yet holds no array.
-                continue
-            yield contents
-            if callable(contents):
-                yield from _closure_values(contents)
-
-
-def _closure_values(function: Any) -> Iterator[Any]:
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            continue
-
-
-def _run_in_python(prim: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Run control flow whose body holds a watched array as a constant operation by operation."""
-    match prim.name:
-        case "jit" | "pjit" | "closed_call" | "remat" | "remat2" | "checkpoint":
-            return _run_program(params["jaxpr"], *args)
-        case "cond":
-            branches = params["branches"]
-            chosen = min(max(int(args[0]), 0), len(branches) - 1)
-            return _run_program(branches[chosen], *args[1:])
-        case "scan":
-            return _run_scan(args, params)
-    raise NotImplementedError(
-        f"A watched tensor is captured inside {prim.name!r}. Pass it as an argument, or compute in tf.function."
-    )
-
-
-def _run_program(program: Any, *args: Any) -> Any:
-    inner = program.jaxpr if hasattr(program, "jaxpr") else program
-    return eval_jaxpr(inner, getattr(program, "consts", None) or (), *args)
-
-
-def _run_scan(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    if "num_consts" in params:
-        num_consts, num_carry = params["num_consts"], params["num_carry"]
-    else:  # jax 0.12
-        consts, carried, _ = params["ft_in"].unpack()
-        num_consts, num_carry = len(list(consts)), len(list(carried))
-    consts, carry, scanned = args[:num_consts], list(args[num_consts:][:num_carry]), args[num_consts + num_carry :]
-    order = range(params["length"])
-    outputs = []
-    for i in reversed(order) if params["reverse"] else order:
-        results = _run_program(params["jaxpr"], *consts, *carry, *(x[i] for x in scanned))
-        carry, rest = results[:num_carry], results[num_carry:]
-        outputs.append(rest)
-    if params["reverse"]:
-        outputs.reverse()
-    return [*carry, *(jnp.stack(column) for column in zip(*outputs, strict=True))]

@@ -1,0 +1,190 @@
+"""Conditionals and loops whose bodies read and write cells."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from tfdist_jax._state import Cell, Frame, Merge, current_frame, entering, write
+
+
+@final
+class BodyFrame(Frame):
+    """The cells as one run of a body sees them; its writes are results of the body."""
+
+    def __init__(self, outer: Frame | None, given: Sequence[tuple[Cell, Any]] = ()) -> None:
+        """Read cells through `outer`, but start with the given values in some."""
+        self._outer = outer
+        self._values = {id(cell): value for cell, value in given}
+        self.merges: dict[int, tuple[Cell, Merge]] = {}
+
+    def read(self, cell: Cell) -> jax.Array:
+        """Return the value at this point of the body."""
+        if id(cell) in self._values:
+            return self._values[id(cell)]
+        return cell.stored if self._outer is None else self._outer.read(cell)
+
+    def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
+        """Change the value for the rest of the body."""
+        earlier = self.merges.get(id(cell), (cell, merge))[1]
+        self.merges[id(cell)] = (cell, max(earlier, merge, key=lambda m: m.value))
+        self._values[id(cell)] = array
+
+
+class _Traced(NamedTuple):
+    """A body as a jaxpr.
+
+    Attributes:
+        jaxpr: Takes the arguments' arrays, then the given cells' values; gives the results' arrays, then the new
+            values of the written cells.
+        tree: The structure of the results.
+        merges: The written cells, in order, and how replicas' values of them meet.
+    """
+
+    jaxpr: ClosedJaxpr
+    tree: Any
+    merges: list[tuple[Cell, Merge]]
+
+    def run(self, *arrays: Any) -> tuple[list[Any], dict[int, Any]]:
+        """Return the results' arrays, and the new values by the cells' identity."""
+        outputs = jaxpr_as_fun(self.jaxpr)(*arrays)
+        split = len(outputs) - len(self.merges)
+        values = zip(self.merges, outputs[split:], strict=True)
+        return outputs[:split], {id(cell): value for (cell, _), value in values}
+
+
+def _trace(fn: Callable[..., Any], arguments: Any, given: Sequence[Cell]) -> _Traced:
+    leaves, tree = jax.tree.flatten(arguments)
+    outer, found = current_frame(), {}
+
+    def pure(leaves: list[Any], values: list[Any]) -> Any:
+        frame = BodyFrame(outer, list(zip(given, values, strict=True)))
+        with entering(frame):
+            results, found["tree"] = jax.tree.flatten(fn(*jax.tree.unflatten(tree, leaves)))
+        found["merges"] = list(frame.merges.values())
+        return [jnp.asarray(result) for result in results], [frame.read(cell) for cell, _ in found["merges"]]
+
+    jaxpr = jax.make_jaxpr(pure)([jnp.asarray(leaf) for leaf in leaves], [_present(cell) for cell in given])
+    return _Traced(jaxpr, found["tree"], found["merges"])
+
+
+def _present(cell: Cell) -> Any:
+    frame = current_frame()
+    return cell.stored if frame is None else frame.read(cell)
+
+
+def _union(*bodies: _Traced) -> list[tuple[Cell, Merge]]:
+    merges: dict[int, tuple[Cell, Merge]] = {}
+    for cell, merge in (written for body in bodies for written in body.merges):
+        earlier = merges.get(id(cell), (cell, merge))[1]
+        merges[id(cell)] = (cell, max(earlier, merge, key=lambda m: m.value))
+    return list(merges.values())
+
+
+def branch(index: Any, branches: Sequence[Callable[[], Any]]) -> Any:
+    """Run the branch that a number chooses, out of range the last one, when the program runs.
+
+    Args:
+        index: int32 scalar.
+        branches: Functions without arguments. All are traced, once; they return the same structure, shapes and types
+            and may write cells.
+
+    Returns:
+        What the chosen branch returns.
+
+    Raises:
+        TypeError: If the branches' results differ in structure, shape or type.
+    """
+    traced = [_trace(fn, (), ()) for fn in branches]
+    if len({body.tree for body in traced}) > 1:
+        raise TypeError(f"The branches return different structures: {[body.tree for body in traced]}.")
+    written = _union(*traced)
+    before = [_present(cell) for cell, _ in written]
+
+    def run(body: _Traced) -> Callable[[], Any]:
+        def call() -> Any:
+            results, values = body.run()
+            return results, [values.get(id(cell), old) for (cell, _), old in zip(written, before, strict=True)]
+
+        return call
+
+    results, after = jax.lax.switch(jnp.clip(index, 0, len(branches) - 1), [run(body) for body in traced])
+    for (cell, merge), value in zip(written, after, strict=True):
+        write(cell, value, merge=merge)
+    return jax.tree.unflatten(traced[0].tree, results)
+
+
+def _trace_repeated(fn: Callable[..., Any], arguments: Any) -> tuple[_Traced, list[Cell]]:
+    """Trace the body of a loop, with the cells that it writes as inputs too: a second time, if there are any."""
+    cells: list[Cell] = []
+    while True:
+        body = _trace(fn, arguments, cells)
+        known = {id(cell) for cell in cells}
+        new = [cell for cell, _ in body.merges if id(cell) not in known]
+        if not new:
+            return body, cells
+        cells += new
+
+
+def while_loop(condition: Callable[..., Any], body: Callable[..., Any], variables: Sequence[Any]) -> Any:
+    """Repeat `variables = body(*variables)` as long as `condition(*variables)`, when the program runs.
+
+    Args:
+        condition: Returns a boolean scalar; it may read cells.
+        body: Returns as many values as there are variables, of the same structures, shapes and types; it may write
+            cells.
+        variables: The first values.
+
+    Returns:
+        The last values, as a list.
+    """
+    once, cells = _trace_repeated(lambda *values: list(body(*values)), variables)
+    check = _trace(condition, variables, cells)
+    start = [jnp.asarray(leaf) for leaf in jax.tree.leaves(list(variables))]
+
+    def step(carry: Any) -> Any:
+        leaves, values = carry
+        results, new = once.run(*leaves, *values)
+        return results, [new.get(id(cell), old) for cell, old in zip(cells, values, strict=True)]
+
+    carry = (start, [_present(cell) for cell in cells])
+    results, after = jax.lax.while_loop(lambda carry: check.run(*carry[0], *carry[1])[0][0], step, carry)
+    _write_back(once, cells, after)
+    return jax.tree.unflatten(once.tree, results)
+
+
+def scan(body: Callable[[Any, Any], tuple[Any, Any]], start: Any, entries: Any, *, length: int | None = None) -> Any:
+    """Run `carry, result = body(carry, entry)` for each entry along the first axis, when the program runs.
+
+    Args:
+        body: Returns a carry like the one it gets, and any structure of arrays; it may write cells.
+        start: The first carry.
+        entries: Structure of arrays with equal first axes.
+        length: Number of runs, where there are no entries.
+
+    Returns:
+        The last carry, and the results stacked along a new first axis. Differentiable, unlike `while_loop`.
+    """
+    first = jax.tree.map(lambda array: jnp.asarray(array)[0], entries)
+    once, cells = _trace_repeated(body, (start, first))
+    carry_leaves, carry_tree = jax.tree.flatten(start)
+
+    def step(carry: Any, entry: Any) -> Any:
+        leaves, values = carry
+        results, new = once.run(*leaves, *jax.tree.leaves(entry), *values)
+        after = [new.get(id(cell), old) for cell, old in zip(cells, values, strict=True)]
+        return (results[: len(leaves)], after), results[len(leaves) :]
+
+    carry = ([jnp.asarray(leaf) for leaf in carry_leaves], [_present(cell) for cell in cells])
+    (last, after), stacked = jax.lax.scan(step, carry, entries, length=length)
+    _write_back(once, cells, after)
+    _, results = jax.tree.unflatten(once.tree, [*last, *stacked])
+    return jax.tree.unflatten(carry_tree, last), results
+
+
+def _write_back(body: _Traced, cells: Sequence[Cell], values: Sequence[Any]) -> None:
+    merges = {id(cell): merge for cell, merge in body.merges}
+    for cell, value in zip(cells, values, strict=True):
+        write(cell, value, merge=merges.get(id(cell), Merge.SAME))

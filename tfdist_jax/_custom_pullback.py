@@ -1,0 +1,102 @@
+"""Results with a pullback of the caller's own, for tapes and for JAX's transformations alike."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from tfdist_jax._internals import EvalTrace, Trace, current_trace, set_current_trace
+from tfdist_jax._pullbacks import Pullback, is_differentiable
+from tfdist_jax._tape import Cell, Tape
+from tfdist_jax._tape_trace import Record, TapeTrace, below_tapes
+
+
+def with_pullback(inputs: Sequence[Any], outputs: Sequence[Any], pullback: Pullback) -> list[Any]:
+    """Return `outputs` anew, differentiated by `pullback` instead of by how they were computed.
+
+    Args:
+        inputs: The arrays that `pullback` gives gradients for. Others that `outputs` depend on get none.
+        outputs: Arrays.
+        pullback: From a cotangent for each output (None for zero) to one for each input (None for zero). May use
+            anything computed on the way to `outputs`, and so be differentiated in turn.
+    """
+    trace = current_trace()
+    base = below_tapes(trace)
+    with set_current_trace(base):
+        copies = [jnp.copy(output) for output in outputs]
+        outputs = copies if isinstance(base, EvalTrace) else _for_jax(inputs, copies, pullback)
+    for tape in _recording_on_top(trace):
+        if any(tape.connects(array) and is_differentiable(array) for array in inputs):
+            tape.note(Record(inputs, outputs, pullback))
+    return outputs
+
+
+def _for_jax(inputs: Sequence[Any], outputs: list[Any], pullback: Pullback) -> list[Any]:
+    """Return `outputs` behind a custom derivative: the program being traced may be differentiated later."""
+    smooth = [i for i, output in enumerate(outputs) if is_differentiable(output)]
+
+    def rule(*cotangents: Any) -> list[Any]:
+        given = dict(zip(smooth, cotangents, strict=True))
+        gradients = pullback([given.get(i) for i in range(len(outputs))])
+        return [jnp.zeros_like(x) if g is None else g for x, g in zip(inputs, gradients, strict=True) if is_differentiable(x)]
+
+    traced = jax.make_jaxpr(rule)(*(jax.typeof(outputs[i]) for i in smooth))
+
+    # What the rule uses must come in as arguments, with no gradient of their own at first order: None, for zeros
+    # would be multiplied with what the caller's rule is there to avoid.
+    @jax.custom_vjp
+    def carry(inputs: list[Any], used: list[Any], outputs: list[Any]) -> list[Any]:
+        return outputs
+
+    def forward(*args: Any) -> tuple[list[Any], Any]:
+        return carry(*args), args[1]
+
+    def backward(used: list[Any], cotangents: list[Any]) -> tuple[list[Any], None, None]:
+        return jaxpr_as_fun(ClosedJaxpr(getattr(traced, "jaxpr", traced), used))(*cotangents), None, None
+
+    carry.defvjp(forward, backward)
+    carried = carry([x for x in inputs if is_differentiable(x)], traced.consts, [jax.lax.stop_gradient(outputs[i]) for i in smooth])
+    for i, output in zip(smooth, carried, strict=True):
+        outputs[i] = output
+    return outputs
+
+
+def cells_read(fn: Callable[[], Any]) -> tuple[Any, tuple[Cell, ...]]:
+    """Call `fn`; return its result and the trainable cells that it read."""
+    log = _ReadLog()
+    with set_current_trace(TapeTrace(current_trace(), log)):
+        result = fn()
+    return result, tuple(log.cells.values())
+
+
+@final
+class _ReadLog:
+    """Notes which trainable cells are read, and nothing else."""
+
+    recording = True
+
+    def __init__(self) -> None:
+        self.cells: dict[int, Cell] = {}
+        self._tape = Tape()
+
+    def connects(self, array: Any) -> bool:
+        return False
+
+    def note(self, record: Record) -> None:
+        raise AssertionError("Nothing is connected, so nothing is noted.")
+
+    def note_read(self, cell: Cell, array: jax.Array, trainable: bool) -> None:
+        if trainable:
+            self.cells[id(cell)] = cell
+
+    def own_read(self, cell: Cell, array: jax.Array, made_on: Trace) -> jax.Array:
+        return self._tape.own_read(cell, array, made_on)
+
+
+def _recording_on_top(trace: Trace) -> Iterator[Any]:
+    while isinstance(trace, TapeTrace):
+        if trace.tape.recording:
+            yield trace.tape
+        trace = trace.parent_trace
