@@ -1,0 +1,69 @@
+# Two commands do everything: `make demo` and `make test`. Each installs what it needs into $(VENV) first.
+
+VENV ?= .venv
+# The Python to make $(VENV) with; any from 3.11 on.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := $(VENV)/bin
+EXTRAS := dev,examples
+# JAX processes use several threads each: more than four at a time slow each other down.
+WORKERS ?= auto --maxprocesses=4
+
+INSTALLED := $(VENV)/.installed
+PEERS := $(VENV)/.installed-peers
+CONSTRAINTS = constraints-$$($(BIN)/python -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
+
+.PHONY: help install peers demo test check bench fuzz lock format clean
+
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## Make .venv with everything that the other commands need.
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found. Name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): pyproject.toml constraints-py311.txt constraints-py312.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]' --constraint $(CONSTRAINTS)
+	@touch $@
+
+peers: $(PEERS) ## Add TensorFlow, which the parity tests and benchmarks compare with.
+
+$(PEERS): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),peers]' --constraint $(CONSTRAINTS)
+	@touch $@
+
+demo: $(INSTALLED) ## Train a tf.distribute program on real digits over 8 devices.
+	@$(BIN)/tfdist-jax run --devices 8 examples/digits.py
+
+test: $(INSTALLED) ## Run all tests and measure what they cover.
+	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term $(ARGS)
+
+check: $(INSTALLED) ## Check lint, format, types, the import contract and the wheel.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/test_wheel.py -q
+
+bench: $(PEERS) ## Measure speed against hand-written JAX and TensorFlow.
+	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+fuzz: $(INSTALLED) ## Compare random programs on the gradient tape with jax.grad, with new seeds.
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+lock: $(INSTALLED) ## Pin the newest dependencies that fit together, for each Python.
+	for version in 3.11 3.12; do \
+		$(BIN)/uv pip compile pyproject.toml --extra dev --extra examples --extra peers --upgrade \
+			--python-version $$version --no-python-downloads --no-annotate \
+			--custom-compile-command "make lock" --quiet \
+			--output-file constraints-py$$(echo $$version | tr -d .).txt || exit 1; \
+	done
+
+format: $(INSTALLED) ## Format the code and repair what ruff can.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove what the other commands have built, but not .venv.
+	rm -rf build dist htmlcov .coverage* .pytest_cache .ruff_cache *.egg-info

@@ -1,0 +1,102 @@
+"""The wheel, built from the source distribution, works in an environment that has never seen the repository."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = ("pyproject.toml", "README.md", "LICENSE", "tfdist_jax", "compat")
+
+PROGRAM = """
+import sys
+import tensorflow as tf
+from tensorflow.keras.layers import Dense
+
+print(tf.distribute.MirroredStrategy().num_replicas_in_sync, sys.argv[1:])
+"""
+
+
+def run(*command, cwd):
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=150, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Build in a copy: setuptools writes into the folder that it builds."""
+    source = tmp_path_factory.mktemp("source")
+    for name in SHIPPED:
+        path = ROOT / name
+        if path.is_dir():
+            shutil.copytree(path, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(path, source)
+    run(sys.executable, "-m", "build", "--no-isolation", cwd=source)
+    return next((source / "dist").glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def clean_python(wheel, tmp_path_factory):
+    """A new environment with the wheel, and with the dependencies that are installed here, read in place."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "--no-deps",
+        "--no-index",
+        str(wheel),
+        cwd=folder,
+    )
+    site = run(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
+    # A plain path: unlike a site folder's, its own .pth files, which name the repository, are not followed.
+    Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+def test_wheel_holds_the_facade_and_no_tests(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {name for name in tops if not name.endswith(".dist-info")} == {"tfdist_jax"}
+    assert {"tfdist_jax/compat/tensorflow/__init__.py", "tfdist_jax/py.typed"} <= set(names)
+
+
+def test_wheel_holds_every_module(wheel):
+    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "tfdist_jax").rglob("*.py")}
+    sources |= {f"tfdist_jax/{path.relative_to(ROOT)}" for path in (ROOT / "compat").rglob("*.py")}
+    assert sources <= set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_installed_wheel_is_used_from_another_folder(clean_python, run_script):
+    ran = run_script(
+        "import tfdist_jax, tfdist_jax.compat.tensorflow as tf\nprint(tfdist_jax.__file__, tf.__file__, sep='\\n')",
+        python=str(clean_python),
+        env={"PYTHONPATH": ""},
+    )
+    environment = str(clean_python.parents[1])
+    assert ran.returncode == 0, ran.stderr
+    assert all(line.startswith(environment) for line in ran.stdout.split())
+
+
+def test_installed_command_runs_a_program(clean_python, run_script):
+    command = clean_python.with_name("tfdist-jax")
+    ran = run_script(
+        PROGRAM,
+        "--epochs",
+        "2",
+        runner=(str(command), "run", "--devices", "2"),
+        python=str(clean_python),
+        env={"PYTHONPATH": ""},
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "2 ['--epochs', '2']\n"
