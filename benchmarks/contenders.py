@@ -1,4 +1,4 @@
-"""The same training step, made in several ways: contenders of `benchmarks/steps.py` and of the HLO tests.
+"""The same training step, made in several ways: contenders of `benchmarks/bench_steps.py` and of the HLO tests.
 
 Each function returns `run(n)`, which takes `n` steps and returns when they have finished, and for JAX the compiled
 program. All train the same model on the same batch, over all devices.

@@ -38,8 +38,8 @@ def largest_dimension_spec(shape: tuple[int, ...], num_shards: int, *, min_size:
         A spec with the data axis on one dimension, or an empty one if the array stays whole.
 
     Example:
-        >>> largest_dimension_spec((3, 64), 8, min_size=1)
-        PartitionSpec(None, 'data')
+        >>> largest_dimension_spec((3, 64), 8, min_size=1) == PartitionSpec(None, "data")
+        True
     """
     divisible = [d for d, size in enumerate(shape) if size and size % num_shards == 0]
     if not divisible or math.prod(shape) < min_size:

@@ -68,8 +68,8 @@ class Strategy(abc.ABC):
 
         Example:
             >>> import numpy as np, tfdist_jax as td
-            >>> [b.shape for b in td.Mirrored().prefetch([np.zeros((16, 3))] * 2)]
-            [(16, 3), (16, 3)]
+            >>> [len(batch) for batch in td.Mirrored().prefetch([np.zeros((16, 3))] * 2)]
+            [16, 16]
         """
         return ahead(batches, self.put, depth=depth)
 

@@ -1,6 +1,6 @@
 """Time of one training step: this project, hand-written JAX, TensorFlow; interleaved, as JSON.
 
-`python benchmarks/steps.py [--model mlp] [--devices 4] [--rounds 15] [--out results/steps.json]`
+`python benchmarks/bench_steps.py [--model mlp] [--devices 4] [--rounds 15] [--out benchmarks/results/steps.json]`
 
 Every contender runs in a process of its own; in each round each takes the same number of steps, in turn, so that a
 change of the machine's speed meets all of them. Ratios are taken round by round.
