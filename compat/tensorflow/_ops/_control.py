@@ -1,0 +1,251 @@
+"""Control flow: Python's own on known values, XLA's while a function is traced."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tfdist_jax import _control_flow
+from tfdist_jax.compat.tensorflow._ops._arguments import static_int
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+
+
+def _tensors(structure: Any) -> Any:
+    """Return a structure with its leaves as tensors; None stays."""
+    return jax.tree.map(convert_to_tensor, structure, is_leaf=is_tensor)
+
+
+def _is_traced(*values: Any) -> bool:
+    """Whether code runs inside a function that is being traced: what it computes has no value yet."""
+    probe = jax.lax.add(np.int32(0), np.int32(0))
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in [probe, *jax.tree.leaves(values)])
+
+
+def _branch(index: Any, branches: Sequence[Callable[[], Any]]) -> Any:
+    return _control_flow.branch(index, [lambda fn=fn: _tensors(fn()) for fn in branches])
+
+
+def cond(
+    pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None, name: str | None = None
+) -> Any:
+    """Return `true_fn()` if `pred` is true, else `false_fn()`.
+
+    While a function is traced and `pred` depends on its tensors, both are traced, return the same structure, and may
+    assign variables. See https://www.tensorflow.org/api_docs/python/tf/cond.
+    """
+    if not callable(true_fn) or not callable(false_fn):
+        raise TypeError("tf.cond needs functions `true_fn` and `false_fn`.")
+    chosen = convert_to_tensor(pred)
+    if not isinstance(chosen, jax.core.Tracer):
+        return true_fn() if bool(chosen) else false_fn()
+    return _branch(chosen.astype(jnp.int32), [false_fn, true_fn])
+
+
+def switch_case(
+    branch_index: Any, branch_fns: Any, default: Callable[[], Any] | None = None, name: str | None = "switch_case"
+) -> Any:
+    """Return what the function with the given number returns; `default`, or the last one, if there is none.
+
+    Args:
+        branch_index: An int32 scalar.
+        branch_fns: Functions; or a dictionary, or pairs, of numbers and functions.
+        default: What to call for other numbers.
+        name: Unused.
+    """
+    numbered = _numbered(branch_fns)
+    other = default or numbered[max(numbered)]
+    index = convert_to_tensor(branch_index)
+    if not isinstance(index, jax.core.Tracer):
+        return numbered.get(int(index), other)()
+    numbers = sorted(numbered)
+    position = sum(((index == number) * (i + 1) for i, number in enumerate(numbers)), jnp.int32(0))
+    return _branch(position, [other, *(numbered[number] for number in numbers)])
+
+
+def _numbered(branch_fns: Any) -> dict[int, Callable[[], Any]]:
+    if isinstance(branch_fns, dict):
+        return dict(branch_fns)
+    if branch_fns and isinstance(branch_fns[0], tuple):
+        return dict(branch_fns)
+    return dict(enumerate(branch_fns))
+
+
+def case(
+    pred_fn_pairs: Any,
+    default: Callable[[], Any] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str | None = "case",
+) -> Any:
+    """Return what the function of the first true predicate returns; `default`, or the last one, if none is true."""
+    (pred, fn), *rest = pred_fn_pairs
+    if not rest and default is None:
+        return fn()
+    otherwise = default if not rest else lambda: case(rest, default)
+    return cond(pred, fn, otherwise)
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    maximum_iterations: Any = None,
+    name: str | None = None,
+) -> Any:
+    """Repeat `loop_vars = body(*loop_vars)` as long as `cond(*loop_vars)`.
+
+    While a function is traced, shapes and types stay the same from one iteration to the next, and gradients need
+    `maximum_iterations`: XLA cannot differentiate a loop without a known bound.
+    See https://www.tensorflow.org/api_docs/python/tf/while_loop.
+    """
+    variables, tree = list(map(_tensors, loop_vars)), type(loop_vars)
+    step = lambda *values: _as_list(body(*values), len(values))
+    if not _is_traced(variables):
+        result = _eager_loop(cond, step, variables, maximum_iterations)
+    elif maximum_iterations is None:
+        result = _control_flow.while_loop(lambda *values: convert_to_tensor(cond(*values)), step, variables)
+    else:
+        result = _bounded_loop(cond, step, variables, static_int(maximum_iterations, "maximum_iterations"))
+    return tree(result) if tree in (list, tuple) else result
+
+
+def _as_list(values: Any, number: int) -> list[Any]:
+    listed = [values] if number == 1 and not isinstance(values, list | tuple) else list(values)
+    if len(listed) != number:
+        raise ValueError(f"The body of tf.while_loop must return {number} values like `loop_vars`, got {len(listed)}.")
+    return list(map(_tensors, listed))
+
+
+def _eager_loop(cond: Any, step: Any, variables: list[Any], maximum: Any) -> list[Any]:
+    iterations = 0
+    while (maximum is None or iterations < maximum) and bool(cond(*variables)):
+        variables = step(*variables)
+        iterations += 1
+    return variables
+
+
+def _bounded_loop(condition: Any, step: Any, variables: list[Any], maximum: int) -> list[Any]:
+    def iteration(values: list[Any], _: Any) -> tuple[list[Any], None]:
+        return cond(condition(*values), lambda: step(*values), lambda: values), None
+
+    return _control_flow.scan(iteration, variables, None, length=maximum)[0]
+
+
+def map_fn(
+    fn: Callable[[Any], Any],
+    elems: Any,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: str | None = None,
+    fn_output_signature: Any = None,
+) -> Any:
+    """Return the results of `fn` on the entries along the first axis, stacked.
+
+    `elems` may be a structure of tensors, and so may the results. `tf.vectorized_map` is faster where it works.
+    """
+    elems = _tensors(elems)
+    if not _is_traced(elems):
+        return _stack([_tensors(fn(entry)) for entry in _entries(elems)])
+    return _control_flow.scan(lambda _, entry: ((), _tensors(fn(entry))), (), elems)[1]
+
+
+def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop: bool = True, warn: bool = True) -> Any:
+    """Return the results of `fn` on the entries along the first axis, computed together by `jax.vmap`."""
+    return jax.vmap(lambda entry: _tensors(fn(entry)))(_tensors(elems))
+
+
+def scan(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return all values of `accumulated = fn(accumulated, entry)`, stacked.
+
+    Args:
+        fn: Takes the value so far and an entry of `elems`.
+        elems: Structure of tensors.
+        initializer: The first value; the first entry if None.
+        parallel_iterations: Unused.
+        back_prop: Unused.
+        swap_memory: Unused.
+        infer_shape: Unused.
+        reverse: Go from the last entry to the first.
+        name: Unused.
+    """
+    elems = _tensors(elems)
+    flip = lambda structure: jax.tree.map(lambda t: jnp.flip(t, 0), structure) if reverse else structure
+    first, rest = _first_and_rest(flip(elems), initializer)
+    if _is_traced(elems, first):
+        both = lambda value, entry: (_tensors(fn(value, entry)),) * 2
+        results = _control_flow.scan(both, first, rest)[1]
+    else:
+        results = _stack(_accumulated(fn, first, rest)[1:])
+    if initializer is None:
+        results = jax.tree.map(lambda one, more: jnp.concatenate([one[None], more]), first, results)
+    return flip(results)
+
+
+def foldl(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return the last value of `accumulated = fn(accumulated, entry)`; arguments as for `scan`."""
+    first, rest = _first_and_rest(_tensors(elems), initializer)
+    if _is_traced(rest, first):
+        return _control_flow.scan(lambda value, entry: (_tensors(fn(value, entry)), ()), first, rest)[0]
+    return _accumulated(fn, first, rest)[-1]
+
+
+def foldr(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return the value that `foldl` gives from the last entry to the first."""
+    return foldl(fn, jax.tree.map(lambda t: jnp.flip(t, 0), _tensors(elems)), initializer)
+
+
+def _first_and_rest(elems: Any, initializer: Any) -> tuple[Any, Any]:
+    if initializer is not None:
+        return _tensors(initializer), elems
+    return jax.tree.map(lambda t: t[0], elems), jax.tree.map(lambda t: t[1:], elems)
+
+
+def _entries(elems: Any) -> list[Any]:
+    number = jax.tree.leaves(elems)[0].shape[0]
+    return [jax.tree.map(lambda t, i=i: t[i], elems) for i in range(number)]
+
+
+def _accumulated(fn: Callable[[Any, Any], Any], first: Any, elems: Any) -> list[Any]:
+    values = [first]
+    for entry in _entries(elems):
+        values.append(_tensors(fn(values[-1], entry)))
+    return values
+
+
+def _stack(results: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)

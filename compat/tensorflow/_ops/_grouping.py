@@ -1,0 +1,123 @@
+"""Names and orders of operations, and Python functions among them."""
+
+import builtins
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from tfdist_jax.compat.tensorflow._ops._elementwise import identity
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+
+_scopes: ContextVar[str] = ContextVar("name_scope", default="")
+
+
+@final
+class name_scope:
+    """A context whose name XLA's profiles and dumps show for the operations inside."""
+
+    def __init__(self, name: str) -> None:
+        """Name the scope.
+
+        Raises:
+            ValueError: If `name` is not a string.
+        """
+        if not isinstance(name, str):
+            raise ValueError(f"name_scope takes a name, got {name!r}.")
+        self._name = name
+        self._contexts = contextlib.ExitStack()
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self._name
+
+    def __enter__(self) -> str:
+        """Return the name with those of the scopes around, ending in "/"."""
+        full = f"{_scopes.get()}{self._name.rstrip('/')}/"
+        token = _scopes.set(full)
+        self._contexts.callback(_scopes.reset, token)
+        self._contexts.enter_context(jax.named_scope(self._name.rstrip("/") or "scope"))
+        return full
+
+    def __exit__(self, *exception: Any) -> None:
+        """Leave the scope."""
+        self._contexts.close()
+
+
+def get_current_name_scope() -> str:
+    """Return the name of the scopes around."""
+    return _scopes.get().rstrip("/")
+
+
+@contextlib.contextmanager
+def control_dependencies(control_inputs: Any) -> Iterator[None]:
+    """Do nothing: what a function does to variables is in the order of its lines anyway."""
+    for dependency in control_inputs or ():
+        if callable(dependency):
+            dependency()
+    yield
+
+
+def group(*inputs: Any, **kwargs: Any) -> None:
+    """Do nothing: the operations have run, or are part of the program, already."""
+
+
+def no_op(name: str | None = None) -> None:
+    """Do nothing."""
+
+
+def tuple(tensors: Any, control_inputs: Any = None, name: str | None = None) -> list[Any]:
+    """Return the tensors as a list."""
+    return [None if tensor is None else identity(tensor) for tensor in tensors]
+
+
+def executing_eagerly() -> bool:
+    """Whether operations compute at once: true outside of functions that are being traced."""
+    return not isinstance(jax.lax.add(np.int32(0), np.int32(0)), jax.core.Tracer)
+
+
+def inside_function() -> bool:
+    """Whether the code is part of a function that is being traced."""
+    return not executing_eagerly()
+
+
+def py_function(
+    func: Callable[..., Any] | None = None, inp: Any = None, Tout: Any = None, name: str | None = None
+) -> Any:
+    """Return `func(*inp)` as tensors of types `Tout`; `func` gets tensors that have values.
+
+    Raises:
+        NotImplementedError: While a function is traced: the sizes of the result are not known then.
+    """
+    return _call_python(func, [convert_to_tensor(value) for value in inp or ()], Tout, "tf.py_function")
+
+
+def numpy_function(
+    func: Callable[..., Any] | None = None,
+    inp: Any = None,
+    Tout: Any = None,
+    stateful: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Return `func(*inp)` as tensors of types `Tout`; `func` gets NumPy arrays."""
+    tensors = [convert_to_tensor(value) for value in inp or ()]
+    known = [t if isinstance(t, jax.core.Tracer) else np.asarray(t) for t in tensors]
+    return _call_python(func, known, Tout, "tf.numpy_function")
+
+
+def _call_python(func: Any, arguments: list[Any], wanted: Any, name: str) -> Any:
+    if any(isinstance(argument, jax.core.Tracer) for argument in arguments):
+        raise NotImplementedError(
+            f"{name} gives tensors of unknown shape, which XLA cannot compile. Call the function outside of "
+            "tf.function, in Dataset.map, or use jax.pure_callback with the result's shape."
+        )
+    results = func(*arguments)
+    if wanted is None:
+        return None
+    if isinstance(wanted, list | builtins.tuple):
+        return [convert_to_tensor(result, dtype) for result, dtype in zip(results, wanted, strict=True)]
+    return convert_to_tensor(results, wanted)

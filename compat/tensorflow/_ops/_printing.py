@@ -1,0 +1,121 @@
+"""`tf.print`: shows values when they exist, also those of compiled functions."""
+
+import builtins
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+
+from tfdist_jax.compat.tensorflow._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensor import is_tensor
+
+
+def print(*inputs: Any, **kwargs: Any) -> None:
+    """Print values, to the standard error by default.
+
+    In a compiled function the values are printed when it runs, once per replica, not always in order.
+    See https://www.tensorflow.org/api_docs/python/tf/print.
+
+    Args:
+        *inputs: What to print: tensors, or structures that hold them, or anything else.
+        **kwargs: `output_stream` (sys.stderr, sys.stdout, tf.compat.v1.logging.info, ... or "file://PATH"),
+            `summarize` (how many elements at both ends of an axis, 3; -1 for all), `sep`, `end`; `name` is unused.
+    """
+    stream, summarize = kwargs.pop("output_stream", sys.stderr), kwargs.pop("summarize", 3)
+    separator, end = kwargs.pop("sep", " "), kwargs.pop("end", "\n")
+    kwargs.pop("name", None)
+    if kwargs:
+        raise ValueError(f"Unrecognized keyword arguments for tf.print: {kwargs}")
+    leaves, tree = jax.tree.flatten(inputs, is_leaf=_is_leaf)
+    places = [i for i, leaf in enumerate(leaves) if is_tensor(leaf) and not isinstance(leaf, HostTensor)]
+    tensors = [_array(leaves[i]) for i in places]
+
+    def show(*values: Any) -> None:
+        shown = list(leaves)
+        for i, value in zip(places, values, strict=True):
+            shown[i] = np.asarray(value)
+        words = [_text(item, summarize) for item in jax.tree.unflatten(tree, shown)]
+        _write(stream, separator.join(words) + end)
+
+    if any(isinstance(tensor, jax.core.Tracer) for tensor in tensors) or not _is_eager():
+        jax.debug.callback(show, *tensors)
+    else:
+        show(*tensors)
+
+
+def _is_eager() -> bool:
+    return not isinstance(jax.lax.add(np.int32(0), np.int32(0)), jax.core.Tracer)
+
+
+def _is_leaf(value: Any) -> bool:
+    return is_tensor(value) or value is None
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, jax.Array) else value.__jax_array__()
+
+
+def _write(stream: Any, text: str) -> None:
+    if isinstance(stream, str):
+        _write_to_path(stream, text)
+    elif callable(stream):
+        stream(text)
+    else:
+        builtins.print(text, end="", file=stream, flush=True)
+
+
+def _write_to_path(path: str, text: str) -> None:
+    if not path.startswith("file://"):
+        raise ValueError(f"`output_stream` is a stream, a logging function or 'file://PATH', got {path!r}.")
+    with open(path.removeprefix("file://"), "a") as file:
+        file.write(text)
+
+
+def _text(value: Any, summarize: int) -> str:
+    """Write a value as TensorFlow does: arrays without commas, floats as short as they can be."""
+    if isinstance(value, np.ndarray | np.generic):
+        return _array_text(np.asarray(value), summarize)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {_text(item, summarize)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        left, right = "[]" if isinstance(value, list) else "()"
+        comma = "," if isinstance(value, tuple) and len(value) == 1 else ""
+        return left + ", ".join(_quoted(item, summarize) for item in value) + comma + right
+    return str(value)
+
+
+def _quoted(value: Any, summarize: int) -> str:
+    return f"'{value}'" if isinstance(value, str) else _text(value, summarize)
+
+
+def _array_text(array: Any, summarize: int) -> str:
+    if np.ndim(array) == 0:
+        return _element(array[()] if isinstance(array, np.ndarray) else array)
+    edge = max(array.shape) if summarize < 0 else summarize
+    shown = [_array_text(part, summarize) for part in array[:edge]]
+    if len(array) > 2 * edge:
+        shown += ["...", *(_array_text(part, summarize) for part in array[len(array) - edge :])]
+    else:
+        shown += [_array_text(part, summarize) for part in array[edge:]]
+    separator = " " if array.ndim == 1 else "\n" * (array.ndim - 1) + " "
+    # Inner lines are indented by one blank for each bracket that is open.
+    return "[" + separator.join(text.replace("\n", "\n ") if array.ndim > 1 else text for text in shown) + "]"
+
+
+def _element(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f'"{value.decode(errors="replace")}"'
+    if isinstance(value, np.bool_):
+        return str(int(value))
+    return _float(value) if as_dtype(value.dtype).is_floating else str(value)
+
+
+def _float(value: Any) -> str:
+    """Write as many digits as it takes to get the number back: few, or else all."""
+    wide = isinstance(value, np.float64)
+    number, few, all_digits = (float(value), 15, 17) if wide else (float(value), 6, 9)
+    short = f"{number:.{few}g}"
+    same = np.float64(short) == number if wide else np.float32(short) == np.float32(number)
+    return short if same or number != number else f"{number:.{all_digits}g}"
