@@ -211,3 +211,54 @@ def test_backends_are_initialized_tells_whether_jax_has_started():
         "assert not started(); jax.devices(); assert started()"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_trace_of_tells_where_a_traced_array_belongs():
+    inside = []
+    jax.jit(lambda x: inside.append(_internals.trace_of(x) is _internals.current_trace()) or x)(1.0)
+    jax.vmap(lambda x: inside.append(_internals.trace_of(x) is _internals.current_trace()) or x)(jnp.ones(2))
+    assert inside == [True, True]
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad, jax.checkpoint])
+def test_parent_trace_leads_from_inside_a_transformation_to_the_trace_outside(transform, recorder):
+    """Tapes outside a transformation are found by following `parent_trace`."""
+    found = []
+
+    def walk(x):
+        trace = _internals.current_trace()
+        while trace is not None:
+            found.append(trace)
+            trace = getattr(trace, "parent_trace", None)
+        return x
+
+    recorder.parent_trace = recorder.parent
+    with _internals.set_current_trace(recorder):
+        transform(walk)(jnp.ones(2) if transform is jax.vmap else 1.0)
+    assert recorder in found
+    assert found[-1] is _internals.eval_trace
+
+
+def test_has_run_and_forget_run_settle_which_of_function_and_rule_was_called():
+    """After a custom derivative JAX asks the one that ran for the structure of the result, and only one may have."""
+    seen = []
+
+    class Both(Recorder):
+        def process_custom_jvp_call(self, primitive, fun, jvp, args, /, **params):
+            seen.append((_internals.has_run(fun), _internals.has_run(jvp)))
+            with _internals.set_current_trace(self.parent):
+                (result,) = fun.call_wrapped(*args)
+                jvp.call_wrapped(*args, *args)
+            seen.append((_internals.has_run(fun), _internals.has_run(jvp)))
+            _internals.forget_run(fun)
+            seen.append((_internals.has_run(fun), _internals.has_run(jvp)))
+            return [result]
+
+    @jax.custom_jvp
+    def double(x):
+        return {"doubled": 2 * x}
+
+    double.defjvp(lambda primals, tangents: ({"doubled": 2 * primals[0]}, {"doubled": 2 * tangents[0]}))
+    with _internals.set_current_trace(Both(_internals.current_trace())):
+        assert double(jnp.float32(1)) == {"doubled": 2}
+    assert seen == [(False, False), (True, True), (False, True)]

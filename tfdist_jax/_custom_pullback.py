@@ -40,7 +40,11 @@ def _for_jax(inputs: Sequence[Any], outputs: list[Any], pullback: Pullback) -> l
     def rule(*cotangents: Any) -> list[Any]:
         given = dict(zip(smooth, cotangents, strict=True))
         gradients = pullback([given.get(i) for i in range(len(outputs))])
-        return [jnp.zeros_like(x) if g is None else g for x, g in zip(inputs, gradients, strict=True) if is_differentiable(x)]
+        return [
+            jnp.zeros_like(x) if g is None else g
+            for x, g in zip(inputs, gradients, strict=True)
+            if is_differentiable(x)
+        ]
 
     traced = jax.make_jaxpr(rule)(*(jax.typeof(outputs[i]) for i in smooth))
 
@@ -54,10 +58,12 @@ def _for_jax(inputs: Sequence[Any], outputs: list[Any], pullback: Pullback) -> l
         return carry(*args), args[1]
 
     def backward(used: list[Any], cotangents: list[Any]) -> tuple[list[Any], None, None]:
-        return jaxpr_as_fun(ClosedJaxpr(getattr(traced, "jaxpr", traced), used))(*cotangents), None, None
+        return jaxpr_as_fun(ClosedJaxpr(traced.jaxpr, used))(*cotangents), None, None
 
     carry.defvjp(forward, backward)
-    carried = carry([x for x in inputs if is_differentiable(x)], traced.consts, [jax.lax.stop_gradient(outputs[i]) for i in smooth])
+    carried = carry(
+        [x for x in inputs if is_differentiable(x)], traced.consts, [jax.lax.stop_gradient(outputs[i]) for i in smooth]
+    )
     for i, output in zip(smooth, carried, strict=True):
         outputs[i] = output
     return outputs

@@ -4,10 +4,8 @@
 fails the test that carries its name.
 """
 
-import jax
-from jax._src import array as _array
-from jax._src import core as _core
-from jax._src import xla_bridge as _xla_bridge
+from jax._src import array as _array, core as _core, xla_bridge as _xla_bridge
+from jax.core import Tracer
 from jax.extend.linear_util import StoreException, WrappedFun
 
 # What every JAX operation of a thread is handed to. The gradient tape is one more subclass.
@@ -33,7 +31,7 @@ def set_trace(trace: Trace) -> None:
     _core.trace_ctx.set_trace(trace)
 
 
-def trace_of(tracer: jax.core.Tracer) -> Trace:
+def trace_of(tracer: Tracer) -> Trace:
     """The trace that a traced array belongs to."""
     return tracer._trace  # noqa: SLF001
 

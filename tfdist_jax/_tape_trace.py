@@ -8,6 +8,7 @@ from typing import Any, Protocol, final
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.extend.core import Primitive
 
 from tfdist_jax._internals import (
@@ -105,10 +106,6 @@ class TapeTrace(Trace):
         """Leave constants to the computing trace."""
         return self.parent_trace.stage_value(val)
 
-    def cur_qdd(self, x: Any) -> Any:
-        """Leave mutable types to the computing trace."""
-        return self.parent_trace.cur_qdd(x)
-
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: Params, /) -> Any:
         """Compute one operation."""
         if not self.tape.recording or not self._must_open(primitive, args, params):
@@ -130,7 +127,9 @@ class TapeTrace(Trace):
 
     def process_shard_map(self, *_: Any, **__: Any) -> Any:
         """Refuse a bare shard_map, whose inside cannot be seen; inside jit it is one operation."""
-        raise NotImplementedError("A shard_map under a tape must be inside jax.jit: write `jax.jit(jax.shard_map(...))`.")
+        raise NotImplementedError(
+            "A shard_map under a tape must be inside jax.jit: write `jax.jit(jax.shard_map(...))`."
+        )
 
     def _must_open(self, primitive: Primitive, args: Sequence[Any], params: Params) -> bool:
         """Whether connections are hidden in the operation's programs, so that they must run in the open."""
@@ -153,8 +152,8 @@ class TapeTrace(Trace):
             program = jax.make_jaxpr(functools.partial(primitive.bind, **params))(*args)
         if any(self.tape.connects(array) for array in held_arrays({"program": program})):
             raise NotImplementedError(
-                "A function with a custom derivative uses a watched array or variable that is not one of its arguments; "
-                "its rule gives no gradient for it. Pass it to the function as an argument."
+                "A function with a custom derivative uses a watched array or variable that is not one of its "
+                "arguments; its rule gives no gradient for it. Pass it to the function as an argument."
             )
         return self._compute(functools.partial(run_program, program), args)
 
@@ -207,7 +206,7 @@ def recording_traces(trace: Any) -> Iterator[TapeTrace]:
 
 def traces_that_see(array: jax.Array) -> list[TapeTrace]:
     """Return the recording traces that `array` can be used on, innermost first: those it is not the inside of."""
-    if not isinstance(array, jax.core.Tracer):
+    if not isinstance(array, Tracer):
         return list(recording_traces(current_trace()))
     home, seeing, trace = trace_of(array), [], current_trace()
     while trace is not None and trace is not home:
@@ -235,5 +234,3 @@ def without(trace: Trace, tape: Recorder) -> Trace:
         return trace.parent_trace
     below = without(trace.parent_trace, tape)
     return trace if below is trace.parent_trace else TapeTrace(below, trace.tape)
-
-

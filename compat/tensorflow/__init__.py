@@ -10,7 +10,8 @@ __getattr__ = LazyNames(
     {
         "_variable": "Variable VariableAggregation VariableSynchronization",
         "_function": "function init_scope",
-        "_gradient_tape": "GradientTape UnconnectedGradients custom_gradient stop_gradient",
+        "_gradient_tape": "GradientTape UnconnectedGradients",
+        "_custom_gradient": "custom_gradient stop_gradient",
         "_tensor": "Tensor constant convert_to_tensor",
         "_shape": "TensorShape TensorSpec",
         "_dtypes": "DType as_dtype float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64"

@@ -1,18 +1,27 @@
-"""`tf.GradientTape` and what belongs to it."""
+"""`tf.GradientTape`: TensorFlow's rules around a tape."""
 
 import contextlib
 import enum
-import functools
-from collections.abc import Callable
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from tfdist_jax import _state
+from tfdist_jax._pullbacks import is_differentiable
 from tfdist_jax._tape import Tape
-from tfdist_jax._tape_trace import is_differentiable
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+
+_log = logging.getLogger(__name__)
+
+_USED = "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)"
+_NO_PFOR = (
+    "GradientTape must be created with persistent=True to compute the {} with eager execution enabled and with "
+    "experimental_use_pfor set to False."
+)
 
 
 class UnconnectedGradients(enum.Enum):
@@ -26,53 +35,99 @@ class UnconnectedGradients(enum.Enum):
 class GradientTape:
     """Drop-in for `tf.GradientTape`: records operations for automatic differentiation.
 
-    Differs from TensorFlow: gradients are always dense tensors, never `tf.IndexedSlices`.
+    Differs from TensorFlow: gradients are dense, never `tf.IndexedSlices`; JAX functions that are constant almost
+    everywhere (such as `jnp.floor`) give zeros where TensorFlow's give None; a `lax.while_loop` that is part of a
+    compiled function has no gradient, eagerly it has.
     Ref: https://www.tensorflow.org/api_docs/python/tf/GradientTape
+
+    Example:
+        >>> import tfdist_jax.compat.tensorflow as tf
+        >>> x = tf.constant(3.0)
+        >>> with tf.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x * x
+        >>> float(tape.gradient(y, x))
+        6.0
     """
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
-        """Make a tape; `persistent` allows several calls of `gradient`."""
+        """Make a tape.
+
+        Args:
+            persistent: Whether `gradient` may be called more than once.
+            watch_accessed_variables: Whether trainable variables that are read are watched.
+        """
         self._persistent = persistent
-        self._tape = Tape(persistent=persistent, watch_reads=watch_accessed_variables)
-        self._used = False
+        self._watch_accessed_variables = watch_accessed_variables
+        self._tape: Tape | None = None
+        self._watched_variables: tuple[Any, ...] = ()
 
     def __enter__(self) -> "GradientTape":
-        self._tape.start()
+        self._push()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        if self._tape.recording:
+    def __exit__(self, typ: Any, value: Any, traceback: Any) -> None:
+        if self._tape is not None and self._tape.recording:
             self._tape.stop()
 
+    def _push(self) -> None:
+        if self._tape is None:
+            self._tape = Tape(persistent=self._persistent, watch_reads=self._watch_accessed_variables)
+        if self._tape.recording:
+            raise ValueError("Tape is still recording, This can happen if you try to re-enter an already-active tape.")
+        self._tape.start()
+
+    def _recording_tape(self) -> Tape:
+        if self._tape is None or not self._tape.recording:
+            raise ValueError("Tape is not recording.")
+        return self._tape
+
     def watch(self, tensor: Any) -> None:
-        """Record what is done to a tensor or variable, or to those in a nested structure."""
-        for leaf in jax.tree.leaves(tensor, is_leaf=is_variable):
-            if not is_variable(leaf) and not isinstance(leaf, jax.Array):
+        """Record what is done to a tensor or variable, or to those in a nested structure.
+
+        Raises:
+            ValueError: If there is something else in the structure.
+        """
+        if self._tape is None:
+            raise ValueError("Tape is not recording. Call `watch` inside `with tape:`.")
+        leaves: list[Any] = jax.tree.leaves(tensor, is_leaf=_is_leaf)
+        for leaf in leaves:
+            if not _is_tensor(leaf):
                 raise ValueError(
-                    f"Passed in object {leaf!r} of type {type(leaf).__name__!r}, not tf.Tensor or tf.Variable. "
-                    "Convert it with tf.constant first."
+                    f"Passed in object {leaf!r} of type {type(leaf).__name__!r}, not tf.Tensor or tf.Variable or "
+                    "ExtensionType. Convert it with tf.constant first."
                 )
-            if not is_differentiable(leaf):
-                continue
-            if is_variable(leaf):
+            if not is_differentiable(_value(leaf)):
+                _log.warning("The dtype of the watched tensor must be floating (e.g. tf.float32), got %r", leaf.dtype)
+            elif is_variable(leaf):
                 self._tape.watch_cell(leaf, _state.read(leaf))
             else:
                 self._tape.watch(leaf)
 
-    def watched_variables(self) -> tuple[Any, ...]:
-        """Return the variables watched so far, in the order of their first use."""
-        return self._tape.watched_cells()
+    @contextlib.contextmanager
+    def stop_recording(self) -> Iterator[None]:
+        """Record nothing inside the block.
 
-    def stop_recording(self) -> contextlib.AbstractContextManager[None]:
-        """Record nothing inside the block."""
-        if not self._tape.recording:
-            raise ValueError("Tape is not recording.")
-        return self._tape.paused()
+        Raises:
+            RuntimeError: If the tape has never recorded.
+            ValueError: If it does not record now.
+        """
+        if self._tape is None:
+            raise RuntimeError("Trying to stop recording a tape which is not recording.")
+        with self._recording_tape().paused():
+            yield
 
     def reset(self) -> None:
-        """Forget everything recorded so far."""
-        self._tape.reset()
-        self._used = False
+        """Forget everything recorded so far, and go on recording."""
+        self._recording_tape().stop()
+        self._tape = None
+        self._push()
+
+    def watched_variables(self) -> tuple[Any, ...]:
+        """Return the variables watched so far, in the order of their first use."""
+        if self._tape is not None:
+            self._watched_variables = self._tape.watched_cells()
+        return self._watched_variables
 
     def gradient(
         self,
@@ -81,31 +136,32 @@ class GradientTape:
         output_gradients: Any = None,
         unconnected_gradients: Any = UnconnectedGradients.NONE,
     ) -> Any:
-        """Return the gradients of the sum of `target` with respect to `sources`, in their structure.
+        """Return the gradients of the sum of `target` by `sources`, in their structure.
 
         Args:
-            target: Tensor or nested structure of tensors.
-            sources: Watched tensors and variables, in any nested structure.
-            output_gradients: Weights of the targets' elements, in their structure; ones if None.
+            target: Tensors or variables in any structure.
+            sources: Tensors and variables, watched or computed from watched ones, in any structure.
+            output_gradients: Weights of the targets' elements, in order; ones where None.
             unconnected_gradients: Whether a source that no target depends on gets None or zeros.
 
         Raises:
-            RuntimeError: On a second call of a tape that is not persistent.
+            RuntimeError: If the tape has been used and is not persistent.
+            TypeError: If `target` is None, or something is not a tensor.
+            LookupError: If there is an operation on the way that has no gradient.
         """
-        if self._used and not self._persistent:
-            raise RuntimeError(
-                "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)"
+        tape = self._usable_tape()
+        if target is None:
+            raise TypeError(
+                "Argument `target` should be a list or nested structure of Tensors, Variables or CompositeTensors to "
+                "be differentiated, but received None."
             )
-        if self._tape.recording and not self._persistent:
-            self._tape.stop()
-        self._used = True
-        leaves, tree = jax.tree.flatten(sources, is_leaf=_is_source)
-        targets = [_as_target(leaf) for leaf in jax.tree.leaves(target, is_leaf=is_variable)]
-        weights = None if output_gradients is None else jax.tree.leaves(output_gradients, is_leaf=lambda x: x is None)
-        gradients = self._tape.gradient(targets, leaves, weights)
-        if UnconnectedGradients(unconnected_gradients) is UnconnectedGradients.ZERO:
-            gradients = [_zeros_like(s) if g is None else g for s, g in zip(leaves, gradients, strict=True)]
-        return tree.unflatten(gradients)
+        mode = _checked(unconnected_gradients)
+        targets = _tensors(target, "target")
+        leaves, tree = jax.tree.flatten(sources, is_leaf=_is_leaf)
+        cotangents = _cotangents(targets, output_gradients)
+        gradients = tape.gradient(targets, _tensors(leaves, "sources"), cotangents)
+        self._let_go()
+        return tree.unflatten([_as_asked(g, source, mode) for g, source in zip(gradients, leaves, strict=True)])
 
     def jacobian(
         self,
@@ -115,12 +171,26 @@ class GradientTape:
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """Return the derivative of each element of the tensor `target`: `[*target.shape, *source.shape]` for each source."""
-        leaves, tree = jax.tree.flatten(sources, is_leaf=_is_source)
-        target = _as_target(target)
-        basis = jnp.eye(target.size, dtype=target.dtype).reshape(target.size, *target.shape)
-        rows = self._rows(target, leaves, basis, unconnected_gradients)
-        return tree.unflatten([None if r is None else r.reshape(*target.shape, *r.shape[1:]) for r in rows])
+        """Return the derivative of each element of a tensor, `[*target.shape, *source.shape]` for each source.
+
+        Args:
+            target: A tensor.
+            sources: As for `gradient`.
+            unconnected_gradients: As for `gradient`.
+            parallel_iterations: Unused.
+            experimental_use_pfor: Compute all rows at once, rather than one after the other with less memory.
+        """
+        value, mode = _value(target), _checked(unconnected_gradients)
+        basis = jnp.eye(value.size, dtype=value.dtype).reshape(value.size, *value.shape)
+        leaves, tree = jax.tree.flatten(sources, is_leaf=_is_leaf)
+        rows = self._rows(target, leaves, basis, "jacobian", experimental_use_pfor)
+        shaped = [None if row is None else row.reshape(*value.shape, *row.shape[1:]) for row in rows]
+        if mode is UnconnectedGradients.ZERO:
+            shaped = [
+                jnp.zeros((*value.shape, *source.shape), _value(source).dtype) if row is None else row
+                for row, source in zip(shaped, leaves, strict=True)
+            ]
+        return tree.unflatten(shaped)
 
     def batch_jacobian(
         self,
@@ -130,99 +200,117 @@ class GradientTape:
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """Return the derivative of each row of `target` by the same row of `source`: `[rows, *target row, *source row]`.
+        """Return the derivative of each row of `target` by the same row of `source`; no other row may matter to it.
 
-        Rows of `target` must not depend on other rows of `source`.
+        Args:
+            target: `[rows, *target row]`.
+            source: `[rows, *source row]`.
+            unconnected_gradients: Unused: without connection the result is zeros, as in TensorFlow.
+            parallel_iterations: Unused.
+            experimental_use_pfor: As for `jacobian`.
+
+        Returns:
+            `[rows, *target row, *source row]`.
         """
-        target = _as_target(target)
-        if target.ndim < 1 or target.shape[0] != source.shape[0]:
+        _checked(unconnected_gradients)
+        shape, source_shape = _value(target).shape, tuple(source.shape)
+        for given in (shape, source_shape):
+            if len(given) < 2:
+                raise ValueError(f"Shape {given} must have rank at least 2")
+        if shape[0] != source_shape[0]:
             raise ValueError(
-                f"Need first dimension of target shape ({target.shape}) and source shape ({tuple(source.shape)}) to match."
+                f"Need first dimension of target shape ({shape}) and source shape ({source_shape}) to match."
             )
-        rows, size = target.shape[0], target.size // max(target.shape[0], 1)
-        basis = jnp.eye(size, dtype=target.dtype).reshape(size, 1, *target.shape[1:])
-        basis = jnp.broadcast_to(basis, (size, *target.shape))
-        (found,) = self._rows(target, [source], basis, unconnected_gradients)
+        size = _value(target).size // shape[0]
+        basis = jnp.eye(size, dtype=_value(target).dtype).reshape(size, 1, *shape[1:])
+        basis = jnp.broadcast_to(basis, (size, *shape))
+        (found,) = self._rows(target, [source], basis, "batch_jacobian", experimental_use_pfor)
         if found is None:
-            return None
-        return jnp.moveaxis(found, 0, 1).reshape(rows, *target.shape[1:], *source.shape[1:])
+            return jnp.zeros((*shape, *source_shape[1:]), _value(target).dtype)
+        return jnp.moveaxis(found, 0, 1).reshape(*shape, *source_shape[1:])
 
-    def _rows(self, target: Any, sources: list[Any], basis: jax.Array, unconnected: Any) -> list[Any]:
-        """Return the gradients of each weighting in `basis`, stacked."""
-        if self._used and not self._persistent:
-            raise RuntimeError(
-                "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)"
-            )
-        persistent, self._persistent = self._persistent, True
-        self._tape.keep(True)
+    def _rows(self, target: Any, sources: Sequence[Any], basis: jax.Array, name: str, at_once: bool) -> list[Any]:
+        """Return the gradients of each weighting of `target` in `basis`, stacked."""
+        self._usable_tape()
+        eager = not isinstance(_value(target), Tracer)
+        if not at_once and eager and not self._persistent:
+            raise RuntimeError(_NO_PFOR.format(name))
+        row = lambda weight: self.gradient(target, sources, [weight])
+        if not at_once:
+            return jax.lax.map(row, basis)
         try:
-            if self._tape.recording and not persistent:
-                self._tape.stop()
-            rows = [self.gradient(target, sources, [weight], unconnected) for weight in basis]
-        finally:
-            self._persistent = persistent
-            self._tape.keep(persistent)
-        return [None if column[0] is None else jnp.stack(column) for column in zip(*rows, strict=True)]
+            return jax.vmap(row)(basis)
+        except NotImplementedError as error:
+            raise ValueError(
+                f"Encountered an exception while vectorizing the {name} computation. Vectorization can be disabled by "
+                "setting experimental_use_pfor to False."
+            ) from error
+
+    def _usable_tape(self) -> Tape:
+        if self._tape is None:
+            raise RuntimeError(_USED)
+        return self._tape
+
+    def _let_go(self) -> None:
+        if not self._persistent:
+            self.watched_variables()
+            self._tape = None
 
 
 def is_variable(leaf: Any) -> bool:
-    """Tell whether `leaf` is a `tf.Variable` or `keras.Variable`: a cell."""
-    return hasattr(type(leaf), "stored") or hasattr(leaf, "stored")
+    """Whether `leaf` is a `tf.Variable` or a `keras.Variable`."""
+    return hasattr(leaf, "stored")
 
 
-def _is_source(leaf: Any) -> bool:
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) or is_variable(leaf)
+
+
+def _is_leaf(leaf: Any) -> bool:
     return leaf is None or is_variable(leaf)
 
 
-def _as_target(leaf: Any) -> Any:
-    return convert_to_tensor(leaf)
+def _value(leaf: Any) -> jax.Array:
+    """Return a tensor, or a variable's value without watching it."""
+    return leaf if isinstance(leaf, jax.Array) else convert_to_tensor(leaf)
 
 
-def _zeros_like(source: Any) -> jax.Array:
-    return jnp.zeros(tuple(source.shape), convert_to_tensor(source).dtype)
+def _tensors(structure: Any, role: str) -> list[Any]:
+    leaves = jax.tree.leaves(structure, is_leaf=_is_leaf)
+    for leaf in leaves:
+        if not _is_tensor(leaf):
+            raise TypeError(
+                f"`{role}` must be tensors or variables, but there is {leaf!r} of type {type(leaf).__name__!r}."
+            )
+    return leaves
 
 
-def stop_gradient(input: Any, name: str | None = None) -> Any:
-    """Return the tensor unchanged, with no gradient through it."""
-    return jax.tree.map(lambda leaf: jax.lax.stop_gradient(convert_to_tensor(leaf)), input, is_leaf=is_variable)
+def _checked(mode: Any) -> UnconnectedGradients:
+    try:
+        return UnconnectedGradients(mode)
+    except ValueError:
+        raise ValueError(f"Unknown value for unconnected_gradients: {mode!r}. Use 'none' or 'zero'.") from None
 
 
-def custom_gradient(f: Callable[..., Any] | None = None) -> Any:
-    """Give a function its own gradient.
-
-    Args:
-        f: Returns `(result, grad_fn)`; `grad_fn(*upstream)` gives the gradient for each argument of `f`.
-
-    Returns:
-        A function that computes `f`'s result and differentiates by `grad_fn`.
-    """
-    if f is None:
-        return custom_gradient
-
-    @jax.custom_vjp
-    def compute(*args: Any) -> Any:
-        return f(*args)[0]
-
-    def forward(*args: Any) -> Any:
-        result, grad_fn = f(*args)
-        # What `grad_fn` closes over must travel as arrays: trace it now, keep its constants.
-        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), result)
-        pullback, constants = jax.closure_convert(functools.partial(_call_gradient, grad_fn), shapes)
-        return result, (jax.tree_util.Partial(pullback), constants, args)
-
-    def backward(saved: Any, upstream: Any) -> Any:
-        pullback, constants, args = saved
-        grads = pullback(upstream, *constants)
-        return tuple(jnp.zeros_like(a) if g is None else g for g, a in zip(grads, args, strict=True))
-
-    @functools.wraps(f)
-    def decorated(*args: Any) -> Any:
-        return compute(*(convert_to_tensor(a) for a in args))
-
-    compute.defvjp(forward, backward)
-    return decorated
+def _cotangents(targets: Sequence[Any], output_gradients: Any) -> list[Any]:
+    """Return JAX's cotangents: conjugates of TensorFlow's, ones where none is given."""
+    given = jax.tree.leaves(output_gradients, is_leaf=_is_leaf) if output_gradients is not None else []
+    given = [*given[: len(targets)], *[None] * (len(targets) - len(given))]
+    return [_cotangent(_value(target), weight) for target, weight in zip(targets, given, strict=True)]
 
 
-def _call_gradient(grad_fn: Callable[..., Any], upstream: Any) -> tuple[Any, ...]:
-    grads = grad_fn(*upstream) if isinstance(upstream, (tuple, list)) else grad_fn(upstream)
-    return tuple(grads) if isinstance(grads, (tuple, list)) else (grads,)
+def _cotangent(target: jax.Array, weight: Any) -> jax.Array:
+    if weight is None:
+        return jnp.ones_like(target)
+    return conjugate(jnp.broadcast_to(convert_to_tensor(weight, dtype=target.dtype), target.shape))
+
+
+def _as_asked(gradient: Any, source: Any, mode: UnconnectedGradients) -> Any:
+    if gradient is None and mode is UnconnectedGradients.ZERO:
+        return jnp.zeros_like(_value(source))
+    return conjugate(gradient)
+
+
+def conjugate(gradient: Any) -> Any:
+    """Turn JAX's gradient by a complex number into TensorFlow's, its conjugate, or back."""
+    return gradient if gradient is None or not jnp.iscomplexobj(gradient) else jnp.conj(gradient)
