@@ -179,6 +179,8 @@ class Strategy:
 
     def mirrored(self, value: Any) -> jax.Array:
         """Copy `value` to every device."""
+        # The transfer alone would share memory with the first device's copy, which a later step may give away.
+        value = jnp.copy(value) if isinstance(value, jax.Array) else value
         return jax.device_put(value, NamedSharding(self.native.mesh, PartitionSpec()))
 
     def stacked(self, values: Sequence[Any]) -> jax.Array:

@@ -15,9 +15,9 @@ from tfdist_jax._input import ahead, put_padded
 from tfdist_jax._replica import map_replicas
 from tfdist_jax._runtime import InFlight
 from tfdist_jax.compat.tensorflow.keras._accumulation import accumulator_slots
-from tfdist_jax.compat.tensorflow.keras._placement import PlacedState, place
+from tfdist_jax.compat.tensorflow.keras._placement import State, Values, is_placed, place
 from tfdist_jax.compat.tensorflow.keras._programs import Sizes, run_side_by_side, run_steps
-from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, State, Step, TrainStep
+from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, Step, TrainStep
 
 # Steps that are compiled into one program on CPU, where they are unrolled and compile time grows with them.
 _MOST_UNROLLED = 8
@@ -39,7 +39,7 @@ class StepFunction:
         self._feed = Feed(self._mesh)
         self._steps_per_execution = model.steps_per_execution
         self._most_in_program = _most_in_program(step, self._mesh)
-        self._returned: State | None = None
+        self._returned: State = ()
         self._compiled = jax.jit(self._trace, static_argnums=0, donate_argnums=2)
         self._program: Callable[..., Any] = self._run_eagerly if model.run_eagerly else self._compiled
         whole = PartitionSpec()
@@ -58,7 +58,7 @@ class StepFunction:
         Raises:
             StopIteration: If `iterator` is at its end.
         """
-        if type(state) is not PlacedState:
+        if not is_placed(state):
             state = place(state, self._mesh, num_read_only=self._step.num_read_only, holders=_holders(self._step.model))
         batches = list(itertools.islice(self._feed(iterator), self._steps_per_execution))
         if not batches:
@@ -73,17 +73,18 @@ class StepFunction:
     def lower(self, state: State, batch: Any) -> Any:
         """Lower the step for a host batch without running it, as `jax.jit(fn).lower` does."""
         data, sizes = put_padded(batch, self._mesh)
-        state = place(state, self._mesh, num_read_only=len(state), holders=Counter())
         split = self._step.num_read_only
-        return self._compiled.lower(sizes, tuple(state[:split]), tuple(state[split:]), (data,))
+        arrays = [v.arrays for v in place(state, self._mesh, num_read_only=len(state), holders=Counter())]
+        return self._compiled.lower(sizes, arrays[:split], arrays[split:], [data])
 
     def forget(self) -> None:
         """Let go of the state, when Keras's loop has ended."""
-        self._returned = None
+        self._returned = ()
 
-    def references(self) -> Iterator[int]:
-        """Yield the ids of the values in the state that Keras's loop and this function hold."""
-        return (id(value) for values in self._returned or () for value in values)
+    @property
+    def returned(self) -> State:
+        """The state that Keras's loop has got last and still holds."""
+        return self._returned
 
     def settle(self, state: dict[str, Any]) -> None:
         """Make the state that Keras is about to read equal on all replicas, whose accumulated gradients differ.
@@ -99,10 +100,10 @@ class StepFunction:
 
     def _run(self, sizes: Sizes, state: State, batches: Sequence[Any]) -> tuple[Any, State]:
         split = self._step.num_read_only
-        read_only, own = tuple(state[:split]), tuple(state[split:])
-        logs, rows, own, token = self._program(sizes, read_only, own, tuple(batches))
+        arrays = [values.arrays for values in state]
+        logs, rows, new, token = self._program(sizes, arrays[:split], arrays[split:], batches)
         self._in_flight.add(token)
-        state = PlacedState((*read_only, *own))
+        state = (*state[:split], *map(Values, new))
         return (logs if rows is None else _without_padding(rows, sizes)), state
 
     def _trace(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any]) -> Any:
@@ -136,12 +137,15 @@ class Feed:
 
 
 def _holders(model: Any) -> Counter[int]:
-    """Count the references to the model's values that its own variables and loops hold."""
+    """Count the references to values, by id, that the model's own variables and loops hold."""
     functions = (model.train_function, model.test_function, model.predict_function)
-    held = Counter(i for function in functions if isinstance(function, StepFunction) for i in function.references())
+    lists = [values for function in functions if isinstance(function, StepFunction) for values in function.returned]
+    lists += (getattr(model, "_jax_state", None) or {}).values()
+    different = {id(values): values for values in lists if isinstance(values, Values)}
+    held = Counter(id(value) for values in different.values() for value in values)
     optimizer = [] if model.optimizer is None else model.optimizer.variables
-    for variable in itertools.chain(model.variables, optimizer, model.metrics_variables):
-        held[id(variable.stored)] += 1
+    variables = itertools.chain(model.variables, model.metrics_variables, optimizer)
+    held.update(id(variable.stored) for variable in variables)
     return held
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 import jax
@@ -11,15 +11,38 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 
 @final
-class PlacedState(tuple):
-    """Lists of values that lie on the strategy's devices and that nobody else holds, as steps return them."""
+class Values(Sequence[jax.Array]):
+    """The values of one kind of variable on the strategy's devices.
 
-    __slots__ = ()
+    Not a list: Keras looks for layers in every list that a model holds, which here would be every value in each step.
+    """
+
+    __slots__ = ("arrays",)
+
+    def __init__(self, arrays: list[jax.Array]) -> None:
+        """Hold `arrays`."""
+        self.arrays = arrays
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.arrays[i]
+
+    def __iter__(self) -> Iterator[jax.Array]:
+        return iter(self.arrays)
 
 
-def place(
-    state: Sequence[list[jax.Array]], mesh: Mesh, *, num_read_only: int = 0, holders: Counter[int]
-) -> PlacedState:
+State = tuple[Values, ...]
+"""What a step gets and returns: on the strategy's devices, and nobody else holds its memory."""
+
+
+def is_placed(state: Any) -> bool:
+    """Tell what a step has returned from what Keras has read from the variables."""
+    return type(state[0]) is Values
+
+
+def place(state: Sequence[list[jax.Array]], mesh: Mesh, *, num_read_only: int = 0, holders: Counter[int]) -> State:
     """Copy the model's values to every device of `mesh`, where they are not there yet.
 
     Steps reuse the memory of the values they replace. A value that two variables share, or that somebody else still
@@ -32,16 +55,17 @@ def place(
         holders: How many references to a value, by its id, are known to be Keras's own.
     """
     whole = NamedSharding(mesh, PartitionSpec())
-    return PlacedState(
-        [
-            _placed(values[j], whole, is_replaced=i >= num_read_only, is_shared=_is_shared(values, j, holders))
-            for j in range(len(values))
-        ]
+    return tuple(
+        Values([_placed(values, j, whole, holders if i >= num_read_only else None) for j in range(len(values))])
         for i, values in enumerate(state)
     )
 
 
-def _placed(value: jax.Array, whole: NamedSharding, *, is_replaced: bool, is_shared: bool) -> jax.Array:
+def _placed(values: Sequence[jax.Array], i: int, whole: NamedSharding, holders: Counter[int] | None) -> jax.Array:
+    """Return a value on the mesh; one that steps may replace if `holders` are given."""
+    # First, since every name for the value is one more reference.
+    is_shared = _references(values, i) > _IN_ONE_LIST + (0 if holders is None else holders[id(values[i])])
+    value, is_replaced = values[i], holders is not None
     if value.sharding != whole:
         # The transfer alone would keep the memory of a value that is on the first device already.
         return jax.device_put(jnp.copy(value) if is_replaced else value, whole)
@@ -50,10 +74,6 @@ def _placed(value: jax.Array, whole: NamedSharding, *, is_replaced: bool, is_sha
 
 def _references(values: Sequence[Any], i: int) -> int:
     return sys.getrefcount(values[i])
-
-
-def _is_shared(values: Sequence[Any], i: int, holders: Counter[int]) -> bool:
-    return _references(values, i) > _IN_ONE_LIST + holders[id(values[i])]
 
 
 _IN_ONE_LIST = _references([object()], 0)

@@ -55,7 +55,8 @@ def _direct_assign(original: Callable[[Any, Any], None], variable: Any, value: A
         old = variable.stored
         # A model stays on its strategy's devices whatever is assigned to it.
         keep = old is not None and not isinstance(value, jax.core.Tracer) and value.sharding != old.sharding
-        variable.stored = jax.device_put(value, old.sharding) if keep else value
+        # The transfer alone would share memory, which a later step may give away.
+        variable.stored = jax.device_put(jnp.copy(value), old.sharding) if keep else value
 
 
 def _merge(variable: Any) -> Merge:
