@@ -1,0 +1,16 @@
+"""Run a program under real TensorFlow with the processor split: `on_logical_devices.py N script.py [args]`."""
+
+import os
+import runpy
+import sys
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+
+import tensorflow as tf  # noqa: E402
+
+(processor,) = tf.config.list_physical_devices("CPU")
+parts = [tf.config.LogicalDeviceConfiguration()] * int(sys.argv[1])
+tf.config.set_logical_device_configuration(processor, parts)
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
