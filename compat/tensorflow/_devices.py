@@ -1,33 +1,98 @@
-"""TensorFlow's device names, such as "/gpu:0", to JAX devices."""
+"""TensorFlow's device names, such as "/gpu:0", and JAX's devices."""
 
+import contextlib
+import os
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import jax
 
 from tfdist_jax import use_cpu_devices
 from tfdist_jax._internals import backends_are_initialized
+from tfdist_jax.compat.tensorflow import _startup
+from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 
-_NAME = re.compile(r"^(?:/job:\w+)?(?:/replica:\d+)?(?:/task:\d+)?/?(?:device:)?(?P<kind>[A-Za-z]+):(?P<index>\d+|\*)$")
-_PLATFORMS = {"CPU": "cpu", "GPU": "gpu", "TPU": "tpu", "XLA_GPU": "gpu", "XLA_CPU": "cpu"}
+_NAME = re.compile(
+    r"^(/job:(?P<job>\w+))?(/replica:\d+)?(/task:\d+)?/?((device:)?(XLA_)?(?P<kind>CPU|GPU|TPU)(:(?P<index>\d+|\*))?)?$",
+    re.IGNORECASE,
+)
+_PLUGINS = {
+    "cuda": ("jax_cuda12_plugin", "jax_cuda13_plugin"),
+    "rocm": ("jax_rocm60_plugin", "jax_rocm7_plugin"),
+    "tpu": ("libtpu",),
+}
+_TYPES = {"cpu": "CPU", "gpu": "GPU", "cuda": "GPU", "rocm": "GPU", "tpu": "TPU"}
+_CPU_COUNT_FLAG = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
 
-def parse_device(name: str) -> tuple[str, int]:
-    """Split a device name into its platform and number.
+def has_plugin(kind: str) -> bool:
+    """Whether JAX's plugin for "cuda", "rocm" or "tpu" is installed."""
+    return any(find_spec(name) is not None for name in _PLUGINS[kind])
+
+
+def device_type(device: jax.Device) -> str:
+    """Return "CPU", "GPU" or "TPU"."""
+    return _TYPES.get(device.platform, device.platform.upper())
+
+
+def local_devices(kind: str | None = None) -> list[jax.Device]:
+    """Return this process's devices, of one type or all, the processor's first; starts JAX."""
+    _startup.apply_environment()
+    accelerators = [device for device in jax.local_devices() if device.platform != "cpu"]
+    present = [*jax.local_devices(backend="cpu"), *accelerators]
+    return [device for device in present if kind in (None, device_type(device))]
+
+
+def count_accelerators(kind: str) -> int:
+    """Return how many GPUs or TPUs this machine has.
+
+    NVIDIA's GPUs are counted without starting JAX: programs ask for them to set up their memory, which cannot be done
+    once JAX has started.
+    """
+    if backends_are_initialized():
+        return len(local_devices(kind))
+    if kind == "GPU" and not has_plugin("rocm"):
+        return _count_nvidia() if _may_use("cuda", "gpu") and has_plugin("cuda") else 0
+    plugin = "rocm" if kind == "GPU" else "tpu"
+    return len(local_devices(kind)) if has_plugin(plugin) and _may_use(plugin, kind.lower()) else 0
+
+
+def _may_use(*platforms: str) -> bool:
+    chosen = jax.config.jax_platforms
+    return not chosen or any(platform in chosen.split(",") for platform in platforms)
+
+
+def _count_nvidia() -> int:
+    present = len(list(Path("/proc/driver/nvidia/gpus").glob("*"))) or len(list(Path("/dev").glob("nvidia[0-9]*")))
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return present
+    # CUDA reads the list up to the first entry that is none.
+    entries = chosen.split(",") if chosen.strip() else []
+    bad = next((i for i, entry in enumerate(entries) if entry.strip() == "-1"), len(entries))
+    return min(present, bad)
+
+
+def parse_device(name: str) -> tuple[str, int] | None:
+    """Split a device name into its type and number; None if it names no device, only a job or task.
 
     Raises:
         ValueError: If `name` is no device name.
 
     Example:
         >>> parse_device("/job:localhost/replica:0/task:0/device:GPU:1")
-        ('gpu', 1)
+        ('GPU', 1)
     """
     match = _NAME.match(name)
-    kind = match["kind"].upper() if match else None
-    if match is None or kind not in _PLATFORMS:
+    if match is None:
         raise ValueError(f"A device is named like '/gpu:0' or '/device:CPU:1', got {name!r}.")
-    return _PLATFORMS[kind], 0 if match["index"] == "*" else int(match["index"])
+    if match["kind"] is None:
+        return None
+    return match["kind"].upper(), int(match["index"]) if (match["index"] or "*") != "*" else 0
 
 
 def resolve_devices(names: Sequence[str]) -> list[jax.Device]:
@@ -37,30 +102,81 @@ def resolve_devices(names: Sequence[str]) -> list[jax.Device]:
         names: Device names, all different.
 
     Returns:
-        As many devices, all different. Where a named one does not exist, the user is warned and another is used.
+        As many devices, all different. Where a named one does not exist, the user is warned and another is used: an
+        unused accelerator, or else a part of the processor.
 
     Raises:
         ValueError: If a name is given twice, or is none.
         RuntimeError: If there are fewer devices than names and JAX has started, so that none can be added.
     """
-    wanted = [parse_device(name) for name in names]
+    wanted = [parse_device(name) or ("CPU", 0) for name in names]
     if len(set(wanted)) != len(wanted):
         raise ValueError(f"Each device of a strategy is named once, got {list(names)}.")
-    if not backends_are_initialized() and jax.config.jax_num_cpu_devices < len(names):
-        use_cpu_devices(len(names))  # Counts only where there is no accelerator.
-    present = {(device.platform, device.local_hardware_id or 0): device for device in jax.local_devices()}
-    present |= {(device.platform, i): device for i, device in enumerate(jax.local_devices())}
-    found = [present.get(("gpu" if platform == "cuda" else platform, index)) for platform, index in wanted]
-    free = [device for device in jax.local_devices() if device not in found]
+    make_room(len(names))
+    present = {(kind, i): device for kind in ("CPU", "GPU", "TPU") for i, device in enumerate(local_devices(kind))}
+    found = [present.get(place) for place in wanted]
+    free = [device for place, device in present.items() if place not in wanted]
+    free.sort(key=lambda device: device.platform == "cpu")
     return [_substitute(name, free) if device is None else device for name, device in zip(names, found, strict=True)]
+
+
+def make_room(count: int) -> None:
+    """Let the processor be at least `count` devices, if JAX has not started."""
+    if backends_are_initialized():
+        return
+    flag = _CPU_COUNT_FLAG.search(os.environ.get("XLA_FLAGS", ""))
+    have = max(jax.config.jax_num_cpu_devices, int(flag[1]) if flag else 1)
+    if have < count:
+        use_cpu_devices(count)
 
 
 def _substitute(name: str, free: list[jax.Device]) -> jax.Device:
     if not free:
         raise RuntimeError(
             f"There is no device {name!r} and no other one is left to take its place: JAX has "
-            f"{jax.local_device_count()} device(s). Start the program with `tfdist-jax run --devices N` for N virtual ones."
+            f"{len(local_devices())} device(s). Start the program with `tfdist-jax run --devices N` for N virtual ones."
         )
     device = free.pop(0)
-    warnings.warn(f"There is no device {name!r}: using {device} in its place.", stacklevel=4)
+    warnings.warn(f"There is no device {name!r}: using {device} in its place.", stacklevel=5)
     return device
+
+
+_soft_placement = True
+
+
+def set_soft_device_placement(enabled: bool) -> None:
+    """Say whether `tf.device` may use another device if the named one is not there (the default)."""
+    global _soft_placement
+    _soft_placement = bool(enabled)
+
+
+def get_soft_device_placement() -> bool:
+    """Return what `set_soft_device_placement` was given last."""
+    return _soft_placement
+
+
+@contextlib.contextmanager
+def device(device_name: Any) -> Iterator[None]:
+    """Make tensors inside on the named device.
+
+    Without it, and for names of jobs and tasks, JAX's default device is used; so is the processor if the named device
+    is not there. Inside a function that is being traced it has no effect: XLA places the program as a whole.
+    See https://www.tensorflow.org/api_docs/python/tf/device.
+
+    Raises:
+        InvalidArgumentError: If there is no such device and soft placement is off.
+    """
+    place = None if device_name is None else parse_device(getattr(device_name, "name", device_name))
+    if place is None:
+        yield
+        return
+    kind, index = place
+    present = local_devices(kind)
+    if index >= len(present):
+        if not _soft_placement:
+            raise InvalidArgumentError(
+                None, None, f"Could not satisfy device specification {device_name!r}: there are {len(present)} {kind}s."
+            )
+        present, index = local_devices("CPU"), 0
+    with jax.default_device(present[index]):
+        yield

@@ -95,12 +95,11 @@ def _missing(namespace: str, name: str, caller: FrameType) -> Exception:
 
 
 def nearest_names(wanted: str, *, count: int = 2) -> list[str]:
-    """Return the available dotted names that are most like `wanted`: the same last part first, then by spelling."""
+    """Return the available dotted names that are most like `wanted`: with the same last part, or else by spelling."""
     root = _lazy_names(_ROOT)
     if root is None:
         return []
     available = sorted(root.dotted_names())
     last = wanted.rpartition(".")[2]
     same = [name for name in available if name.rpartition(".")[2].lower() == last.lower()]
-    alike = difflib.get_close_matches(wanted, available, n=count, cutoff=0.7)
-    return list(dict.fromkeys(same + alike))[:count]
+    return same[:count] or difflib.get_close_matches(wanted, available, n=count, cutoff=0.75)

@@ -9,8 +9,8 @@ __getattr__ = LazyNames(
     __name__,
     {
         "_dtypes": (
-            "DType as_dtype bfloat16 bool=bool_ complex64 complex128 double float16 float32 float64 half int8 int16 int32 "
-            "int64 string uint8 uint16 uint32 uint64"
+            "DType as_dtype bfloat16 bool=bool_ complex128 complex64 double float16 float32 float64 half int16 "
+            "int32 int64 int8 string uint16 uint32 uint64 uint8"
         ),
         "_ops._cast": "cast complex saturate_cast",
     },

@@ -1,6 +1,7 @@
 """`tf.config`'s devices: which there are, which are used, into how many the processor is split."""
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -9,9 +10,9 @@ import jax
 from tfdist_jax import use_cpu_devices
 from tfdist_jax._internals import backends_are_initialized
 from tfdist_jax.compat.tensorflow import _startup
+from tfdist_jax.compat.tensorflow._devices import count_accelerators, device_type as type_of, local_devices
 
-_TYPES = {"cpu": "CPU", "gpu": "GPU", "cuda": "GPU", "rocm": "GPU", "tpu": "TPU"}
-_NOT_AFTER_START = "Virtual devices cannot be modified after being initialized"
+_GROWTH = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 
 @final
@@ -48,7 +49,7 @@ class LogicalDeviceConfiguration:
     """One of the parts that a physical device is split into.
 
     Attributes:
-        memory_limit: Accepted for TensorFlow's sake: JAX shares memory between the parts.
+        memory_limit: Accepted: XLA's memory is shared. XLA_PYTHON_CLIENT_MEM_FRACTION limits it.
         experimental_priority: Accepted.
         experimental_device_ordinal: Accepted.
     """
@@ -58,78 +59,55 @@ class LogicalDeviceConfiguration:
     experimental_device_ordinal: int | None = None
 
 
-def _named(kind: Any, prefix: str, device_type: str | None) -> list[Any]:
-    """Number JAX's devices by type; without an accelerator the processor's parts are all there are."""
-    _startup.apply_environment()
-    counts: dict[str, int] = {}
-    devices = []
-    for device in _visible():
-        type_ = _TYPES.get(device.platform, device.platform.upper())
-        devices.append(kind(f"{prefix}:{type_}:{counts.setdefault(type_, 0)}", type_))
-        counts[type_] += 1
-    return [device for device in devices if device_type in (None, device.device_type)]
-
-
-def _visible() -> list[jax.Device]:
-    accelerators = [device for device in jax.local_devices() if device.platform != "cpu"]
-    return [*jax.local_devices(backend="cpu"), *accelerators]
-
-
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """Return this machine's devices: the processor as one, and each accelerator.
+    """Return this machine's devices, of one type or all: the processor as one, and each accelerator.
 
-    Does not start JAX where only the processor is asked for, so that it can still be split.
+    The processor and NVIDIA's GPUs are found without starting JAX, so that they can still be set up.
     """
-    processor = [PhysicalDevice("/physical_device:CPU:0", "CPU")]
-    if device_type == "CPU":
-        return processor
-    if not backends_are_initialized() and not _may_have_accelerators():
-        return processor if device_type is None else []
-    found = _named(PhysicalDevice, "/physical_device", None)
-    everything = processor + [device for device in found if device.device_type != "CPU"]
-    return [device for device in everything if device_type in (None, device.device_type)]
-
-
-def _may_have_accelerators() -> bool:
-    """Tell, without starting JAX, whether anything but a processor could be found."""
-    return jax.config.jax_platforms != "cpu" and _plugins_present()
-
-
-def _plugins_present() -> bool:
-    from importlib.util import find_spec
-
-    return any(find_spec(name) is not None for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
+    counts = {"CPU": lambda: 1, "GPU": lambda: count_accelerators("GPU"), "TPU": lambda: count_accelerators("TPU")}
+    kinds = [kind for kind in counts if device_type in (None, kind)]
+    return [PhysicalDevice(f"/physical_device:{kind}:{i}", kind) for kind in kinds for i in range(counts[kind]())]
 
 
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
-    """Return the devices that programs can use; starts JAX."""
-    return _named(LogicalDevice, "/device", device_type)
+    """Return the devices that programs can use, of one type or all; starts JAX."""
+    kinds = [type_of(device) for device in local_devices()]
+    named = [LogicalDevice(f"/device:{kind}:{kinds[:i].count(kind)}", kind) for i, kind in enumerate(kinds)]
+    return [device for device in named if device_type in (None, device.device_type)]
 
 
 def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """Return the physical devices in use."""
-    return list_physical_devices(device_type)
+    """Return the physical devices in use, of one type or all."""
+    chosen = jax.config.jax_cuda_visible_devices
+    present = list_physical_devices(device_type)
+    if chosen == "all" or backends_are_initialized():
+        return present
+    return [device for device in present if device.device_type != "GPU" or _number(device) in chosen.split(",")]
 
 
 def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
-    """Use only these devices; of accelerators none or all can be used.
+    """Use only these devices of a type, or of all; before anything has been computed. The processor always stays.
 
     Raises:
-        NotImplementedError: For a part of the accelerators: CUDA_VISIBLE_DEVICES chooses those.
         RuntimeError: If JAX has started.
+        NotImplementedError: For a part of the TPUs.
     """
-    wanted = devices if isinstance(devices, (list, tuple)) else [devices]
-    present = list_physical_devices(device_type)
-    if set(wanted) == set(present) or device_type == "CPU":
+    wanted = list(devices) if isinstance(devices, list | tuple) else [devices]
+    if set(wanted) == set(get_visible_devices(device_type)) or device_type == "CPU":
         return
-    if wanted and any(device.device_type != "CPU" for device in wanted):
-        raise NotImplementedError(
-            f"A part of the accelerators cannot be chosen here ({wanted}). Start the program with CUDA_VISIBLE_DEVICES "
-            "set to the numbers of those to use."
-        )
     if backends_are_initialized():
         raise RuntimeError("Visible devices cannot be modified after being initialized")
-    jax.config.update("jax_platforms", "cpu")
+    if any(device.device_type == "TPU" for device in wanted):
+        raise NotImplementedError("A part of the TPUs is chosen with TPU_VISIBLE_CHIPS before the program starts.")
+    numbers = [_number(device) for device in wanted if device.device_type == "GPU"]
+    if numbers:
+        jax.config.update("jax_cuda_visible_devices", ",".join(numbers))
+    else:
+        jax.config.update("jax_platforms", "cpu")
+
+
+def _number(device: PhysicalDevice) -> str:
+    return device.name.rpartition(":")[2]
 
 
 def set_logical_device_configuration(device: PhysicalDevice, logical_devices: Sequence[Any] | None) -> None:
@@ -143,45 +121,76 @@ def set_logical_device_configuration(device: PhysicalDevice, logical_devices: Se
     if device.device_type != "CPU":
         if parts == 1:
             return
-        raise NotImplementedError(f"{device.name} cannot be split: XLA uses an accelerator as a whole.")
+        raise NotImplementedError(
+            f"{device.name} cannot be split: XLA uses an accelerator as a whole. To try several devices, split the "
+            "processor: tf.config.list_physical_devices('CPU')[0]."
+        )
     if backends_are_initialized():
-        if len(jax.local_devices(backend="cpu")) != parts:
-            raise RuntimeError(_NOT_AFTER_START)
+        if len(local_devices("CPU")) != parts:
+            raise RuntimeError("Virtual devices cannot be modified after being initialized")
         return
     use_cpu_devices(parts)
 
 
-def get_logical_device_configuration(device: PhysicalDevice) -> list[LogicalDeviceConfiguration]:
-    """Return a configuration for each part of `device`."""
-    parts = jax.config.jax_num_cpu_devices if device.device_type == "CPU" else 1
-    return [LogicalDeviceConfiguration()] * max(1, parts)
-
-
-_memory_growth: dict[str, bool] = {}
+def get_logical_device_configuration(device: PhysicalDevice) -> list[LogicalDeviceConfiguration] | None:
+    """Return a configuration for each part of the processor, or None if the device has not been split."""
+    parts = jax.config.jax_num_cpu_devices if device.device_type == "CPU" else -1
+    return None if parts < 1 else [LogicalDeviceConfiguration()] * parts
 
 
 def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
-    """Let an accelerator's memory be taken as it is needed rather than at once; for all of them together.
+    """Let accelerators' memory be taken as it is needed rather than at once; for all of them together.
 
     Raises:
         RuntimeError: If JAX has started.
+        ValueError: If the device is the processor.
     """
-    if device.device_type != "CPU" and backends_are_initialized() and _memory_growth.get(device.name, False) != enable:
+    if device.device_type == "CPU":
+        raise ValueError("Cannot set memory growth on non-GPU and non-Pluggable devices")
+    if get_memory_growth(device) == bool(enable):
+        return
+    if backends_are_initialized():
         raise RuntimeError("Physical devices cannot be modified after being initialized")
-    _memory_growth[device.name] = enable
-    if device.device_type != "CPU":
-        _startup.set_preallocation(not enable)
+    _startup.set_preallocation(not enable)
 
 
 def get_memory_growth(device: PhysicalDevice) -> bool:
-    """Return what `set_memory_growth` was last given."""
-    return _memory_growth.get(device.name, False)
+    """Return whether accelerators' memory is taken as it is needed."""
+    return os.environ.get(_GROWTH, "").lower() in ("false", "0")
 
 
-def set_soft_device_placement(enabled: bool) -> None:
-    """Accept; devices that are not there are always replaced, with a warning."""
+def get_memory_info(device: str) -> dict[str, int]:
+    """Return a device's memory in use, now ("current") and at most so far ("peak"), in bytes.
+
+    Raises:
+        ValueError: If the device does not count it, such as the processor.
+    """
+    statistics = _named(device).memory_stats()
+    if statistics is None:
+        raise ValueError(f"No allocator statistics for device {device!r}.")
+    return {"current": statistics["bytes_in_use"], "peak": statistics["peak_bytes_in_use"]}
 
 
-def get_soft_device_placement() -> bool:
-    """Return True."""
-    return True
+def get_memory_usage(device: str) -> int:
+    """Return a device's memory in use, in bytes."""
+    return get_memory_info(device)["current"]
+
+
+def _named(name: str) -> jax.Device:
+    logical = [device.name for device in list_logical_devices()]
+    wanted = name if name.startswith("/device:") else f"/device:{name.strip('/')}"
+    if wanted.upper() not in map(str.upper, logical):
+        raise ValueError(f"There is no device {name!r}, only {logical}.")
+    return local_devices()[[one.upper() for one in logical].index(wanted.upper())]
+
+
+def get_device_details(device: PhysicalDevice) -> dict[str, Any]:
+    """Return an accelerator's "device_name", and a GPU's "compute_capability"; nothing for the processor."""
+    if device.device_type == "CPU":
+        return {}
+    found = local_devices(device.device_type)[int(_number(device))]
+    details: dict[str, Any] = {"device_name": found.device_kind}
+    capability = getattr(found, "compute_capability", None)
+    if capability is not None:
+        details["compute_capability"] = tuple(int(part) for part in str(capability).split("."))
+    return details

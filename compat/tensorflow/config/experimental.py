@@ -1,13 +1,22 @@
-"""`tf.config.experimental`: older names."""
+"""`tf.config.experimental`: older names, memory and precision.
 
-from tfdist_jax.compat.tensorflow.config._devices import (
-    LogicalDeviceConfiguration as VirtualDeviceConfiguration,
-    get_logical_device_configuration as get_virtual_device_configuration,
-    get_memory_growth as get_memory_growth,
-    get_visible_devices as get_visible_devices,
-    list_logical_devices as list_logical_devices,
-    list_physical_devices as list_physical_devices,
-    set_logical_device_configuration as set_virtual_device_configuration,
-    set_memory_growth as set_memory_growth,
-    set_visible_devices as set_visible_devices,
+See https://www.tensorflow.org/api_docs/python/tf/config/experimental.
+"""
+
+from tfdist_jax.compat.tensorflow._names import LazyNames
+
+__getattr__ = LazyNames(
+    __name__,
+    {
+        "config._devices": (
+            "VirtualDeviceConfiguration=LogicalDeviceConfiguration get_device_details get_memory_growth "
+            "get_memory_info get_memory_usage get_virtual_device_configuration=get_logical_device_configuration "
+            "get_visible_devices list_logical_devices list_physical_devices set_memory_growth "
+            "set_virtual_device_configuration=set_logical_device_configuration set_visible_devices"
+        ),
+        "config._numerics": (
+            "enable_op_determinism enable_tensor_float_32_execution tensor_float_32_execution_enabled"
+        ),
+    },
 )
+__dir__ = __getattr__.names

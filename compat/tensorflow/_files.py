@@ -1,0 +1,32 @@
+"""`tf.io`: whole files as texts."""
+
+from typing import Any
+
+from tfdist_jax.compat.tensorflow import _gfile
+from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+
+
+def read_file(filename: Any, name: str | None = None) -> HostTensor:
+    """Return a file's bytes as a text tensor."""
+    with _gfile.GFile(_name(filename), "rb") as file:
+        return convert_to_tensor(file.read())
+
+
+def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
+    """Write a text to a file, making its folder if it is not there."""
+    path = _name(filename)
+    _gfile.makedirs(_gfile.join(path, ".."))
+    with _gfile.GFile(path, "wb") as file:
+        file.write(convert_to_tensor(contents).numpy())
+
+
+def matching_files(pattern: Any, name: str | None = None) -> HostTensor:
+    """Return the paths that match a pattern, or any of several, as a text tensor."""
+    patterns = convert_to_tensor(pattern).numpy()
+    names = [patterns] if isinstance(patterns, bytes) else list(patterns)
+    return convert_to_tensor(_gfile.glob([one.decode() for one in names]), "string")
+
+
+def _name(filename: Any) -> str:
+    return convert_to_tensor(filename).numpy().decode()

@@ -1,0 +1,20 @@
+"""`tf.linalg`: matrices.
+
+See https://www.tensorflow.org/api_docs/python/tf/linalg.
+"""
+
+from tfdist_jax.compat.tensorflow._names import LazyNames
+
+__getattr__ = LazyNames(
+    __name__,
+    {
+        "_ops._linalg": (
+            "adjoint band_part cholesky cholesky_solve cross det diag diag_part eig eigh eigvals eigvalsh einsum "
+            "expm inv l2_normalize logdet lstsq lu matmul matrix_rank matrix_transpose matvec norm normalize pinv "
+            "qr set_diag slogdet solve sqrtm svd tensor_diag tensor_diag_part tensordot trace triangular_solve"
+        ),
+        "_ops._clip": "global_norm",
+        "_ops._creation": "eye",
+    },
+)
+__dir__ = __getattr__.names

@@ -1,0 +1,14 @@
+"""`tf.nest`: structures of lists, tuples and dictionaries.
+
+See https://www.tensorflow.org/api_docs/python/tf/nest.
+"""
+
+from tfdist_jax.compat.tensorflow._names import LazyNames
+
+__getattr__ = LazyNames(
+    __name__,
+    {
+        "_nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
+    },
+)
+__dir__ = __getattr__.names

@@ -1,0 +1,21 @@
+"""`tf.random`: random numbers.
+
+See https://www.tensorflow.org/api_docs/python/tf/random.
+"""
+
+from tfdist_jax.compat.tensorflow._names import LazyNames
+
+__getattr__ = LazyNames(
+    __name__,
+    {
+        "_ops._random": (
+            "categorical fold_in gamma normal poisson shuffle split stateless_binomial stateless_categorical "
+            "stateless_gamma stateless_normal stateless_poisson stateless_truncated_normal stateless_uniform "
+            "truncated_normal uniform"
+        ),
+        "_ops._random_state": "set_seed",
+        "_ops._generator": "Algorithm Generator create_rng_state get_global_generator set_global_generator",
+    },
+    modules="experimental",
+)
+__dir__ = __getattr__.names
