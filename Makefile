@@ -28,10 +28,13 @@ $(INSTALLED): pyproject.toml constraints-py311.txt constraints-py312.txt | $(BIN
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]' --constraint $(CONSTRAINTS)
 	@touch $@
 
-peers: $(PEERS) ## Add TensorFlow, which the parity tests and benchmarks compare with.
+peers: $(PEERS) ## Add TensorFlow and the TPU compiler, which tests and benchmarks compare with and use.
 
 $(PEERS): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),peers]' --constraint $(CONSTRAINTS)
+	@# The TPU compiler lies beside the other packages: among them, JAX would look for a TPU at every start.
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/libtpu libtpu==0.0.51 || \
+		echo "libtpu could not be installed: the test that compiles for TPU will be skipped."
 	@touch $@
 
 demo: $(INSTALLED) ## Train a tf.distribute program on real digits over 8 devices.

@@ -1,0 +1,131 @@
+"""Compile three training steps for eight TPU chips that are not there; prints what each costs, as JSON."""
+
+import json
+import os
+import re
+
+os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-8", "TPU_WORKER_HOSTNAMES": "localhost"}
+
+import jax
+import optax
+from flax import nnx
+from jax.experimental import topologies
+from jax.extend.core import jaxpr_as_fun
+from jax.sharding import NamedSharding, PartitionSpec
+
+import tfdist_jax as td
+import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax._capture import capture
+from tfdist_jax._layout import tree_specs
+from tfdist_jax.compat.tensorflow.distribute import Strategy
+from tfdist_jax.compat.tensorflow.keras._functions import StepFunction
+from tfdist_jax.compat.tensorflow.keras._steps import make_train_step
+
+CHIPS = tuple(topologies.get_topology_desc("v5e:2x4", platform="tpu").devices)
+BATCH = 64
+keras = tf.keras
+
+
+def on(strategy, tree, specs=None):
+    """Types of arrays laid out over the strategy's mesh: by `specs`, or whole."""
+    specs = jax.tree.map(lambda _: PartitionSpec(), tree) if specs is None else specs
+    typed = lambda leaf, spec: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(strategy.mesh, spec))
+    return jax.tree.map(typed, tree, specs)
+
+
+def images(strategy):
+    """Types of a batch of images and labels, split over the chips."""
+    types = (jax.ShapeDtypeStruct((BATCH, 8, 8, 1), "float32"), jax.ShapeDtypeStruct((BATCH,), "int32"))
+    return on(strategy, types, (PartitionSpec(td.DATA),) * 2)
+
+
+def figures(lowered):
+    """Collectives, memory and work of a compiled program."""
+    compiled = lowered.compile()
+    text = compiled.as_text()
+    memory = compiled.memory_analysis()
+    names = ("all-reduce", "all-gather", "reduce-scatter")
+    return {
+        **{name: len(re.findall(rf" {name}(?:-start)?\(", text)) for name in names},
+        "argument_bytes": memory.argument_size_in_bytes,
+        "alias_bytes": memory.alias_size_in_bytes,
+        "temp_bytes": memory.temp_size_in_bytes,
+    }
+
+
+def model():
+    """The demo's model."""
+    layers = keras.layers
+    return keras.Sequential([
+        layers.Input((8, 8, 1)),
+        layers.Conv2D(32, 3, padding="same", activation="relu"),
+        layers.MaxPooling2D(),
+        layers.Conv2D(64, 3, padding="same", activation="relu"),
+        layers.Flatten(),
+        layers.Dense(64, activation="relu"),
+        layers.Dense(10),
+    ])
+
+
+def keras_step():
+    """The step of `model.fit`."""
+    strategy, net = Strategy(td.Mirrored(CHIPS)), model()
+    net.compile(keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    net.optimizer.build(net.trainable_variables)
+    function = StepFunction(make_train_step(net), strategy)
+    groups = (net.trainable_variables, net.non_trainable_variables, net.optimizer.variables, net.metrics_variables)
+    state = [on(strategy.native, [v.value for v in group]) for group in groups]
+    step, sizes = function._step, (BATCH // len(CHIPS),) * len(CHIPS)
+    split = step.num_read_only
+    return function._compiled.lower(sizes, state[:split], state[split:], [images(strategy.native)])
+
+
+def custom_loop_step():
+    """The step of a custom loop: `strategy.run`, a tape, an optimizer, `reduce`."""
+    strategy, net = Strategy(td.Mirrored(CHIPS)), model()
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(net.trainable_variables)
+    losses = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+    def train_step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.nn.compute_average_loss(losses(y, net(x, training=True)), global_batch_size=BATCH)
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True)
+        )
+        return loss
+
+    def step(x, y):
+        args = tuple(td.PerReplica(leaf, len(CHIPS), is_rows=True) for leaf in (x, y))
+        return strategy.reduce("SUM", strategy.run(train_step, args=args), axis=None)
+
+    batch = images(strategy.native)
+    captured = capture(step, batch)
+    cells = on(strategy.native, [cell.stored for cell in captured.cells])
+    return jax.jit(jaxpr_as_fun(captured.jaxpr)).lower(*batch, *cells)
+
+
+def flax_step():
+    """The step of a Flax program under FSDP."""
+    strategy, optimizer = td.FSDP(CHIPS), optax.adam(1e-3)
+    net = nnx.eval_shape(lambda: nnx.Sequential(nnx.Linear(64, 256, rngs=nnx.Rngs(0)), nnx.Linear(256, 10, rngs=nnx.Rngs(1))))
+    graph, params = nnx.split(net)
+    state = (params, jax.eval_shape(optimizer.init, params))
+
+    def loss_fn(params, batch):
+        x, y = batch
+        logits = nnx.merge(graph, params)(x.reshape(len(x), -1))
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+    @strategy.jit
+    def step(state, batch):
+        params, opt_state = state
+        loss, grads = strategy.value_and_grad(loss_fn, has_aux=False)(params, batch)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        return (optax.apply_updates(params, updates), opt_state), loss
+
+    return step.lower(on(strategy, state, tree_specs(strategy.state_spec, state)), images(strategy))
+
+
+steps = {"keras": keras_step, "custom loop": custom_loop_step, "flax": flax_step}
+print(json.dumps({name: figures(make()) for name, make in steps.items()}))
