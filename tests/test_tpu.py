@@ -32,7 +32,7 @@ def test_steps_compile_for_eight_tpu_chips(run_script):
     }
     # One fused reduction; under FSDP the two kernels are gathered and the scattered gradients share a reduction.
     assert collectives == {"keras": (1, 0, 0), "custom loop": (1, 0, 0), "flax": (1, 2, 1)}
-    # Weights and optimizer slots are updated in place; FSDP's share is an eighth of them.
+    # Weights and optimizer slots are updated in place; FSDP's share is an eighth, in the chips' padded tiles.
     assert steps["keras"]["alias_bytes"] > 0.95 * steps["keras"]["argument_bytes"]
-    assert steps["flax"]["alias_bytes"] < 3 * 4 * (64 * 256 + 256 * 10) / 8 * 1.2 + 40_000
+    assert steps["flax"]["alias_bytes"] < 0.4 * 3 * 4 * (64 * 256 + 256 * 10)
     assert max(step["temp_bytes"] for step in steps.values()) < 2_000_000
