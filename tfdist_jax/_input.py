@@ -67,6 +67,25 @@ def put_rows(batch: Any, mesh: Mesh) -> Any:
     return jax.device_put(batch, NamedSharding(mesh, PartitionSpec(DATA)))
 
 
+def pad_to_equal(batch: Any, num_replicas: int) -> tuple[Any, tuple[int, ...]]:
+    """Fill a host batch of any size up with zeros to equal parts.
+
+    Args:
+        batch: Pytree of host arrays `[rows, ...]`.
+        num_replicas: Number of parts.
+
+    Returns:
+        The batch as arrays `[R * ceil(rows / R), ...]`, and how many rows of each replica's part are real
+        (`split_sizes`).
+    """
+    rows = num_rows(batch)
+    sizes = split_sizes(rows, num_replicas)
+    missing = sizes[0] * num_replicas - rows
+    if missing:
+        batch = jax.tree.map(lambda leaf: _pad_rows(np.asarray(leaf), missing), batch)
+    return batch, sizes
+
+
 def put_padded(batch: Any, mesh: Mesh) -> tuple[Any, tuple[int, ...]]:
     """Lay out a host batch of any size, padded with zeros to equal parts.
 
@@ -75,14 +94,9 @@ def put_padded(batch: Any, mesh: Mesh) -> tuple[Any, tuple[int, ...]]:
         mesh: The mesh of the strategy.
 
     Returns:
-        The batch as arrays `[R * ceil(rows / R), ...]` sharded `P(DATA)`, and how many rows of each replica's
-        part are real (`split_sizes`).
+        As `pad_to_equal`, the arrays sharded `P(DATA)`.
     """
-    rows, num_replicas = num_rows(batch), mesh.shape[DATA]
-    sizes = split_sizes(rows, num_replicas)
-    missing = sizes[0] * num_replicas - rows
-    if missing:
-        batch = jax.tree.map(lambda leaf: _pad_rows(np.asarray(leaf), missing), batch)
+    batch, sizes = pad_to_equal(batch, mesh.shape[DATA])
     return put_rows(batch, mesh), sizes
 
 

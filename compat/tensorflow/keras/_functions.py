@@ -8,20 +8,20 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax import fused_mean
-from tfdist_jax._input import ahead, put_padded
+from tfdist_jax import DATA, fused_mean
+from tfdist_jax._input import ahead, pad_to_equal, put_padded
 from tfdist_jax._replica import map_replicas
 from tfdist_jax._runtime import InFlight
 from tfdist_jax.compat.tensorflow.keras._accumulation import accumulator_slots
-from tfdist_jax.compat.tensorflow.keras._placement import State, Values, is_placed, place
+from tfdist_jax.compat.tensorflow.keras._placement import Placed, Values, is_placed, place
 from tfdist_jax.compat.tensorflow.keras._programs import Sizes, run_side_by_side, run_steps
-from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, Step, TrainStep
+from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, State, Step, TrainStep
 
 # Steps that are compiled into one program on CPU, where they are unrolled and compile time grows with them.
 _MOST_UNROLLED = 8
-# Host batches on their way to an accelerator while it computes. On CPU a transfer is work for the same cores.
+# Host batches on their way to an accelerator while it computes.
 _AHEAD = 2
 
 
@@ -39,13 +39,14 @@ class StepFunction:
         self._feed = Feed(self._mesh)
         self._steps_per_execution = model.steps_per_execution
         self._most_in_program = _most_in_program(step, self._mesh)
-        self._returned: State = ()
-        self._compiled = jax.jit(self._trace, static_argnums=0, donate_argnums=2)
+        self._returned: Placed = ()
+        whole, split = NamedSharding(self._mesh, PartitionSpec()), NamedSharding(self._mesh, PartitionSpec(DATA))
+        self._compiled = jax.jit(self._trace, static_argnums=0, donate_argnums=2, in_shardings=(whole, whole, split))
         self._program: Callable[..., Any] = self._run_eagerly if model.run_eagerly else self._compiled
-        whole = PartitionSpec()
-        self._mean = jax.jit(map_replicas(fused_mean, self._mesh, in_specs=(whole,), out_specs=whole))
+        same = PartitionSpec()
+        self._mean = jax.jit(map_replicas(fused_mean, self._mesh, in_specs=(same,), out_specs=same))
 
-    def __call__(self, state: State, iterator: Iterator[Any]) -> tuple[Any, State]:
+    def __call__(self, state: Any, iterator: Iterator[Any]) -> tuple[Any, Placed]:
         """Run the next `steps_per_execution` steps.
 
         Args:
@@ -70,9 +71,9 @@ class StepFunction:
         self._returned = state
         return (_joined(results) if isinstance(self._step, PredictStep) else results[-1]), state
 
-    def lower(self, state: State, batch: Any) -> Any:
+    def lower(self, state: Any, batch: Any) -> Any:
         """Lower the step for a host batch without running it, as `jax.jit(fn).lower` does."""
-        data, sizes = put_padded(batch, self._mesh)
+        data, sizes = pad_to_equal(batch, self._mesh.shape[DATA])
         split = self._step.num_read_only
         arrays = [v.arrays for v in place(state, self._mesh, num_read_only=len(state), holders=Counter())]
         return self._compiled.lower(sizes, arrays[:split], arrays[split:], [data])
@@ -82,7 +83,7 @@ class StepFunction:
         self._returned = ()
 
     @property
-    def returned(self) -> State:
+    def returned(self) -> Placed:
         """The state that Keras's loop has got last and still holds."""
         return self._returned
 
@@ -98,7 +99,7 @@ class StepFunction:
                 values[i] = mean
             state["optimizer_variables"] = values
 
-    def _run(self, sizes: Sizes, state: State, batches: Sequence[Any]) -> tuple[Any, State]:
+    def _run(self, sizes: Sizes, state: Placed, batches: Sequence[Any]) -> tuple[Any, Placed]:
         split = self._step.num_read_only
         arrays = [values.arrays for values in state]
         logs, rows, new, token = self._program(sizes, arrays[:split], arrays[split:], batches)
@@ -119,12 +120,17 @@ class StepFunction:
 
 @final
 class Feed:
-    """Lays host batches out over the replicas, on accelerators ahead of the steps that use them."""
+    """Brings host batches to the replicas: on accelerators ahead of the steps that use them.
+
+    On CPU the batches stay NumPy arrays until their step, which takes each device's rows from them directly.
+    """
 
     def __init__(self, mesh: Mesh) -> None:
         """Feed the devices of `mesh`."""
-        self._mesh = mesh
-        self._depth = 0 if mesh.devices.flat[0].platform == "cpu" else _AHEAD
+        on_cpu = mesh.devices.flat[0].platform == "cpu"
+        host = lambda batch: pad_to_equal(jax.tree.map(np.asarray, batch), mesh.shape[DATA])
+        self._place = host if on_cpu else lambda batch: put_padded(batch, mesh)
+        self._depth = 0 if on_cpu else _AHEAD
         self._source: Any = None
         self._batches: Iterator[Any] = iter(())
 
@@ -132,7 +138,7 @@ class Feed:
         """Return the batches of `source` as `(data, sizes)`; calls with the same source go on where it is."""
         if source is not self._source:
             self._source = source
-            self._batches = ahead(source, lambda batch: put_padded(batch, self._mesh), depth=self._depth)
+            self._batches = ahead(source, self._place, depth=self._depth)
         return self._batches
 
 

@@ -33,8 +33,8 @@ class Values(Sequence[jax.Array]):
         return iter(self.arrays)
 
 
-State = tuple[Values, ...]
-"""What a step gets and returns: on the strategy's devices, and nobody else holds its memory."""
+Placed = tuple[Values, ...]
+"""The state between steps: on the strategy's devices, and nobody else holds its memory."""
 
 
 def is_placed(state: Any) -> bool:
@@ -42,7 +42,7 @@ def is_placed(state: Any) -> bool:
     return type(state[0]) is Values
 
 
-def place(state: Sequence[list[jax.Array]], mesh: Mesh, *, num_read_only: int = 0, holders: Counter[int]) -> State:
+def place(state: Sequence[list[jax.Array]], mesh: Mesh, *, num_read_only: int = 0, holders: Counter[int]) -> Placed:
     """Copy the model's values to every device of `mesh`, where they are not there yet.
 
     Steps reuse the memory of the values they replace. A value that two variables share, or that somebody else still
