@@ -32,13 +32,14 @@ def _is_aliased(name: str) -> bool:
 
 def _is_program(frame: FrameType) -> bool:
     """Tell the program's modules from libraries, and from code that libraries make out of strings."""
-    made_from_text = frame.f_code.co_filename == "<string>" and frame.f_globals.get("__name__") != "__main__"
-    return is_user_code(frame) and not made_from_text
+    if frame.f_globals.get("__name__") in ("__main__", "__mp_main__"):
+        return True  # Wherever it lies, and in the processes that it spawns.
+    return frame.f_code.co_filename != "<string>" and is_user_code(frame)
 
 
 def _aliasing_import(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def __import__(  # noqa: N807
+    def __import__(
         name: str,
         globals: Mapping[str, Any] | None = None,
         locals: Mapping[str, Any] | None = None,
@@ -75,8 +76,8 @@ def resolve(name: str) -> Any:
         path = ".".join([_ALIASED, *parts[: i + 1]])
         if path == f"{_ALIASED}.python":
             raise ModuleNotFoundError(
-                f"No module named {name!r}: `tensorflow.python` is TensorFlow's private code, which tfdist_jax does not "
-                "have. Use the public name under `tf.`.",
+                f"No module named {name!r}: `tensorflow.python` is TensorFlow's private code, which tfdist_jax does not"
+                " have. Use the public name under `tf.`.",
                 name=name,
             )
         try:

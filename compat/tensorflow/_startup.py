@@ -4,8 +4,7 @@ Imported first by the facade. Keras reads its backend once, when it is imported;
 "tensorflow" before that, or have it in keras.json.
 """
 
-import importlib.machinery
-import importlib.util
+import importlib.abc
 import logging
 import os
 import sys
@@ -13,27 +12,33 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, final
 
+import jax
+
 from tfdist_jax._internals import backends_are_initialized
 
 _logger = logging.getLogger("tfdist_jax")
 
 
 @final
-class _KerasFinder:
-    """Finds `keras`, and sees to it that it starts on JAX and hooked."""
+class _StartFinder:
+    """Notices that Keras is imported, and that JAX is about to start on an accelerator."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-        """Return the module's own spec with a loader that prepares and finishes the import."""
+        """Leave finding to the other finders; for `keras`, put a loader around the one that they find."""
+        if name.startswith("jax_plugins."):
+            # JAX imports its plugins when the first device is asked for, and reads its memory settings then.
+            apply_environment()
         if name != "keras":
             return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        others = (finder for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
         if spec is not None and spec.loader is not None:
             spec.loader = _KerasLoader(spec.loader)
         return spec
 
 
 @final
-class _KerasLoader:
+class _KerasLoader(importlib.abc.Loader):
     """Loads Keras with its JAX backend and puts the hooks in."""
 
     def __init__(self, loader: Any) -> None:
@@ -55,7 +60,7 @@ class _KerasLoader:
         install()
 
 
-def prepare_keras() -> None:
+def _prepare_keras() -> None:
     """Make Keras start on JAX, or hook the one that is loaded.
 
     Raises:
@@ -66,27 +71,29 @@ def prepare_keras() -> None:
         from tfdist_jax.compat.tensorflow.keras._install import install
 
         install()
-    elif not any(isinstance(finder, _KerasFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _KerasFinder())
 
 
-_TRUE = ("1", "true", "yes")
+# TensorFlow's variable and value, and the setting of JAX's that does the same.
+_MEMORY_SETTINGS = {
+    ("TF_FORCE_GPU_ALLOW_GROWTH", "true"): ("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
+    ("TF_FORCE_GPU_ALLOW_GROWTH", "false"): ("XLA_PYTHON_CLIENT_PREALLOCATE", "true"),
+    ("TF_GPU_ALLOCATOR", "cuda_malloc_async"): ("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async"),
+}
 
 
 def apply_environment() -> None:
     """Give JAX's memory settings the values that TensorFlow's environment variables ask for.
 
-    A setting of JAX's own stays. Called when the facade is imported and again before it first uses devices, since
-    programs set the variables after their imports.
+    A setting of JAX's own stays. Called when JAX starts, since programs set the variables after their imports, and
+    whenever the program asks about devices, to say so if it set them too late.
     """
-    wanted = {}
-    if os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() in _TRUE:
-        wanted["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    if os.environ.get("TF_GPU_ALLOCATOR") == "cuda_malloc_async":
-        wanted["XLA_PYTHON_CLIENT_ALLOCATOR"] = "cuda_async"
-    missing = {name: value for name, value in wanted.items() if name not in os.environ}
+    missing = {
+        setting: value
+        for (variable, wanted), (setting, value) in _MEMORY_SETTINGS.items()
+        if os.environ.get(variable, "").lower() == wanted and setting not in os.environ
+    }
     os.environ.update(missing)
-    if missing and backends_are_initialized():
+    if missing and backends_are_initialized() and jax.default_backend() == "gpu":
         _logger.warning("JAX has started already: %s take(s) effect in the next run only.", ", ".join(missing))
 
 
@@ -95,5 +102,6 @@ def set_preallocation(whole: bool) -> None:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "true" if whole else "false"
 
 
-prepare_keras()
+sys.meta_path.insert(0, _StartFinder())
+_prepare_keras()
 apply_environment()

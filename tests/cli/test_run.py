@@ -1,0 +1,202 @@
+"""Programs under `tfdist-jax run`, each in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+
+def test_program_sees_its_arguments_and_is_main(run_program):
+    ran = run_program(
+        """
+        import sys
+        print(__name__, sys.argv, __file__ == sys.argv[0])
+        """,
+        "--devices",
+        "3",
+        "-m",
+        "x y",
+    )
+    assert ran.returncode == 0, ran.stderr
+    name, shown = ran.stdout.split(maxsplit=1)
+    assert name == "__main__"
+    assert shown.endswith("script.py', '--devices', '3', '-m', 'x y'] True\n")
+
+
+def test_program_imports_modules_beside_it(run_program, tmp_path):
+    folder = tmp_path / "somewhere"
+    folder.mkdir()
+    (folder / "neighbour.py").write_text("import tensorflow as tf\nDTYPE = tf.float32")
+    (folder / "train.py").write_text("import neighbour, tensorflow as tf\nprint(neighbour.DTYPE is tf.float32)")
+    assert run_program(folder / "train.py").stdout == "True\n"
+
+
+def test_processor_is_split_into_the_wanted_devices(run_program):
+    assert run_program("import jax; print(jax.device_count())", devices=3).stdout == "3\n"
+
+
+def test_processor_is_one_device_by_default(run_program):
+    assert run_program("import jax; print(jax.device_count())", devices=None).stdout == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("pass", 0),
+        ("import sys; sys.exit(7)", 7),
+        ("raise SystemExit", 0),
+        ("raise SystemExit('no data')", 1),
+        ("1 / 0", 1),
+        ("import os; os._exit(5)", 5),
+        ("raise KeyboardInterrupt", 130),
+    ],
+)
+def test_exit_code_is_that_of_python(run_program, program, code):
+    assert run_program(program).returncode == code
+
+
+def test_exit_message_goes_to_stderr(run_program):
+    assert run_program("raise SystemExit('no data')").stderr == "no data\n"
+
+
+FAILING = """
+def train(steps):
+    # a comment
+    return steps / 0
+
+try:
+    train(1)
+except ZeroDivisionError as error:
+    raise RuntimeError("training failed") from error
+"""
+
+
+def test_traceback_is_that_of_python(run_program, run_script):
+    expected = run_script(FAILING)
+    ran = run_program(FAILING)
+    assert "return steps / 0" in ran.stderr
+    assert ran.stderr == expected.stderr
+
+
+def test_syntax_error_is_shown_as_by_python(run_program, run_script):
+    program = "import os\nif True print('x')\n"
+    expected = run_script(program)
+    ran = run_program(program)
+    assert (ran.returncode, ran.stderr) == (1, expected.stderr)
+
+
+def test_own_hook_for_exceptions_is_called(run_program):
+    program = """
+        import sys
+        sys.excepthook = lambda kind, error, frames: print(kind.__name__, frames.tb_frame.f_code.co_name)
+        raise KeyError("x")
+    """
+    assert run_program(program).stdout == "KeyError <module>\n"
+
+
+def test_functions_of_the_program_can_be_read(run_program):
+    program = """
+        import inspect, os
+        def step(x):
+            return x + 1
+        os.chdir("/")
+        print(inspect.getsource(step))
+    """
+    assert "return x + 1" in run_program(program).stdout
+
+
+def test_missing_program_is_an_error(run_program, tmp_path):
+    ran = run_program(tmp_path / "absent.py")
+    assert ran.returncode == 2
+    assert "absent.py" in ran.stderr
+    assert "Name a Python file" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_folder_is_no_program(run_program, tmp_path):
+    ran = run_program(tmp_path)
+    assert ran.returncode == 2
+    assert "is a folder" in ran.stderr
+
+
+@pytest.mark.parametrize("devices", ["0", "-1", "two"])
+def test_number_of_devices_is_checked(run_program, devices):
+    ran = run_program("pass", devices=devices)
+    assert ran.returncode == 2
+    assert "1 or more" in ran.stderr
+
+
+def test_module_runs_with_its_package(run_script, tmp_path):
+    package = tmp_path / "research"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "layers.py").write_text("from tensorflow.keras.layers import Dense")
+    (package / "train.py").write_text(
+        "import sys\nfrom .layers import Dense\nprint(__name__, sys.argv[1:], Dense.__name__)"
+    )
+    command = ("-m", "tfdist_jax", "run", "-m")
+    ran = run_script("", runner=(*command, "research.train"))
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == f"__main__ ['{tmp_path / 'script.py'}'] Dense\n"
+
+
+def test_missing_module_is_an_error(run_script):
+    ran = run_script("", runner=("-m", "tfdist_jax", "run", "-m", "no_such_package.train"))
+    assert ran.returncode == 2
+    assert "no_such_package" in ran.stderr
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_spawned_processes_see_the_facade(run_program, method):
+    program = f"""
+        import multiprocessing
+        import tensorflow as tf
+
+        def double(x):
+            return int(tf.constant(x) * 2), __name__
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("{method}").Pool(1) as pool:
+                print(pool.map(double, [1, 2]))
+    """
+    ran = run_program(program)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "[(2, '__mp_main__'), (4, '__mp_main__')]\n"
+
+
+@pytest.fixture
+def start_program(tmp_path):
+    """Start a program and leave it running until the test ends."""
+    running = []
+
+    def start(source):
+        (tmp_path / "script.py").write_text(source)
+        command = [sys.executable, "-m", "tfdist_jax", "run", "script.py"]
+        running.append(
+            subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+        return running[-1]
+
+    yield start
+    for process in running:
+        with process:
+            process.kill()
+
+
+def test_interrupt_ends_the_program(start_program):
+    process = start_program("import time\nprint('started', flush=True)\ntime.sleep(100)")
+    assert process.stdout.readline() == "started\n"
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "KeyboardInterrupt"
+
+
+def test_reader_may_stop_reading(start_program):
+    process = start_program("for i in range(100_000): print(i)")
+    assert process.stdout.readline() == "0\n"
+    process.stdout.close()
+    assert "BrokenPipeError" in process.stderr.read()
+    assert process.wait(timeout=30) != 0

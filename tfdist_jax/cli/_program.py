@@ -1,0 +1,105 @@
+"""A Python program, found by path or by module name and run as `__main__` would be."""
+
+import builtins
+import dataclasses
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Self, final
+
+# Tells the processes that a program spawns what their `__main__` is: "package:path". See `_spawned`.
+_VARIABLE = "TFDIST_JAX_PROGRAM"
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A file to run.
+
+    Attributes:
+        path: Where it is, absolute.
+        package: The package that its relative imports start from; empty for a script.
+    """
+
+    path: Path
+    package: str = ""
+
+    @classmethod
+    def of_script(cls, name: str) -> Self:
+        """Find a program by its path.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+        """
+        path = Path(name).absolute()
+        if not path.is_file():
+            what = "is a folder" if path.is_dir() else "is not there"
+            raise FileNotFoundError(f"cannot run {name!r}: it {what}. Name a Python file.")
+        return cls(path)
+
+    @classmethod
+    def of_module(cls, name: str) -> Self:
+        """Find a program by its module's name, or a package by the name of the folder with `__main__.py`.
+
+        Raises:
+            FileNotFoundError: If there is no such module, or if it is not written in Python.
+        """
+        try:
+            spec = importlib.util.find_spec(name)
+            if spec is not None and spec.submodule_search_locations is not None:
+                spec = importlib.util.find_spec(f"{name}.__main__")
+        except ModuleNotFoundError as error:
+            raise FileNotFoundError(f"cannot run module {name!r}: {error}.") from error
+        if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+            raise FileNotFoundError(
+                f"cannot run module {name!r}: there is no such Python module, or it has no `__main__`."
+            )
+        return cls(Path(spec.origin), spec.parent or "")
+
+    @classmethod
+    def of_parent(cls) -> Self:
+        """Return the program whose process has spawned this one."""
+        package, _, path = os.environ[_VARIABLE].partition(":")
+        return cls(Path(path), package)
+
+    def run(self, module: types.ModuleType) -> None:
+        """Run the program's code as `module`."""
+        os.environ[_VARIABLE] = f"{self.package}:{self.path}"
+        names = {"__file__": str(self.path), "__package__": self.package or None, "__builtins__": builtins}
+        module.__dict__.update(names)
+        exec(compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True), module.__dict__)
+
+
+def run_as_main(program: Program) -> int:
+    """Run a program as the module `__main__`.
+
+    Returns:
+        The exit code that Python gives: also where the program ends with an exception, which is shown without the
+        frames of this command.
+
+    Raises:
+        SystemExit: If the program does.
+    """
+    module = types.ModuleType("__main__")
+    # Processes that `multiprocessing` spawns import their parent's `__main__` by this name.
+    module.__spec__ = importlib.machinery.ModuleSpec("tfdist_jax.cli._spawned", None)
+    sys.modules["__main__"] = module
+    try:
+        program.run(module)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _show(error)
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _show(error: BaseException) -> None:
+    """Show an exception as Python does at the end of a program, from the program's first line on."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    sys.excepthook(type(error), error.with_traceback(frames), frames)
