@@ -1,10 +1,15 @@
 """`tf.data`."""
 
-from tfdist_jax.compat.tensorflow.data import experimental as experimental
-from tfdist_jax.compat.tensorflow.data._dataset import Dataset as Dataset
-from tfdist_jax.compat.tensorflow.data._iterator import DatasetIterator as Iterator
-from tfdist_jax.compat.tensorflow.data._options import AUTOTUNE as AUTOTUNE, Options as Options
-from tfdist_jax.compat.tensorflow.data._plan import (
-    INFINITE as INFINITE_CARDINALITY,
-    UNKNOWN as UNKNOWN_CARDINALITY,
+from tfdist_jax.compat.tensorflow._names import LazyNames
+
+__getattr__ = LazyNames(
+    __name__,
+    {
+        "data._dataset": "Dataset",
+        "data._iterator": "Iterator=DatasetIterator",
+        "data._options": "AUTOTUNE Options",
+        "data._plan": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
+    },
+    modules="experimental",
 )
+__dir__ = __getattr__.names

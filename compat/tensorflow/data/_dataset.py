@@ -240,3 +240,8 @@ def _signature(signature: Any, types: Any, shapes: Any) -> Any:
     if shapes is None:
         return _elements.map_structure(lambda dtype: TensorSpec(None, dtype), types)
     return _elements.map_structure(lambda dtype, shape: TensorSpec(shape, dtype), types, shapes)
+
+
+def cardinality(dataset: Any) -> Any:
+    """Return the number of elements of a dataset; -1 if infinite, -2 if unknown."""
+    return dataset.cardinality()

@@ -1,18 +1,13 @@
 """`tf.data.experimental`."""
 
-from typing import Any
+from tfdist_jax.compat.tensorflow._names import LazyNames
 
-from tfdist_jax.compat.tensorflow.data._options import (
-    AUTOTUNE as AUTOTUNE,
-    AutoShardPolicy as AutoShardPolicy,
-    DistributeOptions as DistributeOptions,
+__getattr__ = LazyNames(
+    __name__,
+    {
+        "data._dataset": "cardinality",
+        "data._options": "AUTOTUNE AutoShardPolicy DistributeOptions",
+        "data._plan": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
+    },
 )
-from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN
-
-INFINITE_CARDINALITY = INFINITE
-UNKNOWN_CARDINALITY = UNKNOWN
-
-
-def cardinality(dataset: Any) -> Any:
-    """Return the number of elements; -1 if infinite, -2 if unknown."""
-    return dataset.cardinality()
+__dir__ = __getattr__.names

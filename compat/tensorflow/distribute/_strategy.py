@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 import tfdist_jax
-from tfdist_jax import DATA, PerReplica
+from tfdist_jax import DATA, PerReplica, ReduceOp as ReduceOp
 from tfdist_jax._collectives import BUCKET_BYTES
 from tfdist_jax._lockstep import LockStep, run_in_lockstep
 from tfdist_jax._replica import is_per_replica
