@@ -1,6 +1,6 @@
 """Results with a pullback of the caller's own, for tapes and for JAX's transformations alike."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
@@ -10,7 +10,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from tfdist_jax._internals import EvalTrace, Trace, current_trace, set_current_trace
 from tfdist_jax._pullbacks import Pullback, is_differentiable
 from tfdist_jax._tape import Cell, Tape
-from tfdist_jax._tape_trace import Record, TapeTrace, below_tapes
+from tfdist_jax._tape_trace import Record, below_tapes, recording_on_top, start, stop
 
 
 def with_pullback(inputs: Sequence[Any], outputs: Sequence[Any], pullback: Pullback) -> list[Any]:
@@ -27,7 +27,7 @@ def with_pullback(inputs: Sequence[Any], outputs: Sequence[Any], pullback: Pullb
     with set_current_trace(base):
         copies = [jnp.copy(output) for output in outputs]
         outputs = copies if isinstance(base, EvalTrace) else _for_jax(inputs, copies, pullback)
-    for tape in _recording_on_top(trace):
+    for tape in recording_on_top(trace):
         if any(tape.connects(array) and is_differentiable(array) for array in inputs):
             tape.note(Record(inputs, outputs, pullback))
     return outputs
@@ -72,8 +72,11 @@ def _for_jax(inputs: Sequence[Any], outputs: list[Any], pullback: Pullback) -> l
 def cells_read(fn: Callable[[], Any]) -> tuple[Any, tuple[Cell, ...]]:
     """Call `fn`; return its result and the trainable cells that it read."""
     log = _ReadLog()
-    with set_current_trace(TapeTrace(current_trace(), log)):
+    start(log)
+    try:
         result = fn()
+    finally:
+        stop(log)
     return result, tuple(log.cells.values())
 
 
@@ -99,10 +102,3 @@ class _ReadLog:
 
     def own_read(self, cell: Cell, array: jax.Array, made_on: Trace) -> jax.Array:
         return self._tape.own_read(cell, array, made_on)
-
-
-def _recording_on_top(trace: Trace) -> Iterator[Any]:
-    while isinstance(trace, TapeTrace):
-        if trace.tape.recording:
-            yield trace.tape
-        trace = trace.parent_trace

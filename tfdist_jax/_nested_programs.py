@@ -47,7 +47,8 @@ def run_in_python(primitive: Primitive, args: Sequence[Any], params: Params) -> 
 def run_program(program: Any, *args: Any) -> list[Any]:
     """Run a program one operation at a time."""
     closed = program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
-    return jaxpr_as_fun(closed)(*args)
+    # A result that is a number in the program's text comes as such.
+    return [jnp.asarray(result) for result in jaxpr_as_fun(closed)(*args)]
 
 
 def _run_cond(args: Sequence[Any], params: Params) -> list[Any]:

@@ -108,7 +108,7 @@ def _can_be_kept(operation: Operation) -> bool:
 
 
 def _shapes(results: Arrays) -> tuple[Hashable, ...]:
-    return tuple(jax.ShapeDtypeStruct(result.shape, result.dtype) for result in results)
+    return tuple(jax.typeof(result) for result in results)
 
 
 def _pull(vjp: Any, shapes: Sequence[Any], cotangents: Arrays) -> Arrays:

@@ -6,8 +6,8 @@ Arrays are told apart by object identity. Three rules make that safe:
    tapes. Otherwise cells that share an array, or a value computed from another cell, would be taken for one another.
 2. Where a program inside an operation (the body of a jit or a scan) holds a connected array as a constant, it is run
    one operation at a time, or an error is raised.
-3. The tapes that record are those in the chain of traces that JAX itself keeps for each thread and transformation.
-   It is rebuilt when a tape ends out of order.
+3. Each tape computes on the one outside of it, and so down to JAX's own trace; the chain is rebuilt when a tape ends
+   out of order.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax._internals import Trace, current_trace, set_current_trace, set_trace
+from tfdist_jax._internals import Trace, current_trace, set_current_trace
 from tfdist_jax._pullbacks import is_differentiable
-from tfdist_jax._tape_trace import Record, TapeTrace, recording_traces, traces_that_see, without
+from tfdist_jax._tape_trace import Record, recording_below, start, started_traces, stop, traces_that_see
 
 Cell = Any
 """An object that holds an array, such as a variable; see `tfdist_jax._state.Cell`."""
@@ -61,16 +61,14 @@ class Tape:
         """Record from now on what this thread does, on top of the tapes that record already."""
         if self._recording:
             raise ValueError("The tape records already. Stop it first, or use another tape inside.")
-        trace = current_trace()
-        if all(below.tape is not self for below in _tape_traces(trace)):
-            set_trace(TapeTrace(trace, self))
+        start(self)
         self._recording = True
 
     def stop(self) -> None:
         """Record no more. Tapes may end in any order."""
         self._must_record()
         self._recording = False
-        set_trace(without(current_trace(), self))
+        stop(self)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -170,7 +168,7 @@ class Tape:
 
     def _pull_back(self, cotangents: dict[int, Any], wanted: set[int]) -> dict[int, Any]:
         """Run the pullbacks from the last operation to the first, adding to `cotangents`; those wanted stay in it."""
-        watching = [trace.tape for trace in recording_traces(current_trace())]
+        watching = recording_below(current_trace())
         for record in reversed(tuple(self._records)):
             taken = [(cotangents.get if id(o) in wanted else cotangents.pop)(id(o), None) for o in record.outputs]
             if all(cotangent is None for cotangent in taken):
@@ -182,7 +180,7 @@ class Tape:
 
 def is_recording() -> bool:
     """Whether any tape would see what this thread does now, at once or as part of a larger operation."""
-    return any(True for _ in recording_traces(current_trace()))
+    return bool(started_traces())
 
 
 def observe_read(cell: Cell, array: jax.Array, *, trainable: bool) -> jax.Array:
@@ -194,13 +192,6 @@ def observe_read(cell: Cell, array: jax.Array, *, trainable: bool) -> jax.Array:
     for trace in traces:
         trace.tape.note_read(cell, own, trainable)
     return own
-
-
-def _tape_traces(trace: Any) -> Iterator[TapeTrace]:
-    while trace is not None:
-        if isinstance(trace, TapeTrace):
-            yield trace
-        trace = getattr(trace, "parent_trace", None)
 
 
 def _seeds(targets: Sequence[Any], cotangents: Sequence[Any] | None) -> dict[int, Any]:

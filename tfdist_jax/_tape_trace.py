@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import itertools
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol, final
 
 import jax
@@ -18,6 +20,7 @@ from tfdist_jax._internals import (
     forget_run,
     has_run,
     set_current_trace,
+    set_trace,
     trace_of,
 )
 from tfdist_jax._nested_programs import Params, held_arrays, run_in_python, run_program, runs_in_python
@@ -164,7 +167,7 @@ class TapeTrace(Trace):
                 return _distinct(operation(*args), args)
             results, pullback, again = compute(operation, args, moving, eagerly=self._is_eager())
             outputs = _distinct(results, args)
-        seen_by = tuple(trace.tape for trace in recording_traces(self.parent_trace))
+        seen_by = recording_below(self.parent_trace)
         self.tape.note(Record([args[i] for i in moving], outputs, pullback, again, seen_by))
         return outputs
 
@@ -196,41 +199,82 @@ def _distinct(results: list[Any], args: Sequence[Any]) -> list[Any]:
     return results
 
 
-def recording_traces(trace: Any) -> Iterator[TapeTrace]:
-    """Yield the traces of recording tapes at and below `trace`, innermost first."""
-    while trace is not None:
-        if isinstance(trace, TapeTrace) and trace.tape.recording:
-            yield trace
-        trace = getattr(trace, "parent_trace", None)
+# The tapes that were started and not stopped, outermost first. As for JAX's own trace context, no argument could carry
+# them through user code; and JAX's chain of traces does not reach from inside a shard_map to what is around it.
+_started: ContextVar[tuple[TapeTrace, ...]] = ContextVar("started_tapes", default=())
 
 
-def traces_that_see(array: jax.Array) -> list[TapeTrace]:
-    """Return the recording traces that `array` can be used on, innermost first: those it is not the inside of."""
-    if not isinstance(array, Tracer):
-        return list(recording_traces(current_trace()))
-    home, seeing, trace = trace_of(array), [], current_trace()
-    while trace is not None and trace is not home:
-        seeing += [trace] if isinstance(trace, TapeTrace) and trace.tape.recording else []
-        trace = getattr(trace, "parent_trace", None)
-    if trace is home:
-        return seeing
-    # A replica program's trace does not know the trace around it, whose values it may use: then only the tapes
-    # that were started inside the replica are certain to see the array.
-    return [seen for seen in seeing if below_tapes(seen) is below_tapes(current_trace())]
+def start(tape: Recorder) -> None:
+    """Let `tape` see what this thread does from now on."""
+    trace = TapeTrace(current_trace(), tape)
+    _started.set((*_started.get(), trace))
+    set_trace(trace)
 
 
-def below_tapes(trace: Trace) -> Trace:
-    """Return the trace that computes for the tapes on top of it."""
-    while isinstance(trace, TapeTrace):
-        trace = trace.parent_trace
-    return trace
+def stop(tape: Recorder) -> None:
+    """Take `tape` out of the tapes that see what this thread does, wherever in their order it is."""
+    _started.set(tuple(trace for trace in _started.get() if trace.tape is not tape))
+    set_trace(_without(current_trace(), tape))
 
 
-def without(trace: Trace, tape: Recorder) -> Trace:
-    """Return `trace` with the trace of `tape` taken out of the tape traces on top."""
+def _without(trace: Trace, tape: Recorder) -> Trace:
+    """Return `trace` with the tape traces on top chained anew, less that of `tape`."""
     if not isinstance(trace, TapeTrace):
         return trace
     if trace.tape is tape:
         return trace.parent_trace
-    below = without(trace.parent_trace, tape)
+    below = _without(trace.parent_trace, tape)
     return trace if below is trace.parent_trace else TapeTrace(below, trace.tape)
+
+
+def started_traces() -> list[TapeTrace]:
+    """Return the traces of the tapes that record in this thread, innermost first."""
+    return [trace for trace in reversed(_started.get()) if trace.tape.recording]
+
+
+def traces_that_see(array: jax.Array) -> list[TapeTrace]:
+    """Return the traces of recording tapes that `array` can be used on, innermost first.
+
+    A traced array cannot be used outside of the program that it belongs to.
+    """
+    traces = started_traces()
+    if not traces or not isinstance(array, Tracer):
+        return traces
+    home, here = trace_of(array), list(_chain(current_trace()))
+    if any(trace is home for trace in here):
+        inside = itertools.takewhile(lambda trace: trace is not home, here)
+        tapes = {id(tape) for tape in _tapes_of(inside)}
+        return [trace for trace in traces if id(trace.tape) in tapes]
+    tapes_outside = {id(tape) for tape in _tapes_of(_chain(home))}
+    return [trace for trace in traces if id(trace.tape) not in tapes_outside]
+
+
+def recording_below(trace: Trace) -> tuple[Recorder, ...]:
+    """Return the recording tapes that see what `trace` computes, innermost first."""
+    return tuple(tape for tape in _tapes_of(_chain(trace)) if tape.recording)
+
+
+def recording_on_top(trace: Trace) -> Iterator[Recorder]:
+    """Yield the recording tapes that see what `trace` computes with no transformation in between, innermost first."""
+    return (tape for tape in _tapes_of(itertools.takewhile(_is_tape_trace, _chain(trace))) if tape.recording)
+
+
+def below_tapes(trace: Trace) -> Trace:
+    """Return the trace that computes for the tapes on top of it."""
+    return next(below for below in _chain(trace) if not _is_tape_trace(below))
+
+
+def _chain(trace: Trace) -> Iterator[Trace]:
+    """Yield `trace`, what it computes on, and so on; inside a shard_map or custom derivative JAX breaks the chain."""
+    below: Any = trace
+    while below is not None:
+        yield below
+        below = getattr(below, "parent_trace", None)
+
+
+def _tapes_of(traces: Iterable[Trace]) -> Iterator[Recorder]:
+    return (trace.tape for trace in traces if isinstance(trace, TapeTrace))
+
+
+def _is_tape_trace(trace: Trace) -> bool:
+    return isinstance(trace, TapeTrace)
