@@ -1,8 +1,13 @@
 """Lets a program's `import tensorflow` find this facade.
 
-Only the program's own modules see it. Libraries that look for TensorFlow (Keras, TensorFlow Datasets, Orbax, ...)
-go on finding the real one, or none: they use parts that a training API does not have, and each has a way without
-TensorFlow. So the name is given out by caller, and `sys.modules` never holds the facade as `tensorflow`.
+Only the program's own modules see it: what runs as `__main__`, and modules outside of the standard library and of
+folders for installed packages. Libraries that look for TensorFlow (Keras, TensorFlow Datasets, Orbax, ...) go on
+finding the real one, or none: they use parts that a training API does not have, and each has a way without
+TensorFlow, which `tests/compat/test_alias.py` proves one by one. So the name is given out by caller, and
+`sys.modules` never holds the facade as `tensorflow`.
+
+If the real TensorFlow is installed, the program cannot reach it under this name. A library that imports it still
+gets it, and pays for loading it only then.
 """
 
 import builtins
@@ -14,6 +19,9 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from tfdist_jax.compat.tensorflow._caller import is_user_code
+
+# A program's tracebacks go through here at each import; the frames say nothing about it.
+__tracebackhide__ = True
 
 _ALIASED = "tensorflow"
 _FACADE = __name__.rpartition(".")[0]
@@ -46,7 +54,7 @@ def _aliasing_import(original: Callable[..., Any]) -> Callable[..., Any]:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> Any:
-        if level or not _is_aliased(name) or not _is_program(sys._getframe(1)):  # noqa: SLF001
+        if level or not _is_aliased(name) or not _is_program(sys._getframe(1)):
             return original(name, globals, locals, fromlist, level)
         module = resolve(name)
         return module if fromlist else resolve(_ALIASED)
@@ -57,7 +65,7 @@ def _aliasing_import(original: Callable[..., Any]) -> Callable[..., Any]:
 def _aliasing_import_module(original: Callable[..., ModuleType]) -> Callable[..., Any]:
     @functools.wraps(original)
     def import_module(name: str, package: str | None = None) -> Any:
-        if _is_aliased(name) and _is_program(sys._getframe(1)):  # noqa: SLF001
+        if _is_aliased(name) and _is_program(sys._getframe(1)):
             return resolve(name)
         return original(name, package)
 

@@ -80,6 +80,16 @@ def test_traceback_is_that_of_python(run_program, run_script):
     assert ran.stderr == expected.stderr
 
 
+def test_traceback_of_a_failing_import_is_that_of_python(run_program, run_script, tmp_path):
+    (tmp_path / "first.py").write_text("import second")
+    (tmp_path / "second.py").write_text("import missing_module")
+    program = "try:\n    import first\nexcept ImportError as error:\n    raise RuntimeError('no data') from error"
+    expected = run_script(program)
+    ran = run_program(program)
+    assert "import missing_module" in ran.stderr
+    assert ran.stderr == expected.stderr
+
+
 def test_syntax_error_is_shown_as_by_python(run_program, run_script):
     program = "import os\nif True print('x')\n"
     expected = run_script(program)

@@ -10,6 +10,9 @@ import types
 from pathlib import Path
 from typing import Self, final
 
+# What runs a program is no part of its tracebacks.
+__tracebackhide__ = True
+
 # Tells the processes that a program spawns what their `__main__` is: "package:path". See `_spawned`.
 _VARIABLE = "TFDIST_JAX_PROGRAM"
 
@@ -98,8 +101,23 @@ def run_as_main(program: Program) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """Show an exception as Python does at the end of a program, from the program's first line on."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
-        frames = frames.tb_next
-    sys.excepthook(type(error), error.with_traceback(frames), frames)
+    """Show an exception as Python does at the end of a program, without the frames that run the program."""
+    chained = [error]
+    for other in chained:
+        other.__traceback__ = _shown_frames(other.__traceback__)
+        chained += [
+            cause for cause in (other.__cause__, other.__context__) if cause is not None and cause not in chained
+        ]
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _shown_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """Take out the frames of modules that set `__tracebackhide__`."""
+    kept = []
+    while traceback is not None:
+        if not traceback.tb_frame.f_globals.get("__tracebackhide__"):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    for frame, following in zip(kept, [*kept[1:], None], strict=False):
+        frame.tb_next = following
+    return kept[0] if kept else None
