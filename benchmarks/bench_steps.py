@@ -15,9 +15,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-import contenders  # noqa: E402
+import contenders
 
 NAMES = ("hand-written", "custom loop", "fit", "tensorflow loop", "tensorflow fit")
 
@@ -49,10 +50,12 @@ def worker(name, model, devices):
         print(time.perf_counter() - started, file=report, flush=True)
 
 
-def start(name, args):
+def start(name, args) -> Any:
     """Start a contender's process."""
     command = [sys.executable, __file__, "--worker", name, "--model", args.model, "--devices", str(args.devices)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
 
 
 def measure(args):

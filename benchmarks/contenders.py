@@ -4,6 +4,7 @@ Each function returns `run(n)`, which takes `n` steps and returns when they have
 program. All train the same model on the same batch, over all devices.
 """
 
+# pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportAssignmentType=false
 import numpy as np
 
 MODELS = ("mlp", "cnn")
@@ -23,16 +24,18 @@ def make_model(keras, name):
     if name == "mlp":
         hidden = [layers.Dense(512, activation="relu"), layers.Dense(512, activation="relu")]
         return keras.Sequential([keras.Input((784,)), *hidden, layers.Dense(10)])
-    return keras.Sequential([
-        keras.Input((28, 28, 1)),
-        layers.Conv2D(32, 3, activation="relu"),
-        layers.MaxPooling2D(),
-        layers.Conv2D(64, 3, activation="relu"),
-        layers.MaxPooling2D(),
-        layers.Flatten(),
-        layers.Dense(64, activation="relu"),
-        layers.Dense(10),
-    ])
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(64, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(64, activation="relu"),
+            layers.Dense(10),
+        ]
+    )
 
 
 def hand_written(name):
@@ -68,7 +71,9 @@ def hand_written(name):
     )
     step = jax.jit(program, donate_argnums=(0, 1))
     whole = NamedSharding(mesh, P())
-    state = jax.device_put(([v.value for v in model.trainable_variables], [v.value for v in optimizer.variables]), whole)
+    state = jax.device_put(
+        ([v.value for v in model.trainable_variables], [v.value for v in optimizer.variables]), whole
+    )
     x, y = jax.device_put(batch(name), NamedSharding(mesh, P("data")))
     compiled = step.lower(*state, x, y).compile()
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from sklearn.datasets import load_digits
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 BATCH = 64
 
@@ -31,20 +31,24 @@ def digits():
 
 def make_model():
     """A CNN whose first weights come from NumPy, so that every run starts the same."""
-    model = tf.keras.Sequential([
-        tf.keras.layers.Input((8, 8, 1)),
-        tf.keras.layers.Conv2D(32, 3, padding="same", activation="relu"),
-        tf.keras.layers.MaxPooling2D(),
-        tf.keras.layers.Conv2D(64, 3, padding="same", activation="relu"),
-        tf.keras.layers.Flatten(),
-        tf.keras.layers.Dense(64, activation="relu"),
-        tf.keras.layers.Dense(10),
-    ])
+    model = tf.keras.Sequential(
+        [
+            tf.keras.layers.Input((8, 8, 1)),
+            tf.keras.layers.Conv2D(32, 3, padding="same", activation="relu"),
+            tf.keras.layers.MaxPooling2D(),
+            tf.keras.layers.Conv2D(64, 3, padding="same", activation="relu"),
+            tf.keras.layers.Flatten(),
+            tf.keras.layers.Dense(64, activation="relu"),
+            tf.keras.layers.Dense(10),
+        ]
+    )
     random = np.random.RandomState(1)
-    model.set_weights([
-        random.normal(0, np.sqrt(2 / np.prod(w.shape[:-1])), w.shape) if len(w.shape) > 1 else np.zeros(w.shape)
-        for w in model.weights
-    ])
+    model.set_weights(
+        [
+            random.normal(0, np.sqrt(2 / np.prod(w.shape[:-1])), w.shape) if len(w.shape) > 1 else np.zeros(w.shape)
+            for w in model.weights
+        ]
+    )
     return model
 
 
@@ -56,7 +60,7 @@ class StepLosses(tf.keras.callbacks.Callback):
         self.values = []
 
     def on_train_batch_end(self, batch, logs=None):
-        self.values.append(float(logs["loss"]))
+        self.values.append(float((logs or {})["loss"]))
 
 
 def where(strategy, value):
@@ -107,14 +111,17 @@ def train_with_loop(strategy, train, test, epochs):
         strategy.run(test_step, args=(x, y))
 
     curve, accuracies, steps = [], [], []
-    batches, test_batches = strategy.experimental_distribute_dataset(train), strategy.experimental_distribute_dataset(test)
+    batches, test_batches = (
+        strategy.experimental_distribute_dataset(train),
+        strategy.experimental_distribute_dataset(test),
+    )
     for epoch in range(epochs):
         epoch_losses = [distributed_train_step(x, y) for x, y in batches]
         steps += [float(loss) for loss in epoch_losses]
         accuracy.reset_state()
         for x, y in test_batches:
             distributed_test_step(x, y)
-        curve.append(float(np.mean(steps[-len(epoch_losses):])))
+        curve.append(float(np.mean(steps[-len(epoch_losses) :])))
         accuracies.append(float(accuracy.result()))
         print(f"epoch {epoch + 1}/{epochs} - loss: {curve[-1]:.4f} - test accuracy: {accuracies[-1]:.4f}")
     x, _ = next(iter(batches))
@@ -150,7 +157,9 @@ def main():
     for name, train_it in (("model.fit", train_with_fit), ("custom loop", train_with_loop)):
         started = time.time()
         runs[name] = train_it(strategy, train, test, args.epochs)
-        print(f"{name}: test accuracy {runs[name][1][-1]:.4f} after {args.epochs} epochs, {time.time() - started:.1f} s\n")
+        print(
+            f"{name}: test accuracy {runs[name][1][-1]:.4f} after {args.epochs} epochs, {time.time() - started:.1f} s\n"
+        )
     draw(runs, args.picture)
     print("The curves are drawn in", Path(args.picture).resolve())
     if args.losses:

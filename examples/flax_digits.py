@@ -14,12 +14,12 @@ parser.add_argument("--epochs", type=int, default=10)
 args = parser.parse_args()
 td.use_cpu_devices(args.devices)
 
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-import optax  # noqa: E402
-from flax import nnx  # noqa: E402
-from sklearn.datasets import load_digits  # noqa: E402
-from tqdm import tqdm  # noqa: E402
+import jax
+import numpy as np
+import optax
+from flax import nnx
+from sklearn.datasets import load_digits
+from tqdm import tqdm
 
 strategy = {"single": td.SingleDevice, "mirrored": td.Mirrored, "fsdp": td.FSDP}[args.strategy]()
 

@@ -9,7 +9,7 @@ import pytest
 import tfdist_jax.compat.tensorflow as tf
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-import contenders  # noqa: E402
+import contenders
 
 
 def figures(compiled):

@@ -28,7 +28,9 @@ def test_collectives_go_by_the_axis_name(strategy):
     assert [float(v) for v in total.values] == [28] * 4
 
 
-@pytest.mark.parametrize(("op", "axis", "expected"), [("SUM", None, [12, 16]), ("MEAN", None, [3, 4]), ("SUM", 0, 28), ("MEAN", 0, 3.5)])
+@pytest.mark.parametrize(
+    ("op", "axis", "expected"), [("SUM", None, [12, 16]), ("MEAN", None, [3, 4]), ("SUM", 0, 28), ("MEAN", 0, 3.5)]
+)
 def test_reduce_combines_the_replicas_values(strategy, op, axis, expected):
     rows = strategy.split(np.arange(8.0))
     np.testing.assert_array_equal(strategy.reduce(td.ReduceOp(op), rows, axis=axis), expected)

@@ -25,7 +25,9 @@ def test_a_number_of_devices_below_one_is_refused():
 
 def test_the_users_own_thread_setting_stays():
     code = "import os, tfdist_jax; print(os.environ['NPROC'])"
-    run = lambda env: subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True)
+    run = lambda env: subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True
+    )
     base = {key: value for key, value in os.environ.items() if key != "NPROC"}
     assert run(base | {"NPROC": "3"}).stdout.strip() == "3"
     assert int(run(base).stdout) >= 32

@@ -16,7 +16,7 @@ def libtpu_folder():
     if beside.exists():
         return beside
     spec = importlib.util.find_spec("libtpu")
-    return None if spec is None else Path(spec.origin).parents[1]
+    return None if spec is None or spec.origin is None else Path(spec.origin).parents[1]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -52,7 +53,7 @@ class Discovery(Frame):
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Make `array` the cell's value; `merge` does not matter outside of replicas."""
-        if isinstance(array, jax.core.Tracer) and trace_of(array) is not self._root:
+        if isinstance(array, Tracer) and trace_of(array) is not self._root:
             raise NotImplementedError(
                 "A variable was assigned inside the body of a conditional, a loop or a vectorized function, whose "
                 "values do not outlive it. Return the new value from the body and assign it afterwards."
@@ -190,7 +191,7 @@ def _ours_alone(arrays: list[Any], i: int) -> bool:
 def _spread(array: Any, whole: NamedSharding) -> Any:
     """Copy an array that lies on other devices to every device of the mesh."""
     sharding = getattr(array, "sharding", None)
-    if sharding is None or sharding is whole or isinstance(array, jax.core.Tracer):
+    if sharding is None or sharding is whole or isinstance(array, Tracer):
         return array
     if sharding.device_set == whole.device_set:
         return array
@@ -200,5 +201,6 @@ def _spread(array: Any, whole: NamedSharding) -> Any:
 def _widest_mesh(*groups: Sequence[Any]) -> Mesh | None:
     """Return the mesh of the arrays that lie on the most devices, or None if all lie on one."""
     shardings = [getattr(array, "sharding", None) for group in groups for array in group]
-    meshes = [s.mesh for s in shardings if isinstance(s, NamedSharding) and s.mesh.size > 1]
+    named = (s.mesh for s in shardings if isinstance(s, NamedSharding))
+    meshes = [mesh for mesh in named if isinstance(mesh, Mesh) and mesh.size > 1]
     return max(meshes, key=lambda mesh: mesh.size, default=None)

@@ -15,7 +15,9 @@ from tfdist_jax._mesh import DATA
 LossFn = Callable[..., Any]
 
 
-def global_value_and_grad(loss_fn: LossFn, mesh: Mesh, state_spec: SpecRule, *, has_aux: bool = True) -> Callable[..., Any]:
+def global_value_and_grad(
+    loss_fn: LossFn, mesh: Mesh, state_spec: SpecRule, *, has_aux: bool = True
+) -> Callable[..., Any]:
     """Differentiate the mean of `loss_fn` over a batch that is split over the data axis.
 
     Each replica computes its rows' loss with the whole parameters; sharded parameters are gathered for that and
@@ -128,6 +130,8 @@ def _reduced(loss: jax.Array, aux: Any, grads: Any, specs: Any) -> Any:
             *[leaf if is_whole else None for leaf, is_whole in zip(grad_leaves, whole, strict=True)],
         ]
     )
-    merged = [own if total is None else total for own, total in zip([loss, *aux_leaves, *grad_leaves], sums, strict=True)]
+    merged = [
+        own if total is None else total for own, total in zip([loss, *aux_leaves, *grad_leaves], sums, strict=True)
+    ]
     split = 1 + len(aux_leaves)
     return (merged[0], aux_tree.unflatten(merged[1:split])), grad_tree.unflatten(merged[split:])

@@ -35,9 +35,9 @@ def num_rows(batch: Any) -> int:
     Raises:
         ValueError: If the batch holds no array, a scalar, or arrays of different lengths.
     """
-    lengths = {np.shape(leaf)[0] if np.ndim(leaf) else None for leaf in jax.tree.leaves(batch)}
-    if len(lengths) != 1 or None in lengths:
-        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
+    lengths = {shape[0] for shape in shapes if shape}
+    if len(lengths) != 1 or () in shapes:
         raise ValueError(
             f"A batch needs one or more arrays with the same number of rows, got the shapes {shapes}. "
             "Put the examples on the first axis of every array."

@@ -33,7 +33,7 @@ def set_trace(trace: Trace) -> None:
 
 def trace_of(tracer: Tracer) -> Trace:
     """The trace that a traced array belongs to."""
-    return tracer._trace  # noqa: SLF001
+    return tracer._trace
 
 
 # The class of arrays that hold values; the facade gives it TensorFlow's methods before JAX has started.

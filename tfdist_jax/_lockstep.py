@@ -56,7 +56,9 @@ class LockStep:
         results: list[Any] = [None] * len(replicas)
         trace = current_trace()
         threads = [
-            threading.Thread(target=self._replica, args=(i, contextvars.copy_context(), fn, trace, results), daemon=True)
+            threading.Thread(
+                target=self._replica, args=(i, contextvars.copy_context(), fn, trace, results), daemon=True
+            )
             for i, fn in enumerate(replicas)
         ]
         for thread in threads:

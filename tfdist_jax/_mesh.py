@@ -1,16 +1,21 @@
 """Device meshes: the one place where devices get names."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 from jax.sharding import AxisType, Mesh
+
+Device = Any
+"""A `jax.Device`, which to type checkers is no class."""
 
 DATA = "data"
 """Mesh axis over which the batch is split: one replica per index."""
 
 
-def make_mesh(axes: Mapping[str, int], *, devices: Sequence[jax.Device] | None = None) -> Mesh:
+def make_mesh(axes: Mapping[str, int], *, devices: Sequence[Device] | None = None) -> Mesh:
     """Lay devices out on a named grid.
 
     Args:
@@ -38,3 +43,10 @@ def make_mesh(axes: Mapping[str, int], *, devices: Sequence[jax.Device] | None =
         )
     kinds = (AxisType.Auto,) * len(axes)
     return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=kinds, devices=devices)
+
+
+@functools.lru_cache(maxsize=256)
+def data_mesh(devices: tuple[Device, ...] | None) -> Mesh:
+    """Make the mesh with one replica for each of `devices`, or of all visible ones."""
+    devices = devices or tuple(jax.devices())
+    return make_mesh({DATA: len(devices)}, devices=devices)

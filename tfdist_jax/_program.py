@@ -23,7 +23,7 @@ class Program:
         functools.update_wrapper(self, step)
         self._step = step
         self._in_flight = InFlight(mesh.size)
-        self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._compiled: dict[Any, Any] = {}
 
     def __call__(self, state: Any, *args: Any) -> tuple[Any, Any]:
         """Run one step; returns before it has finished. `state` must not be used afterwards."""
@@ -35,7 +35,7 @@ class Program:
         """Lower the step without running it, as `jax.jit(step).lower` does."""
         return self._for(state).lower(state, *args)
 
-    def _for(self, state: Any) -> Callable[..., Any]:
+    def _for(self, state: Any) -> Any:
         tree = jax.tree.structure(state)
         if tree not in self._compiled:
             layout = jax.tree_util.tree_map_with_path(_sharding, state)

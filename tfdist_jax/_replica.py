@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.sharding import Mesh, PartitionSpec
 
 from tfdist_jax._collectives import ReduceOp
@@ -146,7 +147,7 @@ def _gather_leaf(value: Any, axis: int) -> Any:
 def _common_device(values: tuple[Any, ...]) -> Any:
     """Return the first replica's device, or None (leave where it is) for traced values."""
     first = values[0]
-    return None if isinstance(first, jax.core.Tracer) else first.sharding
+    return None if isinstance(first, Tracer) else first.sharding
 
 
 def local_results(value: Any) -> tuple[Any, ...]:

@@ -55,9 +55,9 @@ class ReplicaFrame(Frame):
         totals = fused_sum([self._contribution(*write) for write in shared])
         merged = []
         for (cell, value, merge), total in zip(shared, totals, strict=True):
-            if merge is Merge.SUM_OF_CHANGES:
-                total = self._outer.read(cell) + total
-            merged.append((cell, value if total is None else total.astype(value.dtype)))
+            if total is not None:
+                value = total.astype(value.dtype)
+            merged.append((cell, self._outer.read(cell) + value if merge is Merge.SUM_OF_CHANGES else value))
         return merged
 
     def _contribution(self, cell: Cell, value: jax.Array, merge: Merge) -> jax.Array | None:
@@ -76,9 +76,7 @@ class ReplicaFrame(Frame):
         return [(cell, value) for cell, value, _ in self.writes() if cell.per_replica]
 
 
-def run_with_cells(
-    fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: Sequence[Cell]
-) -> Any:
+def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: Sequence[Cell]) -> Any:
     """Run `fn(*args)` on every replica of `mesh` inside a captured program.
 
     Args:

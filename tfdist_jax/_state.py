@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 import jax
+from jax.core import Tracer
 
 from tfdist_jax._tape import observe_read
 
@@ -25,10 +26,10 @@ class Cell(Protocol):
     stored: Any
 
     @property
-    def trainable(self) -> bool: ...  # noqa: D102
+    def trainable(self) -> bool: ...
 
     @property
-    def per_replica(self) -> bool: ...  # noqa: D102
+    def per_replica(self) -> bool: ...
 
 
 class Merge(enum.Enum):
@@ -87,7 +88,7 @@ def write(cell: Cell, array: jax.Array, *, merge: Merge = Merge.SAME) -> None:
     frame = _frame.get()
     if frame is not None:
         frame.write(cell, array, merge)
-    elif isinstance(array, jax.core.Tracer):
+    elif isinstance(array, Tracer):
         raise RuntimeError(
             "A variable was assigned inside a JAX transformation, where its value does not exist yet. "
             "Assign it outside, or in a function that the strategy or tf.function compiles."

@@ -5,6 +5,7 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 
 @final
@@ -45,7 +46,7 @@ class PerReplica:
         """The value of each replica, in replica order, each on its replica's device where that is known."""
         if self.is_uneven:
             return self.data
-        if isinstance(self.data, jax.core.Tracer) or len(self.data.sharding.device_set) != self.num_replicas:
+        if isinstance(self.data, Tracer) or len(self.data.sharding.device_set) != self.num_replicas:
             blocks = jnp.split(self.data, self.num_replicas)
         else:
             shards = sorted(self.data.addressable_shards, key=lambda s: s.index[0].start or 0)

@@ -6,6 +6,7 @@ from typing import Any, final
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from tfdist_jax import _state
 from tfdist_jax._capture import CellProgram
@@ -18,12 +19,12 @@ _SCALARS = (bool, int, float, complex, str, bytes)
 
 
 def _is_tensor(leaf: Any) -> bool:
-    return isinstance(leaf, (jax.Array, np.ndarray, np.generic)) and getattr(leaf, "dtype", None) != object
+    return isinstance(leaf, (jax.Array, np.ndarray, np.generic)) and getattr(leaf.dtype, "kind", None) != "O"
 
 
 def is_traced(args: Any) -> bool:
     """Tell whether a call with `args` is part of a program that is being traced already."""
-    return _state.current_frame() is not None or any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(args))
+    return _state.current_frame() is not None or any(isinstance(x, Tracer) for x in jax.tree.leaves(args))
 
 
 @final
@@ -39,7 +40,9 @@ class CallCache:
     def __len__(self) -> int:
         return len(self._programs)
 
-    def call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None) -> Any:
+    def call(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None
+    ) -> Any:
         """Run `fn(*args, **kwargs)` as a compiled program.
 
         Args:
@@ -90,7 +93,7 @@ def as_results(results: Any) -> Any:
 
 
 def _as_result(leaf: Any) -> Any:
-    if isinstance(leaf, (jax.Array, jax.core.Tracer)):
+    if isinstance(leaf, (jax.Array, Tracer)):
         return leaf
     try:
         return convert_to_tensor(leaf.value() if isinstance(leaf, Variable) else leaf)

@@ -5,6 +5,7 @@ import types
 from collections.abc import Hashable
 from typing import Any, final
 
+
 @final
 class ById:
     """A value that equals only itself; holding it keeps its identity from being given to another."""

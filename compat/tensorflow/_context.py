@@ -89,7 +89,9 @@ class ReplicaContext:
 
     def _all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[Any]:
         sums = fused_sum(values, bucket_bytes=self._strategy.bucket_bytes)
-        return sums if op is ReduceOp.SUM else [total / self.num_replicas_in_sync for total in sums if total is not None]
+        return (
+            sums if op is ReduceOp.SUM else [total / self.num_replicas_in_sync for total in sums if total is not None]
+        )
 
     def _all_gather(self, value: jax.Array, axis: int) -> jax.Array:
         return jax.lax.all_gather(value, DATA, axis=axis, tiled=True)
@@ -156,7 +158,8 @@ class _Context:
     merging: ReplicaContext | None = None
 
 
-_current: ContextVar[_Context] = ContextVar("strategy", default=_Context())
+_NOWHERE = _Context()
+_current: ContextVar[_Context] = ContextVar("strategy", default=_NOWHERE)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,8 @@
 """TensorFlow's device names, such as "/gpu:0", and JAX's devices."""
 
+# JAX's settings are no attributes to type checkers.
+# pyright: reportAttributeAccessIssue=false
+
 import contextlib
 import os
 import re
@@ -13,6 +16,7 @@ import jax
 
 from tfdist_jax import use_cpu_devices
 from tfdist_jax._internals import backends_are_initialized
+from tfdist_jax._mesh import Device
 from tfdist_jax.compat.tensorflow import _startup
 from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 
@@ -34,12 +38,12 @@ def has_plugin(kind: str) -> bool:
     return any(find_spec(name) is not None for name in _PLUGINS[kind])
 
 
-def device_type(device: jax.Device) -> str:
+def device_type(device: Device) -> str:
     """Return "CPU", "GPU" or "TPU"."""
     return _TYPES.get(device.platform, device.platform.upper())
 
 
-def local_devices(kind: str | None = None) -> list[jax.Device]:
+def local_devices(kind: str | None = None) -> list[Device]:
     """Return this process's devices, of one type or all, the processor's first; starts JAX."""
     _startup.apply_environment()
     accelerators = [device for device in jax.local_devices() if device.platform != "cpu"]
@@ -95,7 +99,7 @@ def parse_device(name: str) -> tuple[str, int] | None:
     return match["kind"].upper(), int(match["index"]) if (match["index"] or "*") != "*" else 0
 
 
-def resolve_devices(names: Sequence[str]) -> list[jax.Device]:
+def resolve_devices(names: Sequence[str]) -> list[Device]:
     """Find the devices with these names; names of devices that are not there get others, each its own.
 
     Args:
@@ -130,7 +134,7 @@ def make_room(count: int) -> None:
         use_cpu_devices(count)
 
 
-def _substitute(name: str, free: list[jax.Device]) -> jax.Device:
+def _substitute(name: str, free: list[Device]) -> Device:
     if not free:
         raise RuntimeError(
             f"There is no device {name!r} and no other one is left to take its place: JAX has "

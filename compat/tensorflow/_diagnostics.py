@@ -1,5 +1,8 @@
 """`tf.debugging`: settings."""
 
+# JAX's settings are no attributes to type checkers.
+# pyright: reportAttributeAccessIssue=false
+
 import jax
 
 _log_device_placement = False

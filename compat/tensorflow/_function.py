@@ -37,7 +37,9 @@ class Function:
     Ref: https://www.tensorflow.org/api_docs/python/tf/function
     """
 
-    def __init__(self, python_function: Callable[..., Any], *, input_signature: Any = None, name: str | None = None) -> None:
+    def __init__(
+        self, python_function: Callable[..., Any], *, input_signature: Any = None, name: str | None = None
+    ) -> None:
         """Compile `python_function` at its first call."""
         functools.update_wrapper(self, python_function)
         self._python_function = python_function

@@ -69,7 +69,7 @@ def glob(pattern: Any) -> list[str]:
 
 
 def _matches(pattern: epath.Path) -> Iterator[Any]:
-    fixed = [part for part in pattern.parts]
+    fixed = list(pattern.parts)
     wild = next((i for i, part in enumerate(fixed) if any(mark in part for mark in "*?[")), None)
     if wild is None:
         return iter([pattern] if pattern.exists() else [])

@@ -32,8 +32,9 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
     if isinstance(value, TensorShape):
         return np.asarray(value.as_list(), (dtype or _dtypes.int32).dtype)
     array = _parsed(value)
-    if hasattr(value, "__array__") or isinstance(_first_leaf(value), np.ndarray | np.generic):
-        return _converted(array, dtype or hint)
+    first = _first_leaf(value)
+    if hasattr(first, "__array__"):
+        return _converted(array, dtype or hint or _dtypes.known_dtype(np.asarray(first).dtype))
     natural = _natural_type(array, value)
     if dtype is None and hint is not None and _fits(natural, hint):
         dtype = hint
@@ -65,7 +66,9 @@ def _natural_type(array: np.ndarray, value: Any) -> DType:
     if kind == "u" or (kind == "O" and isinstance(_first_leaf(value), int)):
         raise ValueError(f"Can't convert Python sequence with out-of-range integer to Tensor: {value!r}.")
     if kind not in _PYTHON_TYPES:
-        raise ValueError(f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a Tensor.")
+        raise ValueError(
+            f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a Tensor."
+        )
     if kind == "i" and (array.min() < _INT32.min or array.max() > _INT32.max):
         return _dtypes.int64
     return _PYTHON_TYPES[kind]
@@ -77,12 +80,12 @@ def _fits(natural: DType, wanted: DType) -> bool:
     return natural.kind in _FITS[wanted.kind]
 
 
-def _converted(array: np.ndarray, dtype: DType | None) -> np.ndarray:
+def _converted(array: np.ndarray, dtype: Any) -> np.ndarray:
     if array.dtype.kind in "SUO":
         return _texts(array, dtype)
     if dtype is _dtypes.string:
         raise TypeError(f"Cannot convert {array!r} to EagerTensor of dtype string")
-    return array if dtype is None else array.astype(dtype.dtype)
+    return array if not isinstance(dtype, DType) else array.astype(dtype.dtype)
 
 
 def _texts(array: np.ndarray, dtype: DType | None) -> np.ndarray:
@@ -91,7 +94,9 @@ def _texts(array: np.ndarray, dtype: DType | None) -> np.ndarray:
     texts = np.empty(array.shape, object)
     for index, text in np.ndenumerate(array):
         if not isinstance(text, str | bytes):
-            raise ValueError(f"Attempt to convert a value ({text!r}) with an unsupported type ({type(text)}) to a Tensor.")
+            raise ValueError(
+                f"Attempt to convert a value ({text!r}) with an unsupported type ({type(text)}) to a Tensor."
+            )
         texts[index] = text.encode() if isinstance(text, str) else bytes(text)
     return texts
 

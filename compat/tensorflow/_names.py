@@ -43,7 +43,7 @@ class LazyNames:
         elif name in self._modules:
             value = importlib.import_module(f"{self._namespace}.{name}")
         else:
-            raise _missing(self._namespace, name, sys._getframe(1))  # noqa: SLF001
+            raise _missing(self._namespace, name, sys._getframe(1))
         setattr(sys.modules[self._namespace], name, value)
         return value
 

@@ -24,7 +24,7 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
 
 def is_nested(structure: Any) -> bool:
     """Whether it is a structure rather than a leaf."""
-    return not jax.tree.structure(structure, is_leaf=_is_leaf) == jax.tree.structure(0)
+    return jax.tree.structure(structure, is_leaf=_is_leaf) != jax.tree.structure(0)
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
@@ -64,7 +64,9 @@ def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expa
     if first == second:
         return
     if len(flatten(nest1)) != len(flatten(nest2)) or _plain(nest1) != _plain(nest2):
-        raise ValueError(f"The two structures don't have the same nested structure.\n\nFirst: {first}\n\nSecond: {second}")
+        raise ValueError(
+            f"The two structures don't have the same nested structure.\n\nFirst: {first}\n\nSecond: {second}"
+        )
     if check_types:
         raise TypeError(f"The two structures don't have the same sequence type: {first} and {second}.")
 

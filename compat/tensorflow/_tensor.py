@@ -1,5 +1,8 @@
 """`tf.Tensor` is `jax.Array`: conversions to it, and TensorFlow's methods on it."""
 
+# Methods are put on JAX's array classes here.
+# pyright: reportAttributeAccessIssue=false
+
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -7,13 +10,14 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from tfdist_jax._internals import ArrayImpl
 from tfdist_jax.compat.tensorflow._caller import is_user_code
 from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype, known_dtype
 from tfdist_jax.compat.tensorflow._host import HostTensor, check_shape
 from tfdist_jax.compat.tensorflow._host_values import host_value
-from tfdist_jax.compat.tensorflow._operators import keep_64_bit_operands
+from tfdist_jax.compat.tensorflow._operators import accept_operands
 from tfdist_jax.compat.tensorflow._shape import TensorShape, user_shape
 
 Tensor = jax.Array
@@ -74,14 +78,14 @@ def is_tensor(x: Any) -> bool:
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
     """Return a tensor's value if it is known now, or None while a function is traced that computes it."""
     array = _array_of(tensor)
-    if isinstance(array, jax.core.Tracer):
+    if isinstance(array, Tracer):
         return None
     return np.asarray(tensor if array is None else array)
 
 
 def is_symbolic_tensor(tensor: Any) -> bool:
     """Whether the tensor has no value yet because a function is being traced."""
-    return isinstance(tensor, jax.core.Tracer)
+    return isinstance(tensor, Tracer)
 
 
 @final
@@ -176,15 +180,15 @@ def install() -> None:
     jax.config.update("jax_explicit_x64_dtypes", "allow")
     if hasattr(ArrayImpl, "get_shape"):
         return
-    for cls in (ArrayImpl, jax.core.Tracer):
+    for cls in (ArrayImpl, Tracer):
         cls.get_shape = lambda self: user_shape(tuple(self.shape))
         cls.set_shape = lambda self, shape: check_shape(tuple(self.shape), shape)
         cls.ref = lambda self: Reference(self)
         cls.shape = _property(cls.shape, user_shape)
         cls.dtype = _property(cls.dtype, known_dtype)
-        keep_64_bit_operands(cls)
+        accept_operands(cls, convert_to_tensor)
     ArrayImpl.numpy = _numpy
-    jax.core.Tracer.__getattr__ = _without_value(jax.core.Tracer.__getattr__)
+    Tracer.__getattr__ = _without_value(Tracer.__getattr__)
 
 
 def _numpy(self: jax.Array) -> Any:

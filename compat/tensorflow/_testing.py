@@ -7,7 +7,7 @@ import numpy as np
 
 from tfdist_jax.compat.tensorflow._devices import has_plugin
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
-from tfdist_jax.compat.tensorflow.config import list_logical_devices
+from tfdist_jax.compat.tensorflow.config._devices import list_logical_devices
 
 
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: tuple[int, int] | None = None) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from tfdist_jax import _state
 from tfdist_jax.compat.tensorflow._context import ReplicaContext, current_strategy, replica_context
@@ -44,7 +45,7 @@ class Variable:
     Ref: https://www.tensorflow.org/api_docs/python/tf/Variable
     """
 
-    __hash__ = None  # As in TensorFlow: `==` compares values; `ref()` gives a key.
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  As in TensorFlow: `==` compares values; `ref()` gives a key.
     __array_priority__ = 100
 
     def __init__(
@@ -65,10 +66,12 @@ class Variable:
     ) -> None:
         """Hold `initial_value`, a tensor-like or a function that returns one."""
         if initial_value is None:
-            raise ValueError("The `initial_value` arg to `tf.Variable` must be specified, a tensor or a function giving one.")
+            raise ValueError(
+                "The `initial_value` arg to `tf.Variable` must be specified, a tensor or a function giving one."
+            )
         with jax.ensure_compile_time_eval():
             value = convert_to_tensor(initial_value() if callable(initial_value) else initial_value, dtype=dtype)
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, Tracer):
             raise ValueError(
                 "A variable made inside tf.function or strategy.run needs an initial value that is known now, but this "
                 "one depends on the function's tensors. Make it from constants and assign the tensor afterwards."
@@ -98,8 +101,12 @@ class Variable:
             return self._strategy.mirrored(value)
         self._strategy.adopt(self)
         first_only = self._aggregation is VariableAggregation.SUM
-        return self._strategy.stacked([value if not i or not first_only else jnp.zeros_like(value)
-                                       for i in range(self._strategy.num_replicas_in_sync)])
+        return self._strategy.stacked(
+            [
+                value if not i or not first_only else jnp.zeros_like(value)
+                for i in range(self._strategy.num_replicas_in_sync)
+            ]
+        )
 
     def value(self) -> jax.Array:
         """Return the current value; of a per-replica variable, outside of replicas, the aggregate."""
@@ -141,11 +148,15 @@ class Variable:
         self._write(new)
         return self
 
-    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Add `delta`; inside `strategy.run`, what `aggregation` makes of the replicas' deltas."""
         return self._change(operator.add, delta)
 
-    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Subtract `delta`; inside `strategy.run`, what `aggregation` makes of the replicas' deltas."""
         return self._change(operator.sub, delta)
 
@@ -181,7 +192,7 @@ class Variable:
         return jnp.broadcast_to(value, (replicas, *value.shape))
 
     def _write(self, value: jax.Array) -> None:
-        if _state.current_frame() is None and not isinstance(value, jax.core.Tracer):
+        if _state.current_frame() is None and not isinstance(value, Tracer):
             # Keep the layout, and never share the array with whoever holds `value`.
             value = jax.device_put(jnp.copy(value), self.stored.sharding)
         _state.write(self, value)
@@ -299,6 +310,11 @@ def _binary(name: str) -> Callable[[Variable, Any], Any]:
     return method
 
 
+def _unary(name: str) -> Callable[[Variable], Any]:
+    op = getattr(operator, name)
+    return lambda self: op(self.value())
+
+
 def _reflected(name: str) -> Callable[[Variable, Any], Any]:
     op = getattr(operator, name)
     return lambda self, other: op(other, self.value())
@@ -310,4 +326,4 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Variable, f"__{_name}__", _binary(f"__{_name}__"))
 for _name in ("neg", "abs", "pos", "invert"):
-    setattr(Variable, f"__{_name}__", lambda self, _op=getattr(operator, f"__{_name}__"): _op(self.value()))
+    setattr(Variable, f"__{_name}__", _unary(f"__{_name}__"))

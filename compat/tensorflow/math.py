@@ -17,8 +17,8 @@ __getattr__ = LazyNames(
         "_ops._binary": (
             "accumulate_n add add_n atan2 betainc divide divide_no_nan equal floordiv floormod greater "
             "greater_equal igamma igammac less less_equal logical_and logical_or logical_xor maximum minimum mod "
-            "multiply multiply_no_nan nextafter not_equal pow scalar_mul squared_difference subtract truediv "
-            "xdivy xlog1py xlogy zeta"
+            "multiply multiply_no_nan nextafter not_equal polyval pow scalar_mul squared_difference subtract "
+            "truediv xdivy xlog1py xlogy zeta"
         ),
         "_ops._reductions": (
             "argmax argmin bincount confusion_matrix count_nonzero cumprod cumsum cumulative_logsumexp "

@@ -7,7 +7,7 @@ import sys
 os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 (processor,) = tf.config.list_physical_devices("CPU")
 parts = [tf.config.LogicalDeviceConfiguration()] * int(sys.argv[1])

@@ -56,15 +56,17 @@ def figures(lowered):
 def model():
     """The demo's model."""
     layers = keras.layers
-    return keras.Sequential([
-        layers.Input((8, 8, 1)),
-        layers.Conv2D(32, 3, padding="same", activation="relu"),
-        layers.MaxPooling2D(),
-        layers.Conv2D(64, 3, padding="same", activation="relu"),
-        layers.Flatten(),
-        layers.Dense(64, activation="relu"),
-        layers.Dense(10),
-    ])
+    return keras.Sequential(
+        [
+            layers.Input((8, 8, 1)),
+            layers.Conv2D(32, 3, padding="same", activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(64, 3, padding="same", activation="relu"),
+            layers.Flatten(),
+            layers.Dense(64, activation="relu"),
+            layers.Dense(10),
+        ]
+    )
 
 
 def keras_step():
@@ -108,7 +110,9 @@ def custom_loop_step():
 def flax_step():
     """The step of a Flax program under FSDP."""
     strategy, optimizer = td.FSDP(CHIPS), optax.adam(1e-3)
-    net = nnx.eval_shape(lambda: nnx.Sequential(nnx.Linear(64, 256, rngs=nnx.Rngs(0)), nnx.Linear(256, 10, rngs=nnx.Rngs(1))))
+    net = nnx.eval_shape(
+        lambda: nnx.Sequential(nnx.Linear(64, 256, rngs=nnx.Rngs(0)), nnx.Linear(256, 10, rngs=nnx.Rngs(1)))
+    )
     graph, params = nnx.split(net)
     state = (params, jax.eval_shape(optimizer.init, params))
 

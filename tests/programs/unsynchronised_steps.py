@@ -6,9 +6,9 @@ import tfdist_jax as td
 
 td.use_cpu_devices(int(sys.argv[1]))
 
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 strategy = {"mirrored": td.Mirrored, "fsdp": td.FSDP}[sys.argv[2]]()
 

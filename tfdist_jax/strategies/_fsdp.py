@@ -1,14 +1,13 @@
 """Fully sharded data parallelism: each device holds a slice of the state and of the batch."""
 
 import dataclasses
-import functools
 from typing import final
 
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
 from tfdist_jax._layout import largest_dimension_spec
-from tfdist_jax._mesh import DATA, make_mesh
+from tfdist_jax._mesh import Device, data_mesh
 from tfdist_jax._strategy import Strategy
 
 
@@ -26,14 +25,13 @@ class FSDP(Strategy):
             stay whole on every device.
     """
 
-    devices: tuple[jax.Device, ...] | None = None
+    devices: tuple[Device, ...] | None = None
     min_size: int = 1024
 
-    @functools.cached_property
+    @property
     def mesh(self) -> Mesh:
         """One replica per device."""
-        devices = self.devices or tuple(jax.devices())
-        return make_mesh({DATA: len(devices)}, devices=devices)
+        return data_mesh(self.devices)
 
     def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
         """Split the largest dimension that the number of devices divides."""

@@ -1,13 +1,12 @@
 """Data parallelism with a full copy of the state on every device."""
 
 import dataclasses
-import functools
 from typing import final
 
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
-from tfdist_jax._mesh import DATA, make_mesh
+from tfdist_jax._mesh import Device, data_mesh
 from tfdist_jax._strategy import Strategy
 
 
@@ -20,13 +19,12 @@ class Mirrored(Strategy):
         devices: The devices to use; all visible ones if None.
     """
 
-    devices: tuple[jax.Device, ...] | None = None
+    devices: tuple[Device, ...] | None = None
 
-    @functools.cached_property
+    @property
     def mesh(self) -> Mesh:
         """One replica per device."""
-        devices = self.devices or tuple(jax.devices())
-        return make_mesh({DATA: len(devices)}, devices=devices)
+        return data_mesh(self.devices)
 
     def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
         """Keep every leaf whole on every device."""

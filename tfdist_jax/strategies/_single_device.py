@@ -1,13 +1,12 @@
 """Training on one device."""
 
 import dataclasses
-import functools
 from typing import final
 
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
-from tfdist_jax._mesh import DATA, make_mesh
+from tfdist_jax._mesh import Device, data_mesh
 from tfdist_jax._strategy import Strategy
 
 
@@ -20,12 +19,12 @@ class SingleDevice(Strategy):
         device: The device to use; the first visible one if None.
     """
 
-    device: jax.Device | None = None
+    device: Device | None = None
 
-    @functools.cached_property
+    @property
     def mesh(self) -> Mesh:
         """A single replica."""
-        return make_mesh({DATA: 1}, devices=[self.device or jax.devices()[0]])
+        return data_mesh((self.device or jax.devices()[0],))
 
     def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
         """Keep every leaf whole."""

@@ -83,9 +83,7 @@ def log_softmax(logits: Any, axis: Any = None, name: str | None = None) -> jax.A
     return compute(jax.nn.log_softmax, tensor, -1 if axis is None else static_int(axis, "axis"))
 
 
-def dropout(
-    x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None
-) -> jax.Array:
+def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None) -> jax.Array:
     """Return the tensor with elements set to 0 with probability `rate`, the others scaled up to keep the sum.
 
     Args:
@@ -118,7 +116,9 @@ def _dropout(x: Any, rate: Any, noise_shape: Any, make_key: Any) -> jax.Array:
 
 def _noise_sizes(noise_shape: Any, tensor: jax.Array) -> tuple[int, ...]:
     given = list(noise_shape) if isinstance(noise_shape, list | tuple) else static_ints(noise_shape, "noise_shape")
-    return tuple(n if size is None else static_int(size, "noise_shape") for size, n in zip(given, tensor.shape, strict=True))
+    return tuple(
+        n if size is None else static_int(size, "noise_shape") for size, n in zip(given, tensor.shape, strict=True)
+    )
 
 
 def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> jax.Array:

@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype
+from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
@@ -25,7 +26,7 @@ def compute(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     except jax.errors.JAXTypeError:
         raise  # A value that is not known while tracing: JAX's own message says what to do.
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
         raise invalid(str(error)) from error
 
 
@@ -33,15 +34,14 @@ def same_type(x: Any, y: Any) -> tuple[Any, Any]:
     """Return two tensors of one type: what is no tensor takes the type of the other.
 
     Raises:
-        InvalidArgumentError: If both are tensors, of different types.
-        TypeError: If one is not a tensor and has no meaning in the type of the other.
+        InvalidArgumentError: If both are tensors, of different types, or one has no meaning in the type of the other.
     """
     if is_tensor(y) and not is_tensor(x):
         y = convert_to_tensor(y)
-        x = convert_to_tensor(x, as_dtype(y.dtype))
+        x = convert_to_tensor(x, dtype_hint=as_dtype(y.dtype))
     else:
         x = convert_to_tensor(x)
-        y = convert_to_tensor(y) if is_tensor(y) else _like(y, as_dtype(x.dtype))
+        y = convert_to_tensor(y) if is_tensor(y) else convert_to_tensor(y, dtype_hint=as_dtype(x.dtype))
     if x.dtype != y.dtype:
         raise invalid(f"The tensors' types differ: {x.dtype} and {y.dtype}. Use `tf.cast` on one of them.")
     return x, y
@@ -58,13 +58,6 @@ def all_same_type(values: Any) -> list[Any]:
             raise invalid(f"All tensors must have one type, got {wanted.name} and {tensor.dtype}. Use `tf.cast`.")
         tensors.append(tensor)
     return tensors
-
-
-def _like(value: Any, dtype: DType) -> Any:
-    """Convert to the type of the first operand; a NumPy array that this would change keeps its own."""
-    if isinstance(value, np.ndarray | np.generic) and not np.can_cast(value.dtype, dtype.dtype, "same_kind"):
-        return convert_to_tensor(value)
-    return convert_to_tensor(value, dtype)
 
 
 def require(tensor: Any, wanted: str, operation: str) -> Any:
@@ -89,7 +82,7 @@ def require(tensor: Any, wanted: str, operation: str) -> Any:
 
 def static_int(value: Any, name: str) -> int:
     """Return an argument that XLA needs as a number when a function is traced."""
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         raise TypeError(
             f"`{name}` depends on values that are not known while the function is traced, but XLA needs to know it. "
             "Compute it from Python numbers or from `tf.shape(x)`, or outside of the function."
@@ -101,7 +94,7 @@ def static_ints(values: Any, name: str) -> tuple[int, ...]:
     """Return an argument that XLA needs as a sequence of numbers, such as a shape; one number is a sequence of one."""
     if hasattr(values, "__jax_array__") and not isinstance(values, jax.Array):
         values = convert_to_tensor(values)
-    if isinstance(values, jax.core.Tracer):
+    if isinstance(values, Tracer):
         return (static_int(values, name),)
     if isinstance(values, jax.Array | np.ndarray):
         values = np.asarray(values).tolist()
@@ -141,5 +134,5 @@ def _leaves(value: Any) -> list[Any]:
 def _is_known(value: Any) -> bool:
     """Whether nothing can be learnt of the value by tracing or taping it."""
     if isinstance(value, jax.Array):
-        return not isinstance(value, jax.core.Tracer) and value.dtype.kind in "iub"
+        return not isinstance(value, Tracer) and value.dtype.kind in "iub"
     return not is_tensor(value) or isinstance(value, HostTensor)

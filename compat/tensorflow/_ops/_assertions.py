@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
@@ -41,7 +42,7 @@ def _check(truth: Any, message: str, data: list[Any], summarize: int | None) -> 
             raise InvalidArgumentError(None, None, ": ".join([message, *map(str, shown)]))
 
     arrays = [tensors[i] for i in places]
-    if any(isinstance(value, jax.core.Tracer) for value in (truth, *arrays)):
+    if any(isinstance(value, Tracer) for value in (truth, *arrays)):
         jax.debug.callback(fail_unless, truth, *arrays)
     else:
         fail_unless(truth, *arrays)
@@ -54,7 +55,9 @@ def _brief(array: np.ndarray, summarize: int) -> str:
 
 
 def _comparison(name: str, compare: Callable[[Any, Any], Any], sign: str) -> Callable[..., None]:
-    def operation(x: Any, y: Any, message: str | None = None, summarize: int | None = None, name: str | None = None) -> None:
+    def operation(
+        x: Any, y: Any, message: str | None = None, summarize: int | None = None, name: str | None = None
+    ) -> None:
         first, second = same_type(x, y)
         text = f"{message or ''} Condition x {sign} y did not hold element-wise"
         _check(jnp.all(compare(first, second)), text.strip(), ["x", first, "y", second], summarize)
@@ -109,7 +112,12 @@ def assert_near(
     first, second = same_type(x, y)
     precision = 10 * float(jnp.finfo(first.dtype).eps)
     bound = (precision if atol is None else atol) + (precision if rtol is None else rtol) * jnp.abs(second)
-    _check(jnp.all(jnp.abs(first - second) <= bound), message or "x and y not equal to tolerance", [first, second], summarize)
+    _check(
+        jnp.all(jnp.abs(first - second) <= bound),
+        message or "x and y not equal to tolerance",
+        [first, second],
+        summarize,
+    )
 
 
 def assert_all_finite(x: Any, message: str, name: str | None = None) -> Any:

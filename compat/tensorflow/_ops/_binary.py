@@ -78,7 +78,10 @@ squared_difference = _binary(
 )
 divide_no_nan = _binary("divide_no_nan", _divide_no_nan, "fc", "Return x / y, and 0 where y is 0.")
 multiply_no_nan = _binary(
-    "multiply_no_nan", lambda x, y: jnp.where(y == 0, jnp.zeros_like(x * y), x * y), "fc", "Return x * y, and 0 where y is 0."
+    "multiply_no_nan",
+    lambda x, y: jnp.where(y == 0, jnp.zeros_like(x * y), x * y),
+    "fc",
+    "Return x * y, and 0 where y is 0.",
 )
 xlogy = _binary("xlogy", _zero_where_zero(jnp.log), "fc", "Return x * log(y), and 0 where x is 0.")
 xlog1py = _binary("xlog1py", _zero_where_zero(jnp.log1p), "fc", "Return x * log(1 + y), and 0 where x is 0.")
@@ -159,6 +162,15 @@ def add_n(inputs: Any, name: str | None = None) -> jax.Array:
 def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> jax.Array:
     """Return the sum of a list of tensors."""
     return add_n(inputs)
+
+
+def polyval(coeffs: Any, x: Any, name: str | None = None) -> jax.Array:
+    """Return the values of a polynomial whose coefficients are given from the highest power down."""
+    if not isinstance(coeffs, list):
+        raise ValueError(f"Argument coeffs must be list type. Received type {type(coeffs)}.")
+    tensor = convert_to_tensor(x)
+    terms = [convert_to_tensor(one, dtype_hint=as_dtype(tensor.dtype)) for one in coeffs]
+    return functools.reduce(lambda value, term: value * tensor + term, terms, jnp.zeros_like(tensor))
 
 
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from tfdist_jax import _control_flow
 from tfdist_jax.compat.tensorflow._ops._arguments import static_int
@@ -20,7 +21,7 @@ def _tensors(structure: Any) -> Any:
 def _is_traced(*values: Any) -> bool:
     """Whether code runs inside a function that is being traced: what it computes has no value yet."""
     probe = jax.lax.add(np.int32(0), np.int32(0))
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in [probe, *jax.tree.leaves(values)])
+    return any(isinstance(leaf, Tracer) for leaf in [probe, *jax.tree.leaves(values)])
 
 
 def _branch(index: Any, branches: Sequence[Callable[[], Any]]) -> Any:
@@ -28,7 +29,10 @@ def _branch(index: Any, branches: Sequence[Callable[[], Any]]) -> Any:
 
 
 def cond(
-    pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None, name: str | None = None
+    pred: Any,
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    name: str | None = None,
 ) -> Any:
     """Return `true_fn()` if `pred` is true, else `false_fn()`.
 
@@ -38,7 +42,7 @@ def cond(
     if not callable(true_fn) or not callable(false_fn):
         raise TypeError("tf.cond needs functions `true_fn` and `false_fn`.")
     chosen = convert_to_tensor(pred)
-    if not isinstance(chosen, jax.core.Tracer):
+    if not isinstance(chosen, Tracer):
         return true_fn() if bool(chosen) else false_fn()
     return _branch(chosen.astype(jnp.int32), [false_fn, true_fn])
 
@@ -57,19 +61,19 @@ def switch_case(
     numbered = _numbered(branch_fns)
     other = default or numbered[max(numbered)]
     index = convert_to_tensor(branch_index)
-    if not isinstance(index, jax.core.Tracer):
+    if not isinstance(index, Tracer):
         return numbered.get(int(index), other)()
-    numbers = sorted(numbered)
-    position = sum(((index == number) * (i + 1) for i, number in enumerate(numbers)), jnp.int32(0))
-    return _branch(position, [other, *(numbered[number] for number in numbers)])
+    number = len(numbered)
+    inside = (index >= 0) & (index < number)
+    return _branch(jnp.where(inside, index, number), [*(numbered[i] for i in range(number)), other])
 
 
 def _numbered(branch_fns: Any) -> dict[int, Callable[[], Any]]:
-    if isinstance(branch_fns, dict):
-        return dict(branch_fns)
-    if branch_fns and isinstance(branch_fns[0], tuple):
-        return dict(branch_fns)
-    return dict(enumerate(branch_fns))
+    pairs = isinstance(branch_fns, dict) or (branch_fns and isinstance(branch_fns[0], tuple))
+    numbered = dict(branch_fns) if pairs else dict(enumerate(branch_fns))
+    if sorted(numbered) != list(range(len(numbered))):
+        raise ValueError(f"The numbers of branches must be 0 to {len(numbered) - 1}, got {sorted(numbered)}.")
+    return numbered
 
 
 def case(

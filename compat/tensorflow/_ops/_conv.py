@@ -37,8 +37,8 @@ def convolution(
 
 def _convolve(space: Spatial, input: Any, filters: Any, strides: Any, padding: Any, dilations: Any) -> jax.Array:
     check_rank(input, space.rank + 2, "input")
-    groups, rest = divmod(space.channels(input.shape), filters.shape[-2])
-    if rest or not groups:
+    groups, rest = divmod(space.channels(input.shape), max(filters.shape[-2], 1))
+    if rest or not groups or not filters.shape[-2]:
         raise invalid(
             f"The input's channels ({space.channels(input.shape)}) must be a multiple of the filters' "
             f"({filters.shape[-2]})."

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow import _dtypes
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
@@ -97,7 +98,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
 
 def _known(bound: Any) -> np.ndarray:
     tensor = convert_to_tensor(bound)
-    if isinstance(tensor, jax.core.Tracer):
+    if isinstance(tensor, Tracer):
         raise TypeError(
             "tf.range needs numbers that are known while the function is traced: XLA's arrays have fixed sizes. "
             "Use Python numbers or `tf.shape(x)`; for a loop of unknown length, `tf.while_loop`."

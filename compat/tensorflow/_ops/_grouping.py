@@ -8,6 +8,7 @@ from typing import Any, final
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._ops._elementwise import identity
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
@@ -77,7 +78,7 @@ def tuple(tensors: Any, control_inputs: Any = None, name: str | None = None) -> 
 
 def executing_eagerly() -> bool:
     """Whether operations compute at once: true outside of functions that are being traced."""
-    return not isinstance(jax.lax.add(np.int32(0), np.int32(0)), jax.core.Tracer)
+    return not isinstance(jax.lax.add(np.int32(0), np.int32(0)), Tracer)
 
 
 def inside_function() -> bool:
@@ -105,12 +106,12 @@ def numpy_function(
 ) -> Any:
     """Return `func(*inp)` as tensors of types `Tout`; `func` gets NumPy arrays."""
     tensors = [convert_to_tensor(value) for value in inp or ()]
-    known = [t if isinstance(t, jax.core.Tracer) else np.asarray(t) for t in tensors]
+    known = [t if isinstance(t, Tracer) else np.asarray(t) for t in tensors]
     return _call_python(func, known, Tout, "tf.numpy_function")
 
 
 def _call_python(func: Any, arguments: list[Any], wanted: Any, name: str) -> Any:
-    if any(isinstance(argument, jax.core.Tracer) for argument in arguments):
+    if any(isinstance(argument, Tracer) for argument in arguments):
         raise NotImplementedError(
             f"{name} gives tensors of unknown shape, which XLA cannot compile. Call the function outside of "
             "tf.function, in Dataset.map, or use jax.pure_callback with the result's shape."

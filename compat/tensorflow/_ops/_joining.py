@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._host import HostTensor
 from tfdist_jax.compat.tensorflow._ops._arguments import (
@@ -94,7 +95,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:
     `begin` may be a tensor that is not known while a function is traced; `size` may not.
     """
     tensor, sizes = convert_to_tensor(input_), static_ints(size, "size")
-    if isinstance(begin, jax.core.Tracer):
+    if isinstance(begin, Tracer):
         return compute(jax.lax.dynamic_slice, tensor, list(begin), sizes)
     starts = static_ints(begin, "begin")
     ends = [n if wanted == -1 else first + wanted for first, wanted, n in zip(starts, sizes, tensor.shape, strict=True)]

@@ -9,7 +9,15 @@ import numpy as np
 
 from tfdist_jax.compat.tensorflow import _dtypes
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._ops._arguments import all_same_type, axes, compute, require, same_type, static_ints
+from tfdist_jax.compat.tensorflow._ops._arguments import (
+    all_same_type,
+    axes,
+    compute,
+    require,
+    same_type,
+    static_int,
+    static_ints,
+)
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 _PAGE = "https://www.tensorflow.org/api_docs/python/tf/linalg"
@@ -82,7 +90,9 @@ def matvec(
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> jax.Array:
     """Return the sum of products over pairs of axes: a number of them, or two lists of axes."""
     a, b = same_type(a, b)
-    pairs = [static_ints(part, "axes") for part in axes] if np.ndim(axes) or isinstance(axes, list | tuple) else int(axes)
+    pairs = (
+        [static_ints(part, "axes") for part in axes] if np.ndim(axes) or isinstance(axes, list | tuple) else int(axes)
+    )
     return compute(jnp.tensordot, a, b, pairs)
 
 
@@ -95,12 +105,14 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> jax.Array:
     return compute(jnp.einsum, equation, *all_same_type(inputs))
 
 
-def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: Any = None, name: str | None = None) -> jax.Array:
+def norm(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: Any = None, name: str | None = None
+) -> jax.Array:
     """Return vector norms (over one axis, or all) or matrix norms (over two).
 
     `ord` is "euclidean", 1, 2, np.inf or another number; "fro" for matrices.
     """
-    values = convert_to_tensor(tensor)
+    values = require(convert_to_tensor(tensor), "fc", "norm")
     where = axes(axis)
     if isinstance(where, tuple) and len(where) == 2:
         kind = "fro" if ord == "euclidean" else ord
@@ -121,7 +133,9 @@ def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str |
     return convert_to_tensor(tensor) / length, length
 
 
-def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None) -> jax.Array:
+def l2_normalize(
+    x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
+) -> jax.Array:
     """Return the tensor divided by its L2 norm over axes, whose square is taken to be at least `epsilon`."""
     tensor = convert_to_tensor(x)
     squares = jnp.sum(jnp.square(jnp.abs(tensor)), axes(dim if axis is None else axis), keepdims=True)
@@ -137,6 +151,11 @@ def _matrix(name: str, function: Callable[..., Any], doc: str) -> Callable[..., 
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = f"{doc}\n\n    See {_PAGE}/{name}.\n    "
     return operation
+
+
+def _square_root(matrix: jax.Array) -> jax.Array:
+    root = jax.scipy.linalg.sqrtm(matrix)
+    return root if jnp.iscomplexobj(matrix) else jnp.real(root).astype(matrix.dtype)
 
 
 class SlogDeterminant(NamedTuple):
@@ -156,8 +175,10 @@ class Qr(NamedTuple):
 cholesky = _matrix("cholesky", jnp.linalg.cholesky, "Return lower triangular factors L of L @ L^H.")
 det = _matrix("det", jnp.linalg.det, "Return determinants.")
 expm = _matrix("expm", jax.scipy.linalg.expm, "Return matrix exponentials.")
-sqrtm = _matrix("sqrtm", jax.scipy.linalg.sqrtm, "Return matrix square roots.")
-slogdet = _matrix("slogdet", lambda a: SlogDeterminant(*jnp.linalg.slogdet(a)), "Return signs and log absolute determinants.")
+sqrtm = _matrix("sqrtm", _square_root, "Return matrix square roots; of real matrices, real ones.")
+slogdet = _matrix(
+    "slogdet", lambda a: SlogDeterminant(*jnp.linalg.slogdet(a)), "Return signs and log absolute determinants."
+)
 
 
 def inv(input: Any, adjoint: bool = False, name: str | None = None) -> jax.Array:
@@ -278,10 +299,12 @@ def diag(
     """Return matrices with a given diagonal, the main one or number `k` (one number), and `padding_value` elsewhere."""
     values = convert_to_tensor(diagonal)
     (offset,) = static_ints(k, "k")
-    rows, columns = values.shape[-1] + max(-offset, 0), values.shape[-1] + max(offset, 0)
-    (rows,) = (rows,) if num_rows == -1 else static_ints(num_rows, "num_rows")
-    (columns,) = (columns,) if num_cols == -1 else static_ints(num_cols, "num_cols")
-    blank = jnp.full((*values.shape[:-1], rows, columns), convert_to_tensor(padding_value, as_dtype(values.dtype)))
+    sizes = [values.shape[-1] + max(-offset, 0), values.shape[-1] + max(offset, 0)]
+    given = [static_int(num_rows, "num_rows"), static_int(num_cols, "num_cols")]
+    if given == [-1, -1]:
+        sizes = [max(sizes)] * 2  # Square, unless a size is given.
+    sizes = [least if wanted == -1 else wanted for least, wanted in zip(sizes, given, strict=True)]
+    blank = jnp.full((*values.shape[:-1], *sizes), convert_to_tensor(padding_value, as_dtype(values.dtype)))
     return set_diag(blank, values, k=offset)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow import _dtypes
 from tfdist_jax.compat.tensorflow._context import current_strategy, replica_context
@@ -22,7 +23,10 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1, 
         axis: The axis of the classes.
         name: Unused.
     """
-    logits, where = require(convert_to_tensor(logits), "f", "nn.softmax_cross_entropy_with_logits"), static_int(axis, "axis")
+    logits, where = (
+        require(convert_to_tensor(logits), "f", "nn.softmax_cross_entropy_with_logits"),
+        static_int(axis, "axis"),
+    )
     labels = cast(labels, logits.dtype)
     return compute(lambda: -jnp.sum(labels * jax.nn.log_softmax(logits, where), where))
 
@@ -130,7 +134,7 @@ def _batch_size(global_batch_size: Any) -> Any:
         raise ValueError(f"global_batch_size must be scalar, got shape {tuple(size.shape)}.")
     if not as_dtype(size.dtype).is_integer:
         raise TypeError(f"global_batch_size must be an integer, got {as_dtype(size.dtype).name}.")
-    if isinstance(size, jax.core.Tracer):
+    if isinstance(size, Tracer):
         return size
     if int(size) < 0:
         raise invalid(f"global_batch_size must be non-negative, got {size}.")

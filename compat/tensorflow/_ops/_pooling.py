@@ -27,13 +27,27 @@ def _average(tensor: jax.Array, *window: Any) -> jax.Array:
 
 
 def _pool(
-    function: Callable[..., Any], space: Spatial, input: Any, ksize: Any, strides: Any, padding: Any, dilations: Any = None
+    function: Callable[..., Any],
+    space: Spatial,
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: Any,
+    dilations: Any = None,
 ) -> jax.Array:
     window = space.everywhere(space.sizes(ksize, "ksize"))
     steps = space.everywhere(space.sizes(strides, "strides"))
     edges = space.padding_everywhere(space.padding(padding))
     ones = (1,) * len(window)
-    return compute(function, convert_to_tensor(input), window, steps, edges, ones, space.everywhere(space.sizes(dilations, "dilations")))
+    return compute(
+        function,
+        convert_to_tensor(input),
+        window,
+        steps,
+        edges,
+        ones,
+        space.everywhere(space.sizes(dilations, "dilations")),
+    )
 
 
 def _ranked(function: Callable[..., Any], rank: int) -> Callable[..., Any]:

@@ -6,9 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from tfdist_jax import _state
 from tfdist_jax.compat.tensorflow._context import replica_context
+from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 
 _IMPL = "threefry2x32"
 _WORD = 0xFFFFFFFF
@@ -66,7 +68,7 @@ class KeyStream:
 
     def _present(self) -> jax.Array:
         words = _state.read(self)
-        if _state.current_frame() is not None or isinstance(words, jax.core.Tracer):
+        if _state.current_frame() is not None or isinstance(words, Tracer):
             return words
         # A strategy's program leaves the key on all its devices. What is drawn outside must not be bound to them.
         return jnp.asarray(np.asarray(words))
@@ -98,9 +100,9 @@ def stateless_key(seed: Any) -> jax.Array:
     """Return the key that two numbers name.
 
     Raises:
-        ValueError: If `seed` is not two numbers.
+        InvalidArgumentError: If `seed` is not two numbers.
     """
     words = jnp.asarray(seed)
     if words.shape != (2,):
-        raise ValueError(f"seed must have shape [2], got {words.shape}.")
+        raise invalid(f"seed must have shape [2], got {words.shape}.")
     return jax.random.wrap_key_data(words.astype(jnp.uint32), impl=_IMPL)

@@ -129,7 +129,9 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
     return _cumulative(jnp.cumsum, x, axis, exclusive=exclusive, reverse=reverse, nothing=0)
 
 
-def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> jax.Array:
+def cumprod(
+    x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> jax.Array:
     """Return products of the elements up to each one; arguments as for `cumsum`."""
     return _cumulative(jnp.cumprod, x, axis, exclusive=exclusive, reverse=reverse, nothing=1)
 
@@ -139,7 +141,12 @@ def cumulative_logsumexp(
 ) -> jax.Array:
     """Return log(sum(exp(elements))) up to each one; arguments as for `cumsum`."""
     return _cumulative(
-        lambda x, axis, dtype: jax.lax.cumlogsumexp(x, axis), x, axis, exclusive=exclusive, reverse=reverse, nothing=-jnp.inf
+        lambda x, axis, dtype: jax.lax.cumlogsumexp(x, axis),
+        x,
+        axis,
+        exclusive=exclusive,
+        reverse=reverse,
+        nothing=-jnp.inf,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow import _dtypes
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
@@ -54,7 +55,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 def known(tensor: Any, what: str) -> np.ndarray:
     """Return the value of a tensor on which the size of a result depends."""
-    if isinstance(tensor, jax.core.Tracer):
+    if isinstance(tensor, Tracer):
         raise TypeError(
             f"{what} gives a tensor whose size depends on values, but XLA's sizes are fixed when a function is "
             "traced. Call it outside of the function, or keep the size and mask the elements with "

@@ -96,7 +96,9 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
     """Return the tensor repeated as a whole, `multiples[i]` times along axis i."""
     tensor, counts = convert_to_tensor(input), static_ints(multiples, "multiples")
     if len(counts) != tensor.ndim:
-        raise invalid(f"Expected multiples argument to be a vector of length {tensor.ndim} but got length {len(counts)}.")
+        raise invalid(
+            f"Expected multiples argument to be a vector of length {tensor.ndim} but got length {len(counts)}."
+        )
     return jnp.tile(tensor, counts)
 
 

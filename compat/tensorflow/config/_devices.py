@@ -1,5 +1,8 @@
 """`tf.config`'s devices: which there are, which are used, into how many the processor is split."""
 
+# JAX's settings are no attributes to type checkers.
+# pyright: reportAttributeAccessIssue=false
+
 import dataclasses
 import os
 from collections.abc import Sequence
@@ -9,6 +12,7 @@ import jax
 
 from tfdist_jax import use_cpu_devices
 from tfdist_jax._internals import backends_are_initialized
+from tfdist_jax._mesh import Device
 from tfdist_jax.compat.tensorflow import _startup
 from tfdist_jax.compat.tensorflow._devices import count_accelerators, device_type as type_of, local_devices
 
@@ -176,7 +180,7 @@ def get_memory_usage(device: str) -> int:
     return get_memory_info(device)["current"]
 
 
-def _named(name: str) -> jax.Device:
+def _named(name: str) -> Device:
     logical = [device.name for device in list_logical_devices()]
     wanted = name if name.startswith("/device:") else f"/device:{name.strip('/')}"
     if wanted.upper() not in map(str.upper, logical):

@@ -1,5 +1,8 @@
 """`tf.config`'s settings of how XLA computes."""
 
+# JAX's settings are no attributes to type checkers.
+# pyright: reportAttributeAccessIssue=false
+
 import os
 
 import jax

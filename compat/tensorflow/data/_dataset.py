@@ -70,7 +70,7 @@ class Dataset:
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> "Dataset":
         """Make the dataset whose elements hold one element of each dataset."""
         given = datasets if datasets is not None else (args[0] if len(args) == 1 else args)
-        return Dataset(_plan.zipped(_elements.map_structure(lambda dataset: dataset._plan, given)))  # noqa: SLF001
+        return Dataset(_plan.zipped(_elements.map_structure(lambda dataset: dataset._plan, given)))
 
     def map(
         self,
@@ -101,7 +101,11 @@ class Dataset:
         return self._with(_plan.unbatched(self._plan))
 
     def shuffle(
-        self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool | None = True, name: str | None = None
+        self,
+        buffer_size: int,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool | None = True,
+        name: str | None = None,
     ) -> "Dataset":
         """Shuffle through a buffer of `buffer_size` elements, in another order for each iteration.
 
@@ -148,12 +152,16 @@ class Dataset:
 
     def enumerate(self, start: int = 0, name: str | None = None) -> "Dataset":
         """Put the element's number (int64) before each element."""
-        numbers = Dataset.range(start, np.iinfo(np.int64).max) if self._plan.count < 0 else Dataset.range(start, start + self._plan.count)
+        numbers = (
+            Dataset.range(start, np.iinfo(np.int64).max)
+            if self._plan.count < 0
+            else Dataset.range(start, start + self._plan.count)
+        )
         return Dataset.zip(numbers, self)
 
     def concatenate(self, dataset: "Dataset", name: str | None = None) -> "Dataset":
         """Append the elements of `dataset`."""
-        return self._with(_plan.joined(self._plan, dataset._plan))  # noqa: SLF001
+        return self._with(_plan.joined(self._plan, dataset._plan))
 
     def apply(self, transformation_func: Callable[["Dataset"], "Dataset"]) -> "Dataset":
         """Return `transformation_func(self)`."""
@@ -206,12 +214,14 @@ class Dataset:
         Raises:
             tf.errors.InvalidArgumentError: If there is none, or more than one.
         """
-        from tfdist_jax.compat.tensorflow.errors import InvalidArgumentError
+        from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 
         elements = self._plan.elements()
         first, second = next(elements, None), next(elements, None)
         if first is None or second is not None:
-            raise InvalidArgumentError(None, None, f"Dataset {'was empty' if first is None else 'had more than one element'}.")
+            raise InvalidArgumentError(
+                None, None, f"Dataset {'was empty' if first is None else 'had more than one element'}."
+            )
         return _elements.as_tensors(first)
 
     def __repr__(self) -> str:

@@ -60,7 +60,7 @@ def stack(elements: Sequence[Any]) -> Any:
 
     def join(*arrays: np.ndarray) -> np.ndarray:
         if len({array.shape for array in arrays}) > 1:
-            from tfdist_jax.compat.tensorflow.errors import InvalidArgumentError
+            from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 
             shapes = sorted({str(array.shape) for array in arrays})
             raise InvalidArgumentError(

@@ -30,7 +30,7 @@ class DatasetIterator:
         try:
             return next(self)
         except StopIteration:
-            from tfdist_jax.compat.tensorflow.errors import OutOfRangeError
+            from tfdist_jax.compat.tensorflow._errors import OutOfRangeError
 
             raise OutOfRangeError(None, None, "End of sequence") from None
 

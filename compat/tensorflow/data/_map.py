@@ -31,8 +31,8 @@ class ElementFunction:
         self._fn = fn
         self._device = jax.local_devices(backend="cpu")[0]
         self._template: Any = None
-        self._single: Callable[..., Any] | None = None
-        self._many: Callable[..., Any] | None = None
+        self._single: Any = None
+        self._many: Any = None
         self._decided = False
 
     def call(self, element: Any) -> Any:

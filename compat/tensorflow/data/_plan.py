@@ -77,9 +77,9 @@ def _spec_of_first(elements: Callable[[], Iterator[Any]]) -> Callable[[], Any]:
 def slices(arrays: Any) -> Rows:
     """Plan the rows of arrays."""
     columns = _elements.leaves(arrays)
-    lengths = {len(column) if column.ndim else None for column in columns}
-    if len(lengths) != 1 or None in lengths:
-        shapes = [column.shape for column in columns]
+    shapes = [column.shape for column in columns]
+    lengths = {shape[0] for shape in shapes if shape}
+    if len(lengths) != 1 or () in shapes:
         raise ValueError(f"Slices need arrays with the same first dimension, got the shapes {shapes}.")
     (count,) = lengths
     get = lambda positions: _elements.map_structure(lambda column: _pick(column, positions), arrays)
@@ -126,7 +126,9 @@ def mapped(plan: Plan, fn: Callable[..., Any]) -> Plan:
     """Apply `fn` to each element."""
     function = ElementFunction(fn)
     if isinstance(plan, Rows):
-        first = lambda: _elements.map_structure(lambda s: np.zeros(tuple(s.shape), s.dtype.as_numpy_dtype), plan.make_spec())
+        first = lambda: _elements.map_structure(
+            lambda s: np.zeros(tuple(s.shape), s.dtype.as_numpy_dtype), plan.make_spec()
+        )
         get = lambda positions: function.call_rows(plan.get(positions), first)
         found = Rows(get, plan.order, lambda: None, plan.count)
         return dataclasses.replace(found, make_spec=_spec_of_first(found.elements))
@@ -227,7 +229,11 @@ def sharded(plan: Plan, num_shards: int, index: int) -> Plan:
 
 def cached(plan: Plan) -> Plan:
     """Keep the elements, in their order, once they have all been seen."""
-    kept: list[Any] = []
+    return _cached_rows(plan) if isinstance(plan, Rows) else _cached_stream(plan)
+
+
+def _cached_stream(plan: Stream) -> Stream:
+    kept: list[list[Any]] = []
 
     def elements() -> Iterator[Any]:
         if kept:
@@ -239,8 +245,11 @@ def cached(plan: Plan) -> Plan:
             yield element
         kept[:] = [seen]
 
-    if not isinstance(plan, Rows):
-        return dataclasses.replace(plan, elements=elements)
+    return dataclasses.replace(plan, elements=elements)
+
+
+def _cached_rows(plan: Rows) -> Rows:
+    kept: list[tuple[list[np.ndarray], np.ndarray, Any]] = []
 
     def order() -> Iterator[np.ndarray]:
         if kept:

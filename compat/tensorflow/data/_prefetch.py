@@ -39,13 +39,17 @@ def prefetched(make: Callable[[], Iterator[Any]], depth: int) -> Iterator[Any]:
     thread = threading.Thread(target=work, name="prefetch", daemon=True)
     thread.start()
     try:
-        while True:
-            item, error = ready.get()
-            if error is not None:
-                raise error
-            if item is _END:
-                return
-            yield item
+        yield from _until_end(ready)
     finally:
         stopped.set()
         thread.join()
+
+
+def _until_end(ready: queue.Queue[tuple[Any, BaseException | None]]) -> Iterator[Any]:
+    while True:
+        item, error = ready.get()
+        if error is not None:
+            raise error
+        if item is _END:
+            return
+        yield item

@@ -138,7 +138,7 @@ class DistributedIterator:
         Raises:
             tf.errors.OutOfRangeError: At the end of the data.
         """
-        from tfdist_jax.compat.tensorflow.errors import OutOfRangeError
+        from tfdist_jax.compat.tensorflow._errors import OutOfRangeError
 
         try:
             return next(self._batches)

@@ -11,6 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import tfdist_jax
 from tfdist_jax import DATA, PerReplica, ReduceOp as ReduceOp
+from tfdist_jax._capture import Discovery
 from tfdist_jax._collectives import BUCKET_BYTES
 from tfdist_jax._lockstep import LockStep, run_in_lockstep
 from tfdist_jax._replica import is_per_replica
@@ -71,7 +72,11 @@ class Strategy:
             yield self
 
     def run(
-        self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, options: Any = None
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        options: Any = None,
     ) -> Any:
         """Run `fn` on each replica and return the replicas' results.
 
@@ -111,8 +116,8 @@ class Strategy:
         return self._unwrap(run_with_cells(replica, (args, kwargs), self.native.mesh, own_cells=own))
 
     def _run_uneven(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        frame = current_frame()
-        assert_frame(frame).mesh = self.native.mesh
+        frame = _program_frame()
+        frame.mesh = self.native.mesh
 
         def make_replica(lockstep: LockStep, i: int) -> Callable[[], Any]:
             own = lambda leaf: leaf.values[i] if isinstance(leaf, PerReplica) else leaf
@@ -194,9 +199,7 @@ class Strategy:
 
     def _require_cross_replica(self) -> None:
         if replica_context() is not None and not isinstance(replica_context(), OnlyReplicaContext):
-            raise RuntimeError(
-                "Method requires being in cross-replica context, use get_replica_context().merge_call()"
-            )
+            raise RuntimeError("Method requires being in cross-replica context, use get_replica_context().merge_call()")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} with {self.num_replicas_in_sync} replica(s) on {list(self.native.mesh.devices.flat)}>"
@@ -246,7 +249,11 @@ class DefaultStrategy(Strategy):
         yield self
 
     def run(
-        self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, options: Any = None
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        options: Any = None,
     ) -> Any:
         """Call `fn`."""
         with entering_replica(self, OnlyReplicaContext(self)):
@@ -267,9 +274,10 @@ class ValueContext:
         self.num_replicas_in_sync = num_replicas_in_sync
 
 
-def assert_frame(frame: Any) -> Any:
-    """Return the frame of the program that uneven replicas are part of."""
-    if frame is None or not hasattr(frame, "mesh"):
+def _program_frame() -> Discovery:
+    """Return the frame of the surrounding program."""
+    frame = current_frame()
+    if not isinstance(frame, Discovery):
         raise RuntimeError("Replicas with uneven batches cannot run inside other replicas.")
     return frame
 

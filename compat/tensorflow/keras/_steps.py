@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 import jax
 import keras
 
-from tfdist_jax.compat.tensorflow.distribute import get_replica_context
+from tfdist_jax.compat.tensorflow.distribute._current import get_replica_context
 from tfdist_jax.compat.tensorflow.keras._accumulation import accumulates, apply_accumulating
 from tfdist_jax.compat.tensorflow.keras._aggregation import Share, changes, merged
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer

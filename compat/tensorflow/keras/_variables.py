@@ -1,11 +1,15 @@
 """Keras variables as cells: compiled functions, replicas and tapes see their reads and writes."""
 
+# Hooks are put on Keras's variable class here.
+# pyright: reportAttributeAccessIssue=false
+
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from tfdist_jax import _state
 from tfdist_jax._state import Merge
@@ -16,9 +20,11 @@ from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_state
 
 def install() -> None:
     """Route the reads and writes of `keras.Variable` through cells."""
-    JaxVariable.stored = property(lambda self: getattr(self, "_value", None), lambda self, array: setattr(self, "_value", array))
+    JaxVariable.stored = property(
+        lambda self: getattr(self, "_value", None), lambda self, array: setattr(self, "_value", array)
+    )
     JaxVariable.per_replica = False
-    JaxVariable.value = property(functools.partial(_value, JaxVariable.value.fget))
+    JaxVariable.value = property(functools.partial(_value, JaxVariable.value.fget))  # pyright: ignore[reportArgumentType]
     JaxVariable._direct_assign = _wrap(_direct_assign, JaxVariable._direct_assign)
     JaxVariable._initialize = _wrap(_initialize, JaxVariable._initialize)
     JaxVariable._initialize_with_initializer = _wrap(
@@ -54,9 +60,16 @@ def _direct_assign(original: Callable[[Any, Any], None], variable: Any, value: A
     else:
         old = variable.stored
         # A model stays on its strategy's devices whatever is assigned to it.
-        keep = old is not None and not isinstance(value, jax.core.Tracer) and value.sharding != old.sharding
+        keep = old is not None and not isinstance(value, Tracer) and value.sharding != old.sharding
         # The transfer alone would share memory, which a later step may give away.
         variable.stored = jax.device_put(jnp.copy(value), old.sharding) if keep else value
+
+
+def _in_place_of(old: Any, value: Any) -> Any:
+    """Lay `value` out as what it replaces: a model stays on its strategy's devices whatever is assigned to it."""
+    if old is None or isinstance(value, Tracer) or value.sharding == old.sharding:
+        return value
+    return jax.device_put(value, old.sharding)
 
 
 def _merge(variable: Any) -> Merge:
@@ -73,7 +86,7 @@ def _merge(variable: Any) -> Merge:
 
 
 def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any) -> None:
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         raise ValueError(
             f"The variable {variable.path!r} is made inside a compiled function from a value that is not known yet. "
             "Make it from an initializer or a constant."

@@ -94,9 +94,7 @@ def test_an_error_in_one_uneven_replica_reaches_the_caller(strategy):
         strategy.run(step, args=(per_replica(strategy, np.arange(10, dtype="f4")),))
 
 
-@pytest.mark.parametrize(
-    ("aggregation", "expected"), [("SUM", 11.0), ("MEAN", 3.5), ("ONLY_FIRST_REPLICA", 2.0)]
-)
+@pytest.mark.parametrize(("aggregation", "expected"), [("SUM", 11.0), ("MEAN", 3.5), ("ONLY_FIRST_REPLICA", 2.0)])
 def test_assignments_of_replicas_are_aggregated(strategy, aggregation, expected):
     with strategy.scope():
         v = tf.Variable(1.0, aggregation=tf.VariableAggregation[aggregation])
@@ -178,9 +176,7 @@ def train(strategy, *, compiled, batches=((0, 16), (16, 32), (32, 42))):
     distributed = tf.function(distributed) if compiled else distributed
     curve = []
     for start, end in batches:
-        (batch,) = strategy.experimental_distribute_dataset(
-            tf.data.Dataset.from_tensors((x[start:end], y[start:end]))
-        )
+        (batch,) = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors((x[start:end], y[start:end])))
         curve.append(float(distributed(*batch, end - start)))
     return curve, [w.numpy() for w in model.weights], model
 
@@ -225,9 +221,9 @@ def test_metrics_count_every_example_once(strategy):
 
 def test_batch_statistics_are_the_mean_over_replicas_and_dropout_differs(strategy):
     with strategy.scope():
-        model = keras.Sequential([
-            keras.Input((12,)), keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dropout(0.5)
-        ])
+        model = keras.Sequential(
+            [keras.Input((12,)), keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dropout(0.5)]
+        )
     x = data(16)[0]
     outputs = strategy.run(lambda x: model(x, training=True), args=(per_replica(strategy, x),))
     np.testing.assert_allclose(model.layers[0].moving_mean.numpy(), 0.5 * x.mean(0), rtol=1e-5)
