@@ -3,7 +3,10 @@
 import json
 import os
 
+import jax
 import pytest
+
+from tfdist_jax.compat.tensorflow import _startup
 
 HOOKED = """
 from tfdist_jax.compat.tensorflow.keras import _internals
@@ -92,7 +95,7 @@ def memory_settings(run_program, tmp_path):
     return run
 
 
-USES_DEVICES = "import tensorflow as tf\n{}\ntf.distribute.MirroredStrategy()"
+USES_DEVICES = "import tensorflow as tf\n{}\ntf.distribute.MirroredStrategy().num_replicas_in_sync"
 GROWTH = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 ASYNC = {"TF_GPU_ALLOCATOR": "cuda_malloc_async"}
 
@@ -121,3 +124,16 @@ def test_memory_settings_may_follow_the_imports(memory_settings):
 def test_memory_settings_are_in_time_for_keras(memory_settings):
     program = f"import os, keras, tensorflow as tf\nos.environ.update({GROWTH})\nkeras.layers.Dense(1).build((1, 1))"
     assert memory_settings(program, {}) == ("false", None)
+
+
+def test_memory_settings_that_come_too_late_are_reported_once(monkeypatch, caplog):
+    jax.devices()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
+    monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    for _ in range(2):
+        _startup.apply_environment()
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE")
+    assert [record.message for record in caplog.records] == [
+        "JAX has started already: XLA_PYTHON_CLIENT_PREALLOCATE take(s) effect in the next run only."
+    ]
