@@ -27,9 +27,9 @@ class DatasetAdapter(DataAdapter):
         self._num_batches = cardinality if cardinality >= 0 else None
 
     def get_numpy_iterator(self) -> Iterator[Any]:
-        """Return an iterator over the batches."""
-        batches = iter(self._dataset.as_numpy_iterator())
-        return batches if self._class_weight is None else map(self._weighted, batches)
+        """Iterate over the batches; an iteration begins with its first batch, since Keras makes more than it uses."""
+        batches = self._dataset.as_numpy_iterator()
+        yield from batches if self._class_weight is None else map(self._weighted, batches)
 
     def get_jax_iterator(self) -> Iterator[Any]:
         """Return an iterator over the batches, which stay on the host."""

@@ -149,8 +149,8 @@ def _holders(model: Any) -> Counter[int]:
     lists += (getattr(model, "_jax_state", None) or {}).values()
     different = {id(values): values for values in lists if isinstance(values, Values)}
     held = Counter(id(value) for values in different.values() for value in values)
-    optimizer = [] if model.optimizer is None else model.optimizer.variables
-    variables = itertools.chain(model.variables, model.metrics_variables, optimizer)
+    optimizer = getattr(model, "optimizer", None)  # Missing before `compile`.
+    variables = itertools.chain(model.variables, model.metrics_variables, optimizer.variables if optimizer else ())
     held.update(id(variable.stored) for variable in variables)
     return held
 

@@ -1,0 +1,78 @@
+"""What a compiled step of `fit` costs: operations, memory and communication."""
+
+import re
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+import contenders
+
+
+def compiled_step(model, batch):
+    model.train_on_batch(*batch)
+    groups = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+        model.metrics_variables,
+    )
+    state = [[variable.value for variable in group] for group in groups]
+    return model.train_function.lower(state, batch).compile()
+
+
+def all_reduces(compiled):
+    return re.findall(r"= (.+?) all-reduce(?:-start)?\(", compiled.as_text())
+
+
+@pytest.mark.parametrize("name", contenders.MODELS)
+def test_a_step_of_fit_costs_what_the_hand_written_step_costs(name):
+    _, hand = contenders.hand_written(name)
+    strategy = tf.distribute.MirroredStrategy()
+    with strategy.scope():
+        model = contenders.make_model(keras, name)
+        model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    ours = compiled_step(model, contenders.batch(name))
+    assert ours.cost_analysis()["flops"] == hand.cost_analysis()["flops"]
+    assert len(all_reduces(ours)) == len(all_reduces(hand))
+    temp_bytes = [program.memory_analysis().temp_size_in_bytes for program in (ours, hand)]
+    assert temp_bytes[0] <= temp_bytes[1] * 1.001
+
+
+NORMALIZED = [keras.layers.BatchNormalization, lambda: keras.layers.Dropout(0.5)]
+
+
+def test_gradients_statistics_and_metrics_share_one_reduction(strategy, make_model, data):
+    model = make_model(strategy, hidden=NORMALIZED, optimizer=keras.optimizers.Adam)
+    (reduced,) = all_reduces(compiled_step(model, (data.x, data.y)))
+    gradients = sum(int(np.prod(v.shape)) for v in model.trainable_variables)
+    statistics, metrics = 2 * 16, 4
+    assert reduced.startswith(f"f32[{gradients + statistics + metrics}]")
+
+
+@pytest.mark.parametrize("rows", [10, 2])
+def test_uneven_batches_reduce_once_too(rows, strategy, make_model, data):
+    model = make_model(strategy, hidden=[keras.layers.BatchNormalization])
+    assert len(all_reduces(compiled_step(model, (data.x[:rows], data.y[:rows])))) == 1
+
+
+def test_large_gradients_are_reduced_on_their_own(strategy, make_model, data):
+    width = 65536 // 4  # 16 rows of it make 1 MiB.
+    model = make_model(strategy, hidden=[lambda: keras.layers.Dense(width)])
+    reduced = " ".join(all_reduces(compiled_step(model, data)))
+    assert f"f32[16,{width}]" in reduced
+    assert f"f32[{8 * 16 + 16 + width + 4 * width + 4 + 4}]" in reduced  # The others, and the metrics.
+
+
+def test_accumulated_gradients_are_reduced_only_where_the_weights_are_updated(strategy, make_model, data):
+    model = make_model(strategy, optimizer=lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=4))
+    text = compiled_step(model, data).as_text()
+    entry = text[text.index("\nENTRY ") :]
+    assert len(re.findall(r" all-reduce\(", text)) == 2
+    (in_every_step,) = re.findall(r"= f32\[(\d+)\]\S* all-reduce\(", entry)
+    assert int(in_every_step) == 4  # The metrics' sums; the gradients' reduction is in a branch.

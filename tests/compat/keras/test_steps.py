@@ -1,0 +1,195 @@
+"""Steps that users write or set: custom steps, several per execution, eager ones, single batches."""
+
+import jax
+import keras
+import numpy as np
+import pytest
+
+
+class Custom(keras.Model):
+    """A training step as the Keras guide writes it for JAX, with a log entry of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = keras.layers.Dense(16, activation="relu")
+        self.dense = keras.layers.Dense(4)
+
+    def call(self, x, training=False):
+        return self.dense(self.hidden(x))
+
+    def train_step(self, state, data):
+        trainable, non_trainable, optimizer, metrics = state
+        x, y = data
+        gradient_of = jax.value_and_grad(self.compute_loss_and_updates, has_aux=True)
+        (loss, (_, y_pred, non_trainable, metrics)), grads = gradient_of(
+            trainable, non_trainable, metrics, x, y, None, training=True, optimizer_variables=optimizer
+        )
+        trainable, optimizer = self.optimizer.stateless_apply(optimizer, grads, trainable)
+        logs, new_metrics = {"twice the loss": 2 * loss}, []
+        for metric in self.metrics:
+            values = metrics[len(new_metrics) : len(new_metrics) + len(metric.variables)]
+            if metric.name == "loss":
+                values = metric.stateless_update_state(values, loss, sample_weight=len(y))
+            else:
+                values = metric.stateless_update_state(values, y, y_pred)
+            result = metric.stateless_result(values)
+            logs.update(result if isinstance(result, dict) else {metric.name: result})
+            new_metrics += values
+        return logs, (trainable, non_trainable, optimizer, new_metrics)
+
+
+class OnlyLoss(keras.Model):
+    """A training step that updates no metric and returns its loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(4)
+
+    def call(self, x):
+        return self.dense(x)
+
+    def train_step(self, state, data):
+        trainable, non_trainable, optimizer, metrics = state
+
+        def loss_fn(trainable):
+            logits, _ = self.stateless_call(trainable, non_trainable, data[0])
+            return self.loss(data[1], logits)
+
+        loss, grads = jax.value_and_grad(loss_fn)(trainable)
+        trainable, optimizer = self.optimizer.stateless_apply(optimizer, grads, trainable)
+        return {"my loss": loss}, (trainable, non_trainable, optimizer, metrics)
+
+
+class CustomEvaluation(keras.Model):
+    """Steps of its own for evaluation and prediction."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(4)
+
+    def call(self, x):
+        return self.dense(x)
+
+    def test_step(self, state, data):
+        logs, state = super().test_step(state, data)
+        return logs | {"rows": 10.0}, state
+
+    def predict_step(self, state, data):
+        outputs, non_trainable = super().predict_step(state, data)
+        return keras.ops.argmax(outputs, -1), non_trainable
+
+
+def test_custom_train_step_trains_as_on_one_device(strategy, make_model, fit, data, assert_same_training):
+    model, alone = make_model(strategy, model=Custom), make_model(model=Custom)
+    assert_same_training(model, fit(model, data), alone, fit(alone, data))
+
+
+@pytest.mark.parametrize("rows", [2, 10, 42])
+def test_custom_train_step_takes_uneven_batches_like_kerass_own(rows, strategy, make_model, fit, data):
+    """The custom step does what Keras's does, so weights must come out equal, and only its own log is more."""
+    custom, own = make_model(strategy, model=Custom), make_model(strategy, model=_same_layers)
+    custom.predict(data.x[:4], verbose=0)  # Makes the weights.
+    custom.set_weights(own.get_weights())
+    history, expected = fit(custom, data.rows(rows)), fit(own, data.rows(rows))
+    assert history.keys() == {"accuracy", "loss", "twice the loss"}
+    for name, values in expected.items():
+        np.testing.assert_allclose(history[name], values, atol=1e-5)
+    for weight, expected_weight in zip(custom.weights, own.weights, strict=True):
+        np.testing.assert_allclose(weight.numpy(), expected_weight.numpy(), atol=1e-5)
+
+
+def _same_layers():
+    return keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(4)])
+
+
+def test_logs_of_a_custom_train_step_reach_the_user(strategy, make_model, fit, data):
+    model, alone = make_model(strategy, model=OnlyLoss), make_model(model=OnlyLoss)
+    history, expected = fit(model, data.rows(10)), fit(alone, data.rows(10))
+    assert list(history) == ["my loss"]
+    np.testing.assert_allclose(history["my loss"][0], expected["my loss"][0], atol=1e-6)  # Averaged over the rows.
+
+
+def test_optimizer_is_left_as_it_was(strategy, make_model, fit, data):
+    model = make_model(strategy, model=Custom)
+    fit(model, data.rows(10))
+    assert "stateless_apply" not in vars(model.optimizer)
+
+
+def test_custom_evaluation_and_prediction_run_per_replica(strategy, make_model, data):
+    model, alone = make_model(strategy, model=CustomEvaluation), make_model(model=CustomEvaluation)
+    logs, expected = (m.evaluate(data.x[:10], data.y[:10], verbose=0, return_dict=True) for m in (model, alone))
+    assert logs == {name: pytest.approx(value, abs=1e-6) for name, value in expected.items()}
+    np.testing.assert_array_equal(model.predict(data.x[:10], verbose=0), alone.predict(data.x[:10], verbose=0))
+
+
+@pytest.mark.parametrize("steps", [3, 9])
+def test_several_steps_per_execution_train_as_single_ones(steps, strategy, make_model, fit, data, assert_same_training):
+    together, single = make_model(strategy, steps_per_execution=steps), make_model(strategy)
+    histories = [fit(model, data.rows(42), batch_size=4) for model in (together, single)]
+    assert_same_training(together, histories[0], single, histories[1], atol=1e-6)
+    evaluated = [model.evaluate(data.x[:42], data.y[:42], batch_size=4, verbose=0) for model in (together, single)]
+    np.testing.assert_allclose(*evaluated, atol=1e-6)
+    predicted = [model.predict(data.x[:42], batch_size=4, verbose=0) for model in (together, single)]
+    np.testing.assert_allclose(*predicted, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", [None, Custom])
+def test_eager_training_equals_compiled_training(model, strategy, make_model, fit, data, assert_same_training):
+    eager, compiled = make_model(strategy, model=model, run_eagerly=True), make_model(strategy, model=model)
+    histories = [fit(each, data.rows(10), batch_size=8, epochs=1) for each in (eager, compiled)]
+    assert_same_training(eager, histories[0], compiled, histories[1])
+    predicted = [each.predict(data.x[:7], verbose=0) for each in (eager, compiled)]
+    np.testing.assert_allclose(*predicted, atol=1e-5)
+
+
+def test_eager_evaluation_shows_numbers_to_the_models_code(strategy, make_model, data):
+    seen = []
+
+    class Watching(keras.layers.Layer):
+        def call(self, x):
+            if not isinstance(x, jax.core.Tracer):
+                seen.append(np.asarray(x))
+            return x
+
+    model = make_model(strategy, hidden=[Watching], run_eagerly=True)
+    model.test_on_batch(data.x[:10], data.y[:10])
+    assert [len(rows) for rows in seen] == [3, 3, 3, 1]
+
+
+def test_training_that_is_not_to_be_compiled_is_compiled_all_the_same(strategy, make_model, fit, data):
+    model, usual = make_model(strategy, jit_compile=False), make_model(strategy)
+    assert fit(model, data) == fit(usual, data)
+
+
+@pytest.mark.parametrize("rows", [16, 10, 1])
+def test_single_batches(rows, strategy, make_model, data):
+    model, alone = make_model(strategy), make_model()
+    x, y = data.rows(rows)
+    for method in ("train_on_batch", "test_on_batch"):
+        results = [getattr(each, method)(x, y, return_dict=True) for each in (model, alone)]
+        if method == "train_on_batch" or rows == 16:  # Uneven gradients follow TensorFlow's rule.
+            assert results[0] == {name: pytest.approx(value, abs=1e-5) for name, value in results[1].items()}
+    alone.set_weights(model.get_weights())
+    np.testing.assert_allclose(model.predict_on_batch(x), alone.predict_on_batch(x), atol=1e-6)
+    assert len(model.weights[0].value.sharding.device_set) == 4
+
+
+@pytest.mark.parametrize("rows", [1, 5, 10, 16, 50])
+def test_predictions_come_in_the_order_of_their_inputs(rows, strategy, make_model, data):
+    model, alone = make_model(strategy), make_model()
+    predicted = model.predict(data.x[:rows], batch_size=16, verbose=0)
+    np.testing.assert_allclose(predicted, alone.predict(data.x[:rows], batch_size=16, verbose=0), atol=1e-6)
+
+
+def test_a_model_that_is_not_compiled_predicts(strategy, data):
+    with strategy.scope():
+        model = _same_layers()
+    assert model.predict(data.x, verbose=0).shape == (64, 4)
+
+
+def test_a_step_that_fails_says_why(strategy, make_model, data):
+    model = make_model(strategy)
+    with pytest.raises(ValueError, match="incompatible with the layer"):
+        model.train_on_batch(data.x[:, :5], data.y)
+    with pytest.raises(ValueError, match="Arguments `target` and `output`"):
+        make_model(strategy).train_on_batch(data.x, np.stack([data.y, data.y], 1))
