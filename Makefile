@@ -9,6 +9,10 @@ EXTRAS := dev,examples
 # JAX processes use several threads each: more than four at a time slow each other down.
 WORKERS ?= auto --maxprocesses=4
 
+# How many programs of each kind `make fuzz` tries, and the first one's number.
+PROGRAMS ?= 200
+SEED ?= $(shell date +%s)
+
 INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.installed-peers
 CONSTRAINTS = constraints-$$($(BIN)/python -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
@@ -22,7 +26,7 @@ install: $(INSTALLED) ## Make .venv with everything that the other commands need
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found. Name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) could not make $(VENV): see above." >&2; exit 1; }
 
 $(INSTALLED): pyproject.toml constraints-py311.txt constraints-py312.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]' --constraint $(CONSTRAINTS)
@@ -54,7 +58,7 @@ bench: $(PEERS) ## Measure speed against hand-written JAX and TensorFlow.
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 fuzz: $(INSTALLED) ## Compare random programs on the gradient tape with jax.grad, with new seeds.
-	$(BIN)/python -m tests.fuzz $(ARGS)
+	TFDIST_FUZZ=$(PROGRAMS) TFDIST_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -n $(WORKERS) tests/test_tape_fuzz.py $(ARGS)
 
 lock: $(INSTALLED) ## Pin the newest dependencies that fit together, for each Python.
 	for version in 3.11 3.12; do \

@@ -10,6 +10,8 @@ import tfdist_jax
 
 ROOT = Path(__file__).parents[1]
 MODULES = [module.name for module in pkgutil.walk_packages(tfdist_jax.__path__, "tfdist_jax.")]
+OUTER = [name for name in MODULES if name.startswith(("tfdist_jax.cli", "tfdist_jax.compat"))]
+CORE = ["tfdist_jax", *sorted({*MODULES} - {*OUTER, "tfdist_jax.__main__"})]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -23,9 +25,25 @@ def examples_in(page):
 EXAMPLES = [example for page in PAGES for example in examples_in(page)]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", OUTER)
 def test_docstring_examples_run(name):
     assert doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS).failed == 0
+
+
+def test_docstring_examples_of_the_core_run_without_the_facade(run_script):
+    """The facade, once imported, adds to JAX's arrays; the native library does without."""
+    program = f"""
+        import doctest, importlib, sys
+        import tfdist_jax
+        tfdist_jax.use_cpu_devices(8)
+        results = [doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS) for name in {CORE}]
+        print(sum(result.attempted for result in results), file=sys.stderr)
+        loaded = [name for name in ("keras", "tensorflow", "tfdist_jax.compat") if name in sys.modules]
+        sys.exit(f"loaded: {{loaded}}" if loaded else any(result.failed for result in results))
+    """
+    ran = run_script(program)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert int(ran.stderr) > 10
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
