@@ -1,0 +1,168 @@
+"""`tf.data.Dataset`: what the elements are, in which order, how many."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+
+Dataset = tf.data.Dataset
+
+
+def elements(dataset):
+    return [np.asarray(element).tolist() for element in dataset.as_numpy_iterator()]
+
+
+def test_slices_are_rows_and_lists_are_tensors():
+    x, y = next(iter(Dataset.from_tensor_slices(([[1.0], [2.0]], np.arange(2)))))
+    assert (x.numpy().tolist(), int(y)) == ([1.0], 0)
+    assert x.dtype == tf.float32
+    assert y.dtype == tf.int64
+
+
+def test_dicts_and_tuples_keep_their_structure():
+    dataset = Dataset.from_tensors({"a": [1], "b": (2, 3.0)}).map(lambda d: {"sum": d["a"] + d["b"][0], "rest": d["b"]})
+    (element,) = dataset
+    assert element["sum"].numpy().tolist() == [3]
+    assert isinstance(element["rest"], tuple)
+
+
+def test_arrays_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match=r"same first dimension, got the shapes \[\(2,\), \(3,\)\]"):
+        Dataset.from_tensor_slices((np.ones(2), np.ones(3)))
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: Dataset.range(7).batch(3), [[0, 1, 2], [3, 4, 5], [6]]),
+        (lambda: Dataset.range(7).batch(3, drop_remainder=True), [[0, 1, 2], [3, 4, 5]]),
+        (lambda: Dataset.range(3).repeat(2), [0, 1, 2, 0, 1, 2]),
+        (lambda: Dataset.range(10).skip(2).take(3), [2, 3, 4]),
+        (lambda: Dataset.range(10).shard(3, 1), [1, 4, 7]),
+        (lambda: Dataset.range(2, 9, 3), [2, 5, 8]),
+        (lambda: Dataset.range(6).filter(lambda x: x % 2 == 0), [0, 2, 4]),
+        (lambda: Dataset.range(4).batch(2).unbatch(), [0, 1, 2, 3]),
+        (lambda: Dataset.range(2).concatenate(Dataset.range(3)), [0, 1, 0, 1, 2]),
+        (lambda: Dataset.range(5).map(lambda x: x * 2).cache().repeat(2).batch(6), [[0, 2, 4, 6, 8, 0], [2, 4, 6, 8]]),
+        (lambda: Dataset.range(3).repeat().take(4), [0, 1, 2, 0]),
+        (lambda: Dataset.range(0), []),
+        (lambda: Dataset.range(3).take(0).repeat(), []),
+        (lambda: Dataset.range(4).batch(2).map(lambda b: b.sum()).prefetch(tf.data.AUTOTUNE), [1, 5]),
+    ],
+)
+def test_transformations_give_these_elements(make, expected):
+    assert elements(make()) == expected
+
+
+def test_a_mapped_function_is_traced_once():
+    traces = []
+    dataset = Dataset.range(100).map(lambda x: traces.append(1) or x + 1)
+    assert elements(dataset.batch(100)) == [list(range(1, 101))]
+    assert elements(dataset) == list(range(1, 101))
+    assert len(traces) == 1
+
+
+def test_a_mapped_function_that_needs_values_runs_in_python():
+    assert elements(Dataset.range(4).map(lambda x: x if int(x) % 2 else -x).batch(4)) == [[0, 1, -2, 3]]
+
+
+def test_texts_are_bytes():
+    assert list(Dataset.from_tensor_slices(["a", "b"]).map(lambda t: t).as_numpy_iterator()) == [b"a", b"b"]
+
+
+def test_shuffling_keeps_every_element_and_follows_the_buffer():
+    order = elements(Dataset.range(100).shuffle(10, seed=1))
+    assert sorted(order) == list(range(100))
+    assert order != list(range(100))
+    assert all(value < position + 10 for position, value in enumerate(order))
+
+
+def test_a_seed_repeats_the_orders_and_each_pass_has_its_own():
+    first, second = (Dataset.range(50).shuffle(50, seed=3) for _ in range(2))
+    passes = [elements(first), elements(first)]
+    assert passes[0] != passes[1]
+    assert passes == [elements(second), elements(second)]
+    fixed = Dataset.range(50).shuffle(50, seed=3, reshuffle_each_iteration=False)
+    assert elements(fixed) == elements(fixed)
+
+
+def test_a_cached_shuffle_keeps_its_order():
+    dataset = Dataset.range(50).shuffle(50).cache()
+    assert elements(dataset.batch(7)) == elements(dataset.batch(7))
+
+
+def test_cardinalities_are_tensorflows():
+    assert int(Dataset.range(3).repeat().cardinality()) == tf.data.INFINITE_CARDINALITY
+    assert int(Dataset.range(3).filter(lambda x: x > 1).cardinality()) == tf.data.UNKNOWN_CARDINALITY
+    assert len(Dataset.range(10).batch(4)) == 3
+    with pytest.raises(TypeError, match="infinite"):
+        len(Dataset.range(3).repeat())
+    with pytest.raises(TypeError, match="unknown"):
+        len(Dataset.range(3).filter(lambda x: x > 1))
+
+
+def test_specs_say_what_batches_look_like():
+    dataset = Dataset.from_tensor_slices((np.ones((5, 2), "f4"), np.arange(5)))
+    assert dataset.batch(2).element_spec == (tf.TensorSpec((None, 2), tf.float32), tf.TensorSpec((None,), tf.int64))
+    assert dataset.batch(2, drop_remainder=True).element_spec[1] == tf.TensorSpec((2,), tf.int64)
+
+
+def test_generators_are_called_for_each_pass():
+    calls = []
+
+    def generate():
+        calls.append(1)
+        yield from ((i, [float(i)]) for i in range(3))
+
+    spec = (tf.TensorSpec((), tf.int32), tf.TensorSpec((1,), tf.float32))
+    dataset = Dataset.from_generator(generate, output_signature=spec)
+    assert [int(i) for i, _ in dataset] == [0, 1, 2]
+    assert [float(x[0]) for _, x in dataset] == [0, 1, 2]
+    assert len(calls) == 2
+
+
+def test_an_error_while_prefetching_reaches_the_consumer_and_no_thread_is_left():
+    def generate():
+        yield 1
+        raise KeyError("mine")
+
+    dataset = Dataset.from_generator(generate, output_signature=tf.TensorSpec((), tf.int32)).prefetch(4)
+    iterator = iter(dataset)
+    assert int(next(iterator)) == 1
+    with pytest.raises(KeyError, match="mine"):
+        next(iterator)
+    abandoned = iter(Dataset.range(1000).prefetch(2))
+    next(abandoned)
+    del abandoned, iterator
+    assert not [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+
+
+def test_get_next_ends_with_tensorflows_error():
+    iterator = iter(Dataset.range(1))
+    assert int(iterator.get_next()) == 0
+    with pytest.raises(tf.errors.OutOfRangeError):
+        iterator.get_next()
+
+
+def test_elements_of_different_shapes_cannot_be_batched():
+    ragged = Dataset.from_generator(lambda: iter([[1], [1, 2]]), output_signature=tf.TensorSpec(None, tf.int32))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="different shapes"):
+        elements(ragged.batch(2))
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_size_below_one_is_refused(size):
+    with pytest.raises(ValueError, match="`batch_size` must be 1 or more"):
+        Dataset.range(3).batch(size)
+
+
+def test_whole_batches_and_single_elements_are_mapped_alike():
+    random = np.random.RandomState(0)
+    dataset = Dataset.from_tensor_slices((random.rand(10, 3).astype("f4"), random.randint(0, 9, 10)))
+    mapped = dataset.map(lambda x, y: (tf.reduce_sum(x) / 3, tf.one_hot(y, 9)))
+    whole = next(mapped.batch(10).as_numpy_iterator())
+    single = list(mapped.as_numpy_iterator())
+    np.testing.assert_allclose(whole[0], [x for x, _ in single], rtol=1e-6)
+    np.testing.assert_array_equal(whole[1], [y for _, y in single])
