@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
+from jax.export import is_symbolic_dim
 
 from tfdist_jax.compat.tensorflow import _dtypes
 from tfdist_jax.compat.tensorflow._caller import is_user_code
@@ -15,6 +16,7 @@ from tfdist_jax.compat.tensorflow._shape import TensorShape, user_shape
 class HostTensor(np.ndarray):
     """A tensor in host memory, with a tensor's methods.
 
+    Holds texts, as objects; or sizes, which are objects too while Keras and JAX find out shapes with symbols in them.
     JAX has no text. And while a function is traced, whatever JAX computes has no value yet: sizes that come from
     `tf.shape(x)` must have one, because `tf.reshape(y, [tf.shape(x)[0], -1])` needs it. Arithmetic with
     host tensors gives host tensors; together with other tensors they act like NumPy arrays.
@@ -22,8 +24,16 @@ class HostTensor(np.ndarray):
 
     @classmethod
     def of(cls, value: Any) -> "HostTensor":
-        """View a NumPy array, or make one of `value`."""
-        return np.asarray(value).view(cls)
+        """View a NumPy array, or make one of `value`; sizes without a symbol become int32."""
+        array = value if isinstance(value, np.ndarray) else _as_array(value)
+        if array.dtype == object and all(isinstance(item, int) for item in array.flat):
+            array = array.astype(np.int32)
+        return np.asarray(array).view(cls)
+
+    @property
+    def has_symbols(self) -> bool:
+        """Whether it holds sizes that are symbols."""
+        return np.ndarray.dtype.__get__(self) == object and any(is_symbolic_dim(item) for item in self.flat)
 
     def numpy(self) -> Any:
         """Return a NumPy array, or for a scalar its value."""
@@ -47,7 +57,10 @@ class HostTensor(np.ndarray):
     def dtype(self) -> Any:
         """The type; for a user's code a `tf.DType`."""
         dtype = np.ndarray.dtype.__get__(self)
-        return _dtypes.as_dtype(dtype) if is_user_code(sys._getframe(1)) else dtype
+        return self._tf_dtype() if is_user_code(sys._getframe(1)) else dtype
+
+    def _tf_dtype(self) -> _dtypes.DType:
+        return _dtypes.int32 if self.has_symbols else _dtypes.as_dtype(np.ndarray.dtype.__get__(self))
 
     def __getitem__(self, key: Any) -> "HostTensor":
         """Return a part, always as a tensor."""
@@ -63,8 +76,16 @@ class HostTensor(np.ndarray):
 
     def __repr__(self) -> str:
         """Write it as TensorFlow writes tensors."""
-        shape, dtype = np.ndarray.shape.__get__(self), _dtypes.as_dtype(np.ndarray.dtype.__get__(self))
-        return f"<tf.Tensor: shape={shape}, dtype={dtype.name}, numpy={self.numpy()!r}>"
+        shape = np.ndarray.shape.__get__(self)
+        return f"<tf.Tensor: shape={shape}, dtype={self._tf_dtype().name}, numpy={self.numpy()!r}>"
+
+
+def _as_array(value: Any) -> np.ndarray:
+    if not any(is_symbolic_dim(item) for item in (value if isinstance(value, list | tuple) else [value])):
+        return np.asarray(value)
+    array = np.empty((len(value),) if isinstance(value, list | tuple) else (), object)
+    array[...] = value
+    return array
 
 
 def check_shape(shape: tuple[int, ...], wanted: Any) -> None:

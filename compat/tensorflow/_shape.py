@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn, final
 
 import jax
+from jax.export import is_symbolic_dim
 
 from tfdist_jax.compat.tensorflow import _dtypes
 
@@ -154,7 +155,7 @@ class TensorShape(tuple[Any, ...]):
         if self._is_unknown:
             return TensorShape(None) if isinstance(key, slice) else None
         item = super().__getitem__(key)
-        return TensorShape(item) if isinstance(key, slice) else item
+        return user_shape(item) if isinstance(key, slice) else item
 
     def __iter__(self) -> Iterator[Any]:
         """Go through the sizes."""
@@ -221,8 +222,8 @@ def _sizes(dims: Any) -> Iterator[Any]:
 
 
 def _size(size: Any, dims: Any) -> int | None:
-    if size is None:
-        return None
+    if size is None or is_symbolic_dim(size):
+        return size
     try:
         number = operator.index(size)
     except TypeError:

@@ -46,6 +46,8 @@ def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, nam
     array = _array_of(value)
     if array is not None:
         return _of_type(array, wanted)
+    if isinstance(value, HostTensor) and value.has_symbols:
+        return jnp.asarray([jnp.asarray(size) for size in value.flat], jnp.int32).reshape(np.shape(value))
     if _holds_tensors(value):
         return _stacked(value, wanted)
     return _on_device(host_value(value, wanted, None if dtype_hint is None else as_dtype(dtype_hint)))
@@ -72,7 +74,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
 
 def is_tensor(x: Any) -> bool:
     """Whether `x` is a tensor or a variable."""
-    return isinstance(x, jax.Array | HostTensor) or hasattr(x, "__jax_array__")
+    return type(x) is ArrayImpl or isinstance(x, jax.Array | HostTensor) or hasattr(x, "__jax_array__")
 
 
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
@@ -115,7 +117,7 @@ class Reference:
 
 def _array_of(value: Any) -> Any:
     """Return the JAX array that a tensor or variable is, or None for anything else."""
-    if isinstance(value, jax.Array):
+    if type(value) is ArrayImpl or isinstance(value, jax.Array):
         return value
     convert = getattr(value, "__jax_array__", None)
     return None if convert is None else convert()

@@ -8,11 +8,16 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.export import is_symbolic_dim
 
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._host_values import host_value
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+
+# Bytes of the types that JAX takes from NumPy as they are.
+_NARROW = 4
 
 
 def invalid(message: str) -> InvalidArgumentError:
@@ -38,17 +43,31 @@ def same_type(x: Any, y: Any) -> tuple[Any, Any]:
     """
     if is_tensor(y) and not is_tensor(x):
         y = convert_to_tensor(y)
-        x = convert_to_tensor(x, dtype_hint=as_dtype(y.dtype))
+        x = _like(x, y)
     else:
         x = convert_to_tensor(x)
-        y = convert_to_tensor(y) if is_tensor(y) else convert_to_tensor(y, dtype_hint=as_dtype(x.dtype))
+        y = convert_to_tensor(y) if is_tensor(y) else _like(y, x)
     if x.dtype != y.dtype:
         raise invalid(f"The tensors' types differ: {x.dtype} and {y.dtype}. Use `tf.cast` on one of them.")
     return x, y
 
 
+def _like(value: Any, tensor: Any) -> Any:
+    """Return what is no tensor in the type of one, if it has a meaning in it."""
+    wanted = as_dtype(tensor.dtype)
+    if isinstance(value, int | float) and wanted.size <= _NARROW:
+        # A NumPy number will do, and takes a tenth of the time.
+        return host_value(value, hint=wanted)
+    return convert_to_tensor(value, dtype_hint=wanted)
+
+
 def all_same_type(values: Any) -> list[Any]:
-    """Return the values as tensors of one type: that of the first tensor, or else of the first value."""
+    """Return the values as tensors of one type: that of the first tensor, or else of the first value.
+
+    Sizes with symbols are host tensors, and so is what is put together with them.
+    """
+    if any(isinstance(value, HostTensor) and value.has_symbols for value in values):
+        return [HostTensor.of(value) for value in values]
     wanted = next((as_dtype(value.dtype) for value in values if is_tensor(value)), None)
     tensors = []
     for value in values:
@@ -87,12 +106,16 @@ def static_int(value: Any, name: str) -> int:
             f"`{name}` depends on values that are not known while the function is traced, but XLA needs to know it. "
             "Compute it from Python numbers or from `tf.shape(x)`, or outside of the function."
         )
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        value = value.item()
+    if is_symbolic_dim(value):
+        return value  # Keras finds out shapes with a batch size that stays a symbol; so does JAX.
     return operator.index(convert_to_tensor(value) if hasattr(value, "__jax_array__") else value)
 
 
 def static_ints(values: Any, name: str) -> tuple[int, ...]:
     """Return an argument that XLA needs as a sequence of numbers, such as a shape; one number is a sequence of one."""
-    if hasattr(values, "__jax_array__") and not isinstance(values, jax.Array):
+    if hasattr(values, "__jax_array__") and not isinstance(values, jax.Array) and not is_symbolic_dim(values):
         values = convert_to_tensor(values)
     if isinstance(values, Tracer):
         return (static_int(values, name),)
@@ -116,8 +139,10 @@ def keeps_static(operation: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(operation)
     def call(*args: Any, **kwargs: Any) -> Any:
-        leaves = _leaves((args, kwargs.values()))
-        if not any(isinstance(leaf, HostTensor) for leaf in leaves) or not all(map(_is_known, leaves)):
+        leaves = _leaves((args, tuple(kwargs.values())))
+        if HostTensor not in map(type, leaves) or not all(map(_is_known, leaves)):
+            return operation(*args, **kwargs)
+        if any(isinstance(leaf, HostTensor) and leaf.has_symbols for leaf in leaves):
             return operation(*args, **kwargs)
         with jax.ensure_compile_time_eval():
             return jax.tree.map(HostTensor.of, operation(*args, **kwargs))
@@ -126,7 +151,7 @@ def keeps_static(operation: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _leaves(value: Any) -> list[Any]:
-    if isinstance(value, list | tuple | type({}.values())):
+    if isinstance(value, list | tuple):
         return [leaf for item in value for leaf in _leaves(item)]
     return [value]
 

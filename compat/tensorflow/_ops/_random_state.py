@@ -1,7 +1,11 @@
 """Where random numbers come from: streams of keys that programs read and move on."""
 
+import contextlib
+import functools
 import os
-from typing import Any
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -52,11 +56,13 @@ class KeyStream:
 
     def draw(self, seed: int | None = None) -> jax.Array:
         """Return the next key of this replica; of a substream if `seed` is given."""
-        words = self._present()
-        _state.write(self, words.at[2].add(1))
-        key = jax.random.fold_in(jax.random.wrap_key_data(words[:2], impl=_IMPL), words[2])
-        if seed is not None:
-            key = jax.random.fold_in(key, int(seed) & _WORD)
+        words = self._move_on(1)
+        key = _key(words, None if seed is None else int(seed) & _WORD)
+        if isinstance(key, Tracer) and _state.current_frame() is None and _given.get() is None:
+            raise RuntimeError(
+                "A random number was drawn inside a JAX transformation, which would give the same one in every run. Use "
+                "tf.function, which moves the generator on, or tf.random.stateless_* with a seed that is an argument."
+            )
         context = replica_context()
         if context is None or context.num_replicas_in_sync == 1:
             return key
@@ -64,14 +70,66 @@ class KeyStream:
 
     def skip(self, delta: int) -> None:
         """Move on as if `delta` keys had been drawn."""
-        _state.write(self, self._present().at[2].add(delta))
+        self._move_on(delta)
 
-    def _present(self) -> jax.Array:
-        words = _state.read(self)
-        if _state.current_frame() is not None or isinstance(words, Tracer):
-            return words
-        # A strategy's program leaves the key on all its devices. What is drawn outside must not be bound to them.
-        return jnp.asarray(np.asarray(words))
+    def _move_on(self, delta: int) -> Any:
+        """Return the words before they are moved on."""
+        given = _given.get()
+        if given is not None:
+            return given.next_words()
+        if _state.current_frame() is None:
+            # On the host: a strategy's program leaves the words on all its devices, and what is drawn outside must not
+            # be bound to them.
+            words = np.asarray(self._words)
+            after = words + np.array([0, 0, delta], np.uint32)
+        else:
+            words = _state.read(self)
+            after = words.at[2].add(delta)
+        _state.write(self, after)
+        return words
+
+
+@final
+class _Given:
+    """Words that a program got as an argument, and how many draws it has made from them."""
+
+    def __init__(self, words: Any) -> None:
+        self._words = words
+        self._draws = 0
+
+    def next_words(self) -> Any:
+        self._draws += 1
+        # Of the words that one step is given the last is the step's number: mix it into the key, then count draws.
+        key = jax.random.key_data(_key(jnp.asarray(self._words), None))
+        return jnp.concatenate([key, jnp.full((1,), self._draws, jnp.uint32)])
+
+
+_given: ContextVar[_Given | None] = ContextVar("given", default=None)
+
+
+def next_words() -> np.ndarray:
+    """Return the words from which one run of a program may draw, `[3]` uint32: an argument for `drawing_from`."""
+    return np.asarray(_process._move_on(1))
+
+
+@contextlib.contextmanager
+def drawing_from(words: Any) -> Iterator[None]:
+    """Draw from words that a program gets as an argument, where the streams themselves are not part of it.
+
+    Args:
+        words: What `next_words` has returned for this run; traced or not. Zeros where only shapes matter.
+    """
+    token = _given.set(_Given(words))
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _key(words: Any, seed: int | None) -> jax.Array:
+    key = jax.random.fold_in(jax.random.wrap_key_data(words[:2], impl=_IMPL), words[2])
+    return key if seed is None else jax.random.fold_in(key, seed)
 
 
 _process = KeyStream(None)

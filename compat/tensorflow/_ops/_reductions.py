@@ -5,13 +5,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tfdist_jax.compat.tensorflow import _dtypes
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._host import HostTensor
 from tfdist_jax.compat.tensorflow._ops._arguments import axes, compute, invalid, keeps_static, require, static_int
 from tfdist_jax.compat.tensorflow._ops._cast import cast
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
+# Of sizes with symbols, which no JAX array can hold.
+_OF_SIZES: dict[str, Callable[..., Any]] = {"reduce_sum": np.sum, "reduce_prod": np.prod}
 _PAGE = "https://www.tensorflow.org/api_docs/python/tf/math"
 
 
@@ -19,6 +23,8 @@ def _reduction(name: str, function: Callable[..., Any], kinds: str, doc: str) ->
     """Make TensorFlow's operation of a JAX reduction; `kinds` as in `require`."""
 
     def operation(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+        if isinstance(input_tensor, HostTensor) and input_tensor.has_symbols and operation.__name__ in _OF_SIZES:
+            return HostTensor.of(_OF_SIZES[operation.__name__](input_tensor, axis=axes(axis), keepdims=keepdims))
         tensor = require(convert_to_tensor(input_tensor), kinds, operation.__name__)
         return compute(function, tensor, axis=axes(axis), keepdims=bool(keepdims))
 

@@ -39,7 +39,8 @@ def rank(input: Any, name: str | None = None) -> HostTensor:
 
 
 def _host(value: Any, out_type: Any) -> HostTensor:
-    return HostTensor.of(np.asarray(value, as_dtype(out_type or _dtypes.int32).dtype))
+    sizes = HostTensor.of(value)
+    return sizes if sizes.has_symbols else HostTensor.of(np.asarray(value, as_dtype(out_type or _dtypes.int32).dtype))
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
