@@ -1,5 +1,6 @@
 """One operation and its pullback: what reverse-mode differentiation needs of each recorded operation."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Sequence
@@ -57,17 +58,27 @@ def compute(operation: Operation, args: Arrays, moving: tuple[int, ...], *, eage
     Eagerly, one compiled program gives both, kept for the next call: tracing each time costs milliseconds.
     """
     keep = _can_be_kept(operation)
+    width = _width(args)
     try:
-        if eagerly and keep:
-            results, vjp = _compiled(operation, moving)(*args)
-            pullback = functools.partial(_pull_compiled, vjp, _shapes(results))
-        else:
-            results, vjp = _vjp(operation, moving, args)
-            pullback = functools.partial(_pull, vjp, _shapes(results))
+        with width():
+            results, vjp = _compiled(operation, moving)(*args) if eagerly and keep else _vjp(operation, moving, args)
     except _NO_DERIVATIVE as error:
         return operation(*args), functools.partial(_refuse, operation, error), None
+    pull = functools.partial(_pull_compiled if eagerly and keep else _pull, vjp, _shapes(results))
     again = _compiled_again(operation, moving) if keep else _again(operation, moving)
-    return results, pullback, functools.partial(again, args)
+    return results, functools.partial(_within, width, pull), functools.partial(_within, width, again, args)
+
+
+def _within(width: Callable[[], Any], fn: Callable[..., Any], *args: Any) -> Any:
+    with width():
+        return fn(*args)
+
+
+def _width(args: Arrays) -> Callable[[], Any]:
+    """Return the context for derivatives of `args`: JAX's rules write constants of the widest type that is switched on."""
+    if any(getattr(arg, "dtype", None) in (jnp.float64, jnp.complex128) for arg in args):
+        return functools.partial(jax.enable_x64, True)
+    return contextlib.nullcontext
 
 
 def _vjp(operation: Operation, moving: tuple[int, ...], args: Arrays) -> tuple[list[Any], Any]:
