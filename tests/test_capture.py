@@ -1,0 +1,119 @@
+"""Programs over cells: what is read becomes an input, what is written an output whose memory is reused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tfdist_jax import _state
+from tfdist_jax._capture import CellProgram, capture
+
+
+class Box:
+    """A cell."""
+
+    trainable = True
+    per_replica = False
+
+    def __init__(self, value):
+        self.stored = jnp.asarray(value)
+
+
+def place_of(array):
+    return array.unsafe_buffer_pointer()
+
+
+def test_only_touched_cells_are_inputs():
+    used, written, other = Box(1.0), Box(2.0), Box(3.0)
+
+    def fn(x):
+        _state.write(written, _state.read(used) + x)
+        return _state.read(written)
+
+    captured = capture(fn, [jnp.float32(1)])
+    assert captured.cells == (used, written) or captured.cells == (used,)
+    assert captured.written == (written,)
+    assert other not in captured.cells
+
+
+def test_a_program_reads_the_values_of_its_call_and_writes_back():
+    box = Box(1.0)
+    program = CellProgram(lambda x: _state.write(box, _state.read(box) * x) or _state.read(box), [jnp.float32(2)])
+    assert float(program([jnp.float32(2)])) == 2
+    box.stored = jnp.float32(10)
+    assert float(program([jnp.float32(3)])) == 30
+    assert float(box.stored) == 30
+
+
+def test_reads_inside_nested_programs_are_inputs_too():
+    box = Box([1.0, 2.0])
+
+    def fn(x):
+        inner = jax.jit(lambda y: y * _state.read(box).sum())
+        total, _ = jax.lax.scan(lambda c, _: (c + inner(x), None), x, None, length=2)
+        return total
+
+    program = CellProgram(fn, [jnp.float32(1)])
+    assert float(program([jnp.float32(1)])) == 7
+    box.stored = jnp.array([0.0, 0.0])
+    assert float(program([jnp.float32(1)])) == 1
+
+
+def test_the_memory_of_a_written_cell_is_reused():
+    box = Box(np.ones((256, 256), np.float32))
+    program = CellProgram(lambda: _state.write(box, _state.read(box) + 1), [])
+    program([])
+    before = place_of(box.stored)
+    program([])
+    assert place_of(box.stored) == before
+
+
+def test_an_array_that_is_held_elsewhere_is_left_alone():
+    box = Box(np.ones((8,), np.float32))
+    program = CellProgram(lambda: _state.write(box, _state.read(box) + 1), [])
+    held = box.stored
+    for _ in range(3):
+        program([])
+    assert held.tolist() == [1.0] * 8
+    assert box.stored.tolist() == [4.0] * 8
+
+
+def test_two_cells_with_one_array_are_both_right():
+    first, second = Box([1.0]), Box([5.0])
+    second.stored = first.stored
+
+    def fn():
+        _state.write(first, _state.read(first) + 1)
+        _state.write(second, _state.read(second) * 10)
+
+    CellProgram(fn, [])([])
+    assert (first.stored.tolist(), second.stored.tolist()) == ([2.0], [10.0])
+
+
+def test_a_write_in_a_loop_body_is_refused():
+    box = Box(1.0)
+
+    def fn():
+        jax.lax.fori_loop(0, 3, lambda i, c: _state.write(box, c) or c, _state.read(box))
+
+    with pytest.raises(NotImplementedError, match="Return the new value from the body"):
+        CellProgram(fn, [])
+
+
+def test_a_write_in_a_plain_jax_transformation_is_refused():
+    box = Box(1.0)
+    with pytest.raises(RuntimeError, match="inside a JAX transformation"):
+        jax.jit(lambda x: _state.write(box, x))(1.0)
+    assert float(box.stored) == 1
+
+
+def test_cells_on_different_devices_are_brought_together():
+    devices = jax.devices()
+    mesh = jax.make_mesh((4,), ("data",), devices=devices[:4], axis_types=(jax.sharding.AxisType.Auto,))
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    near, far = Box(1.0), Box(2.0)
+    near.stored = jax.device_put(near.stored, whole)
+    far.stored = jax.device_put(far.stored, devices[6])
+    program = CellProgram(lambda: _state.read(near) + _state.read(far), [])
+    assert float(program([])) == 3
+    assert far.stored.sharding.device_set == set(devices[:4])
