@@ -185,7 +185,15 @@ def start_program(tmp_path):
         (tmp_path / "script.py").write_text(source)
         command = [sys.executable, "-m", "tfdist_jax", "run", "script.py"]
         running.append(
-            subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                command,
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                # Where the tests run in the background, the shell has them ignore interrupts, and so their children.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
         )
         return running[-1]
 
