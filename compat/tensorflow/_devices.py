@@ -40,7 +40,8 @@ def has_plugin(kind: str) -> bool:
 
 def device_type(device: Device) -> str:
     """Return "CPU", "GPU" or "TPU"."""
-    return _TYPES.get(device.platform, device.platform.upper())
+    platform = str(device.platform)
+    return _TYPES.get(platform, platform.upper())
 
 
 def local_devices(kind: str | None = None) -> list[Device]:

@@ -33,7 +33,7 @@ class HostTensor(np.ndarray):
     @property
     def has_symbols(self) -> bool:
         """Whether it holds sizes that are symbols."""
-        return np.ndarray.dtype.__get__(self) == object and any(is_symbolic_dim(item) for item in self.flat)
+        return np.ndarray.dtype.__get__(self).kind == "O" and any(is_symbolic_dim(item) for item in self.flat)
 
     def numpy(self) -> Any:
         """Return a NumPy array, or for a scalar its value."""
@@ -48,7 +48,7 @@ class HostTensor(np.ndarray):
         check_shape(np.ndarray.shape.__get__(self), shape)
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The sizes; for a user's code a `TensorShape`."""
         shape = np.ndarray.shape.__get__(self)
         return user_shape(shape) if is_user_code(sys._getframe(1)) else shape
@@ -66,7 +66,7 @@ class HostTensor(np.ndarray):
         """Return a part, always as a tensor."""
         return HostTensor.of(super().__getitem__(key))
 
-    def __iter__(self) -> Iterator["HostTensor"]:
+    def __iter__(self) -> Iterator["HostTensor"]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Go through the entries of the first axis."""
         return (self[i] for i in range(len(self)))
 

@@ -221,7 +221,7 @@ def _sizes(dims: Any) -> Iterator[Any]:
         return iter((dims,))
 
 
-def _size(size: Any, dims: Any) -> int | None:
+def _size(size: Any, dims: Any) -> Any:
     if size is None or is_symbolic_dim(size):
         return size
     try:

@@ -4,7 +4,7 @@
 # pyright: reportAttributeAccessIssue=false
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, final
 
 import jax
@@ -90,6 +90,11 @@ def is_symbolic_tensor(tensor: Any) -> bool:
     return isinstance(tensor, Tracer)
 
 
+def is_tracing() -> bool:
+    """Whether what operations compute has no value yet, because a function is being traced."""
+    return isinstance(jax.lax.add(np.int32(0), np.int32(0)), Tracer)
+
+
 @final
 class Reference:
     """Stands for a tensor or variable where something hashable is needed; equal to references to the same one."""
@@ -138,7 +143,7 @@ def _holds_tensors(value: Any) -> bool:
     return any(is_tensor(item) or _holds_tensors(item) for item in value)
 
 
-def _stacked(values: Sequence[Any], wanted: DType | None) -> Any:
+def _stacked(values: Any, wanted: DType | None) -> Any:
     """Stack a sequence in which some are tensors; the others take their type."""
     if wanted is None:
         wanted = next((as_dtype(item.dtype) for item in values if is_tensor(item)), None)

@@ -7,6 +7,7 @@ import re
 os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-8", "TPU_WORKER_HOSTNAMES": "localhost"}
 
 import jax
+import numpy as np
 import optax
 from flax import nnx
 from jax.experimental import topologies
@@ -79,7 +80,7 @@ def keras_step():
     state = [on(strategy.native, [v.value for v in group]) for group in groups]
     step, sizes = function._step, (BATCH // len(CHIPS),) * len(CHIPS)
     split = step.num_read_only
-    return function._compiled.lower(sizes, state[:split], state[split:], [images(strategy.native)])
+    return function._compiled.lower(sizes, state[:split], state[split:], [images(strategy.native)], np.zeros(3, np.uint32))
 
 
 def custom_loop_step():

@@ -128,7 +128,7 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | No
         NotImplementedError: If `params` is a list of several tensors (partitions).
     """
     if isinstance(params, list | tuple):
-        if len(params) > 1:
+        if len(params) != 1:
             raise NotImplementedError("tf.nn.embedding_lookup takes one table; join partitions with tf.concat first.")
         params = params[0]
     rows = gather(params, ids)

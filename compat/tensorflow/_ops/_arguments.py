@@ -99,7 +99,7 @@ def require(tensor: Any, wanted: str, operation: str) -> Any:
     return tensor
 
 
-def static_int(value: Any, name: str) -> int:
+def static_int(value: Any, name: str) -> Any:
     """Return an argument that XLA needs as a number when a function is traced."""
     if isinstance(value, Tracer):
         raise TypeError(
@@ -108,12 +108,13 @@ def static_int(value: Any, name: str) -> int:
         )
     if isinstance(value, np.ndarray) and value.dtype == object:
         value = value.item()
-    if is_symbolic_dim(value):
-        return value  # Keras finds out shapes with a batch size that stays a symbol; so does JAX.
+    size: Any = value
+    if is_symbolic_dim(size):
+        return size  # Keras finds out shapes with a batch size that stays a symbol; so does JAX.
     return operator.index(convert_to_tensor(value) if hasattr(value, "__jax_array__") else value)
 
 
-def static_ints(values: Any, name: str) -> tuple[int, ...]:
+def static_ints(values: Any, name: str) -> tuple[Any, ...]:
     """Return an argument that XLA needs as a sequence of numbers, such as a shape; one number is a sequence of one."""
     if hasattr(values, "__jax_array__") and not isinstance(values, jax.Array) and not is_symbolic_dim(values):
         values = convert_to_tensor(values)

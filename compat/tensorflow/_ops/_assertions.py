@@ -203,7 +203,7 @@ def assert_shapes(
 
 
 def _matches(have: tuple[int, ...], wanted: Any, sizes: dict[Any, int]) -> bool:
-    symbols = [wanted] if isinstance(wanted, int | str) and wanted != "" else list(wanted)
+    symbols = [wanted] if isinstance(wanted, int) else list(wanted)
     if symbols and symbols[0] in (..., "*"):
         symbols = symbols[1:]
         have = have[max(len(have) - len(symbols), 0) :]

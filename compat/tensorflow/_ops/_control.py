@@ -5,12 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax import _control_flow
 from tfdist_jax.compat.tensorflow._ops._arguments import static_int
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor, is_tracing
 
 
 def _tensors(structure: Any) -> Any:
@@ -19,9 +18,8 @@ def _tensors(structure: Any) -> Any:
 
 
 def _is_traced(*values: Any) -> bool:
-    """Whether code runs inside a function that is being traced: what it computes has no value yet."""
-    probe = jax.lax.add(np.int32(0), np.int32(0))
-    return any(isinstance(leaf, Tracer) for leaf in [probe, *jax.tree.leaves(values)])
+    """Whether code, or what it works on, is part of a function that is being traced."""
+    return is_tracing() or any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(values))
 
 
 def _branch(index: Any, branches: Sequence[Callable[[], Any]]) -> Any:

@@ -78,8 +78,8 @@ def gamma(key: jax.Array, shape: Any, alpha: Any, beta: Any, dtype: Any) -> jax.
     """Return numbers from gamma distributions with shape `alpha` and rate `beta`, `[*shape, *alpha.shape]`."""
     wanted = as_dtype(dtype)
     alpha, beta = convert_to_tensor(alpha, wanted), convert_to_tensor(1 if beta is None else beta, wanted)
-    batch = jnp.broadcast_shapes(alpha.shape, beta.shape)
-    return jax.random.gamma(key, alpha, (*static_ints(shape, "shape"), *batch), wanted.dtype) / beta
+    sizes = (*static_ints(shape, "shape"), *np.broadcast_shapes(alpha.shape, beta.shape))
+    return jax.random.gamma(key, alpha, sizes, wanted.dtype) / beta
 
 
 def poisson(key: jax.Array, shape: Any, lam: Any, dtype: Any) -> jax.Array:

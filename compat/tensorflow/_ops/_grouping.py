@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._ops._elementwise import identity
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tracing
 
 _scopes: ContextVar[str] = ContextVar("name_scope", default="")
 
@@ -78,12 +78,12 @@ def tuple(tensors: Any, control_inputs: Any = None, name: str | None = None) -> 
 
 def executing_eagerly() -> bool:
     """Whether operations compute at once: true outside of functions that are being traced."""
-    return not isinstance(jax.lax.add(np.int32(0), np.int32(0)), Tracer)
+    return not is_tracing()
 
 
 def inside_function() -> bool:
     """Whether the code is part of a function that is being traced."""
-    return not executing_eagerly()
+    return is_tracing()
 
 
 def py_function(

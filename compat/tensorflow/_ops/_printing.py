@@ -10,7 +10,7 @@ from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._tensor import is_tensor
+from tfdist_jax.compat.tensorflow._tensor import is_tensor, is_tracing
 
 
 def print(*inputs: Any, **kwargs: Any) -> None:
@@ -40,14 +40,10 @@ def print(*inputs: Any, **kwargs: Any) -> None:
         words = [_text(item, summarize) for item in jax.tree.unflatten(tree, shown)]
         _write(stream, separator.join(words) + end)
 
-    if any(isinstance(tensor, Tracer) for tensor in tensors) or not _is_eager():
+    if any(isinstance(tensor, Tracer) for tensor in tensors) or is_tracing():
         jax.debug.callback(show, *tensors)
     else:
         show(*tensors)
-
-
-def _is_eager() -> bool:
-    return not isinstance(jax.lax.add(np.int32(0), np.int32(0)), Tracer)
 
 
 def _is_leaf(value: Any) -> bool:

@@ -10,11 +10,12 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
+from jax.experimental import io_callback
 
 from tfdist_jax import _state
 from tfdist_jax.compat.tensorflow._context import replica_context
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._tensor import is_tracing
 
 _IMPL = "threefry2x32"
 _WORD = 0xFFFFFFFF
@@ -56,13 +57,8 @@ class KeyStream:
 
     def draw(self, seed: int | None = None) -> jax.Array:
         """Return the next key of this replica; of a substream if `seed` is given."""
-        words = self._move_on(1)
+        words = self.move_on(1)
         key = _key(words, None if seed is None else int(seed) & _WORD)
-        if isinstance(key, Tracer) and _state.current_frame() is None and _given.get() is None:
-            raise RuntimeError(
-                "A random number was drawn inside a JAX transformation, which would give the same one in every run. Use "
-                "tf.function, which moves the generator on, or tf.random.stateless_* with a seed that is an argument."
-            )
         context = replica_context()
         if context is None or context.num_replicas_in_sync == 1:
             return key
@@ -70,22 +66,26 @@ class KeyStream:
 
     def skip(self, delta: int) -> None:
         """Move on as if `delta` keys had been drawn."""
-        self._move_on(delta)
+        self.move_on(delta)
 
-    def _move_on(self, delta: int) -> Any:
+    def move_on(self, delta: int) -> Any:
         """Return the words before they are moved on."""
         given = _given.get()
         if given is not None:
             return given.next_words()
-        if _state.current_frame() is None:
-            # On the host: a strategy's program leaves the words on all its devices, and what is drawn outside must not
-            # be bound to them.
-            words = np.asarray(self._words)
-            after = words + np.array([0, 0, delta], np.uint32)
-        else:
+        if _state.current_frame() is not None:
             words = _state.read(self)
-            after = words.at[2].add(delta)
-        _state.write(self, after)
+            _state.write(self, words.at[2].add(delta))
+            return words
+        on_host = functools.partial(self._move_on_host, delta)
+        # Inside a transformation that knows nothing of cells, such as the step of a Keras model without a strategy,
+        # each run of the program asks the host.
+        return io_callback(on_host, jax.ShapeDtypeStruct((3,), np.uint32)) if is_tracing() else on_host()
+
+    def _move_on_host(self, delta: int) -> np.ndarray:
+        # A strategy's program leaves the words on all its devices; what is drawn outside must not be bound to them.
+        words = np.asarray(self._words)
+        self._words = words + np.array([0, 0, delta], np.uint32)
         return words
 
 
@@ -109,7 +109,15 @@ _given: ContextVar[_Given | None] = ContextVar("given", default=None)
 
 def next_words() -> np.ndarray:
     """Return the words from which one run of a program may draw, `[3]` uint32: an argument for `drawing_from`."""
-    return np.asarray(_process._move_on(1))
+    return np.asarray(_process.move_on(1))
+
+
+def draw_for_iteration(number: Any) -> contextlib.AbstractContextManager[None]:
+    """Draw other numbers in each iteration of a loop that is traced once, inside of `drawing_from`."""
+    given = _given.get()
+    if given is None:
+        return contextlib.nullcontext()
+    return drawing_from(given.next_words().at[2].set(jnp.asarray(number, jnp.uint32)))
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ class UniqueWithCounts(NamedTuple):
 
     y: Any
     idx: jax.Array
-    count: jax.Array
+    count: jax.Array  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> jax.Array:

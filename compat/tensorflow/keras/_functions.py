@@ -14,6 +14,7 @@ from tfdist_jax import DATA, fused_mean
 from tfdist_jax._input import ahead, pad_to_equal, put_padded
 from tfdist_jax._replica import map_replicas
 from tfdist_jax._runtime import InFlight
+from tfdist_jax.compat.tensorflow._ops._random_state import drawing_from, next_words
 from tfdist_jax.compat.tensorflow.keras._accumulation import accumulator_slots
 from tfdist_jax.compat.tensorflow.keras._placement import Placed, Values, is_placed, place
 from tfdist_jax.compat.tensorflow.keras._programs import Sizes, run_side_by_side, run_steps
@@ -41,7 +42,9 @@ class StepFunction:
         self._most_in_program = _most_in_program(step, self._mesh)
         self._returned: Placed = ()
         whole, split = NamedSharding(self._mesh, PartitionSpec()), NamedSharding(self._mesh, PartitionSpec(DATA))
-        self._compiled = jax.jit(self._trace, static_argnums=0, donate_argnums=2, in_shardings=(whole, whole, split))
+        self._compiled = jax.jit(
+            self._trace, static_argnums=0, donate_argnums=2, in_shardings=(whole, whole, split, whole)
+        )
         self._program: Callable[..., Any] = self._run_eagerly if model.run_eagerly else self._compiled
         same = PartitionSpec()
         self._mean = jax.jit(map_replicas(fused_mean, self._mesh, in_specs=(same,), out_specs=same))
@@ -76,7 +79,7 @@ class StepFunction:
         data, sizes = pad_to_equal(batch, self._mesh.shape[DATA])
         split = self._step.num_read_only
         arrays = [v.arrays for v in place(state, self._mesh, num_read_only=len(state), holders=Counter())]
-        return self._compiled.lower(sizes, arrays[:split], arrays[split:], [data])
+        return self._compiled.lower(sizes, arrays[:split], arrays[split:], [data], next_words())
 
     def forget(self) -> None:
         """Let go of the state, when Keras's loop has ended."""
@@ -102,19 +105,21 @@ class StepFunction:
     def _run(self, sizes: Sizes, state: Placed, batches: Sequence[Any]) -> tuple[Any, Placed]:
         split = self._step.num_read_only
         arrays = [values.arrays for values in state]
-        logs, rows, new, token = self._program(sizes, arrays[:split], arrays[split:], batches)
+        logs, rows, new, token = self._program(sizes, arrays[:split], arrays[split:], batches, next_words())
         self._in_flight.add(token)
         state = (*state[:split], *map(Values, new))
         return (logs if rows is None else _without_padding(rows, sizes)), state
 
-    def _trace(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any]) -> Any:
-        logs, rows, state = run_steps(self._step, self._strategy, sizes, (*read_only, *own), batches)
+    def _trace(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any], words: Any) -> Any:
+        with drawing_from(words):
+            logs, rows, state = run_steps(self._step, self._strategy, sizes, (*read_only, *own), batches)
         # The state is donated to the next step and logs may be empty: something must tell when the step is done.
         return logs, rows, state[len(read_only) :], jnp.zeros((), jnp.int32)
 
-    def _run_eagerly(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any]) -> Any:
+    def _run_eagerly(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any], words: Any) -> Any:
         (batch,) = batches
-        logs, rows, state = run_side_by_side(self._step, self._strategy, sizes, (*read_only, *own), batch)
+        with drawing_from(words):
+            logs, rows, state = run_side_by_side(self._step, self._strategy, sizes, (*read_only, *own), batch)
         return logs, rows, state[len(read_only) :], ()
 
 

@@ -3,6 +3,7 @@
 `tests/compat/keras/test_internals.py` holds a contract test per name: a Keras release that drops or changes one
 fails the test that carries its name.
 
+- `backend.compute_output_spec`: finds out shapes by running a layer on nothing; called through the module.
 - `BaseOptimizer.apply`: where gradients of all replicas are summed. `_accumulated_gradients`, `_iterations`: its
   variables for gradient accumulation.
 - `class_weight_to_sample_weights`, `DataAdapter`, `data_adapters.get_data_adapter`: how input is read.
@@ -17,6 +18,7 @@ fails the test that carries its name.
 - `SeedGenerator.next`: where each replica gets a seed of its own.
 """
 
+from keras.src import backend
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.jax import trainer as jax_trainer
 from keras.src.backend.jax.core import JaxVariable
@@ -35,6 +37,7 @@ __all__ = [
     "JAXTrainer",
     "JaxVariable",
     "SeedGenerator",
+    "backend",
     "class_weight_to_sample_weights",
     "data_adapters",
     "get_stateless_scope",

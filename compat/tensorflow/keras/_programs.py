@@ -14,6 +14,7 @@ from tfdist_jax._gradients import switch_on_size
 from tfdist_jax._lockstep import LockStep
 from tfdist_jax._replica import map_replicas
 from tfdist_jax.compat.tensorflow._context import LockStepContext, entering_replica
+from tfdist_jax.compat.tensorflow._ops._random_state import draw_for_iteration
 from tfdist_jax.compat.tensorflow.keras._aggregation import Share
 from tfdist_jax.compat.tensorflow.keras._steps import Parts, State, Step
 
@@ -117,11 +118,13 @@ def _one_after_another(run: Callable[[State, Any], Results], state: State, batch
 
 
 def _looped(run: Callable[[State, Any], Results], state: State, batches: Sequence[Any]) -> Results:
-    def body(state: State, batch: Any) -> tuple[State, Any]:
-        logs, rows, state = run(state, batch)
+    def body(state: State, numbered: Any) -> tuple[State, Any]:
+        number, batch = numbered
+        with draw_for_iteration(number):
+            logs, rows, state = run(state, batch)
         return state, (logs, rows)
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-    state, results = jax.lax.scan(body, state, stacked)
+    state, results = jax.lax.scan(body, state, (jnp.arange(len(batches)), stacked))
     logs, rows = jax.tree.map(lambda values: values[-1], results)
     return logs, rows, state

@@ -5,16 +5,30 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from tfdist_jax import _state
 from tfdist_jax.compat.tensorflow._context import replica_context
-from tfdist_jax.compat.tensorflow.keras._internals import SeedGenerator, jax_utils
+from tfdist_jax.compat.tensorflow._ops._random_state import drawing_from
+from tfdist_jax.compat.tensorflow.keras._internals import SeedGenerator, backend, jax_utils
 
 
 def install() -> None:
-    """Fold the replica's number into the seeds it draws; allow unseeded draws where state is captured."""
+    """Fold the replica's number into the seeds it draws; allow unseeded draws where state is captured or shapes asked."""
+    backend.compute_output_spec = _drawing_nothing(backend.compute_output_spec)
     SeedGenerator.next = _per_replica(SeedGenerator.next)
     jax_utils.is_in_jax_tracing_scope = _outside_of_programs(jax_utils.is_in_jax_tracing_scope)
+
+
+def _drawing_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Where only shapes are found out, `tf.random` may draw from anything, and must not move on."""
+
+    @functools.wraps(original)
+    def compute_output_spec(*args: Any, **kwargs: Any) -> Any:
+        with drawing_from(np.zeros(3, np.uint32)):
+            return original(*args, **kwargs)
+
+    return compute_output_spec
 
 
 def _per_replica(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     JAXTrainer,
     JaxVariable,
     SeedGenerator,
+    backend,
     class_weight_to_sample_weights,
     data_adapters,
     get_stateless_scope,
@@ -23,6 +24,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
 )
 
 HOOKED = [
+    (backend, "compute_output_spec", ["fn"]),
     (BaseOptimizer, "apply", ["self", "grads", "trainable_variables"]),
     (JAXTrainer, "__init__", ["self"]),
     (JAXTrainer, "jax_state_sync", ["self"]),
