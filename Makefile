@@ -9,6 +9,7 @@ EXTRAS := dev,examples
 # JAX processes use several threads each: more than four at a time slow each other down.
 WORKERS ?= auto --maxprocesses=4
 
+COVERAGE ?= --cov --cov-report=term
 # How many programs of each kind `make fuzz` tries, and the first one's number.
 PROGRAMS ?= 200
 SEED ?= $(shell date +%s)
@@ -45,7 +46,7 @@ demo: $(INSTALLED) ## Train a tf.distribute program on real digits over 8 device
 	@$(BIN)/tfdist-jax run --devices 8 examples/digits.py
 
 test: $(INSTALLED) ## Run all tests and measure what they cover.
-	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(COVERAGE) $(ARGS)
 
 check: $(INSTALLED) ## Check lint, format, types, the import contract and the wheel.
 	$(BIN)/ruff check .
