@@ -119,6 +119,7 @@ def test_cells_read_are_the_trainable_ones_in_order():
             return observe_read(self, X, trainable=self.trainable)
 
     a, b, c = Cell(True), Cell(False), Cell(True)
-    result, cells = cells_read(lambda: c.read() + jax.jit(lambda: b.read() + a.read())() + c.read())
+    result, reads = cells_read(lambda: c.read() + jax.jit(lambda: b.read() + a.read())() + c.read())
     np.testing.assert_allclose(result, 4 * X)
-    assert [id(cell) for cell in cells] == [id(c), id(a)]
+    assert [id(cell) for cell, _ in reads] == [id(c), id(a)]
+    assert all(value is not X and jnp.array_equal(value, X) for _, value in reads)

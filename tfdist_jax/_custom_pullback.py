@@ -69,15 +69,15 @@ def _for_jax(inputs: Sequence[Any], outputs: list[Any], pullback: Pullback) -> l
     return outputs
 
 
-def cells_read(fn: Callable[[], Any]) -> tuple[Any, tuple[Cell, ...]]:
-    """Call `fn`; return its result and the trainable cells that it read."""
+def cells_read(fn: Callable[[], Any]) -> tuple[Any, list[tuple[Cell, jax.Array]]]:
+    """Call `fn`; return its result and the trainable cells that it read, with the values that it found first."""
     log = _ReadLog()
     start(log)
     try:
         result = fn()
     finally:
         stop(log)
-    return result, tuple(log.cells.values())
+    return result, list(log.reads.values())
 
 
 @final
@@ -87,7 +87,7 @@ class _ReadLog:
     recording = True
 
     def __init__(self) -> None:
-        self.cells: dict[int, Cell] = {}
+        self.reads: dict[int, tuple[Cell, jax.Array]] = {}
         self._tape = Tape()
 
     def connects(self, array: Any) -> bool:
@@ -98,7 +98,7 @@ class _ReadLog:
 
     def note_read(self, cell: Cell, array: jax.Array, trainable: bool) -> None:
         if trainable:
-            self.cells[id(cell)] = cell
+            self.reads.setdefault(id(cell), (cell, array))
 
     def own_read(self, cell: Cell, array: jax.Array, made_on: Trace) -> jax.Array:
         return self._tape.own_read(cell, array, made_on)

@@ -8,7 +8,6 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax import _state
 from tfdist_jax._custom_pullback import cells_read, with_pullback
 from tfdist_jax.compat.tensorflow._gradient_tape import conjugate, is_variable
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
@@ -60,9 +59,10 @@ class _WithGradient:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         (result, grad_fn), read = cells_read(lambda: self._f(*args, **kwargs))
         tensors, others = (jax.tree.leaves(given, is_leaf=is_variable) for given in (args, kwargs))
-        variables = [cell for cell in read if all(cell is not leaf for leaf in (*tensors, *others))]
+        hidden = [(cell, value) for cell, value in read if all(cell is not leaf for leaf in (*tensors, *others))]
+        variables = [cell for cell, _ in hidden]
         _must_take_variables(grad_fn, variables)
-        inputs = [convert_to_tensor(leaf) for leaf in tensors] + [_state.read(cell) for cell in variables]
+        inputs = [convert_to_tensor(leaf) for leaf in tensors] + [value for _, value in hidden]
         outputs, tree = jax.tree.flatten(result, is_leaf=is_variable)
         outputs = [convert_to_tensor(output) for output in outputs]
         pullback = functools.partial(_pull, grad_fn, outputs, len(tensors), variables)

@@ -37,7 +37,7 @@ class GradientTape:
 
     Differs from TensorFlow: gradients are dense, never `tf.IndexedSlices`; JAX functions that are constant almost
     everywhere (such as `jnp.floor`) give zeros where TensorFlow's give None; a `lax.while_loop` that is part of a
-    compiled function has no gradient, eagerly it has.
+    compiled function has no gradient, eagerly it has; reads of a variable that has not changed are one tensor.
     Ref: https://www.tensorflow.org/api_docs/python/tf/GradientTape
 
     Example:
@@ -94,7 +94,7 @@ class GradientTape:
         for leaf in leaves:
             if not _is_tensor(leaf):
                 raise ValueError(
-                    f"Passed in object {leaf!r} of type {type(leaf).__name__!r}, not tf.Tensor or tf.Variable or "
+                    f"Passed in object {leaf} of type {type(leaf).__name__!r}, not tf.Tensor or tf.Variable or "
                     "ExtensionType. Convert it with tf.constant first."
                 )
             if not is_differentiable(_value(leaf)):
