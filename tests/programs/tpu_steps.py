@@ -80,7 +80,9 @@ def keras_step():
     state = [on(strategy.native, [v.value for v in group]) for group in groups]
     step, sizes = function._step, (BATCH // len(CHIPS),) * len(CHIPS)
     split = step.num_read_only
-    return function._compiled.lower(sizes, state[:split], state[split:], [images(strategy.native)], np.zeros(3, np.uint32))
+    return function._compiled.lower(
+        sizes, state[:split], state[split:], [images(strategy.native)], np.zeros(3, np.uint32)
+    )
 
 
 def custom_loop_step():
