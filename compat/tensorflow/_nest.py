@@ -22,9 +22,9 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
     return jax.tree.leaves(structure, is_leaf=_is_leaf)
 
 
-def is_nested(structure: Any) -> bool:
+def is_nested(seq: Any) -> bool:
     """Whether it is a structure rather than a leaf."""
-    return jax.tree.structure(structure, is_leaf=_is_leaf) != jax.tree.structure(0)
+    return jax.tree.structure(seq, is_leaf=_is_leaf) != jax.tree.structure(0)
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:

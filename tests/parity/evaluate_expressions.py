@@ -59,9 +59,8 @@ def signatures(tf, dotted_names):
         except (TypeError, ValueError):
             found[dotted] = None if value is None else "no signature"
             continue
-        found[dotted] = [
-            f"{'*' * (p.kind - 1) if p.kind in (2, 4) else ''}{p.name}{default(p.default)}" for p in parameters
-        ]
+        stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+        found[dotted] = [f"{stars.get(p.kind, '')}{p.name}{default(p.default)}" for p in parameters]
     return found
 
 

@@ -39,7 +39,7 @@ x.dtype.is_floating | x.dtype.size | i.dtype.max | x.set_shape([2, 3]) | x.set_s
 tf.is_tensor(x) | tf.is_tensor(1) | tf.is_tensor(v) | isinstance(x, tf.Tensor) | tf.get_static_value(i) |
 tf.cast(x, tf.int32) | tf.cast([1.7, -1.7], tf.int64) | tf.cast(b, tf.float32) | tf.cast(i, tf.bool) | tf.cast(z, tf.float32) |
 tf.cast(1, tf.float64) | tf.cast(300, tf.uint8) | tf.cast(x, "float64") | tf.cast(x, np.float16) | tf.saturate_cast(300, tf.uint8) |
-tf.saturate_cast([-5.0, 3e9], tf.int32) | tf.bitcast(x, tf.int32) | tf.complex([1.0], [2.0]) | tf.as_dtype("half").name |
+tf.saturate_cast([-5.0, 3e9], tf.uint8) | tf.bitcast(x, tf.int32) | tf.complex([1.0], [2.0]) | tf.as_dtype("half").name |
 tf.constant(1.0) * 2 | 2 * x | x + np.ones(3) | x + np.float64(2) | np.float64(2) * x | d * 0.1 | l + 1 | l + 2**40 |
 d + np.array([0.1, 0.2, 0.3]) | x / 2 | i // 2 | i % 3 | -i // 2 | x ** 2 | x @ tf.transpose(y) | -x | abs(x) | x > 0 |
 x == x | x != y | ~b | b & [True, True, False] | x[0] | x[:, 1] | x[..., tf.newaxis] | x[0, 1:] | x[::-1] | i[-1] | len(x)

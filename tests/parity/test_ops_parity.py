@@ -1,0 +1,100 @@
+"""Operations give what TensorFlow gives: values, types, errors; and have its signatures."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER))  # The same files serve TensorFlow's process, as scripts.
+
+import evaluate_expressions  # noqa: E402
+import expressions  # noqa: E402
+
+pytestmark = [pytest.mark.peers, pytest.mark.slow]
+
+# Relative and absolute. Sums of float32 in another order differ by more than 1e-6 now and then.
+TOLERANCE = {"float64": 1e-12, "complex64": 2e-6, "float32": 2e-6, "float16": 1e-3, "bfloat16": 1e-2}
+
+# Classes that are made by other functions, never by a program.
+NOT_FOR_PROGRAMS = {
+    "tf.DType",
+    "tf.Variable",  # TensorFlow's signature says (*args, **kwargs); its documentation says what ours does.
+    "tf.dtypes.DType",
+    "tf.data.Dataset",
+    "tf.data.Iterator",
+    "tf.distribute.DistributedDataset",
+    "tf.distribute.DistributedIterator",
+    "tf.distribute.DistributedValues",
+    "tf.distribute.ReplicaContext",
+    "tf.distribute.Strategy",
+}
+
+
+@pytest.fixture(scope="module")
+def names():
+    return sorted(tf.__getattr__.dotted_names())
+
+
+@pytest.fixture(scope="module")
+def tensorflow(names, tmp_path_factory):
+    """What TensorFlow says, in a process of its own."""
+    ran = subprocess.run(
+        [sys.executable, str(FOLDER / "evaluate_expressions.py")],
+        input=json.dumps(names),
+        capture_output=True,
+        text=True,
+        timeout=170,
+        cwd=tmp_path_factory.mktemp("tensorflow"),
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout)
+
+
+def difference(wanted, got):
+    """Say how two described results differ, or return None."""
+    if isinstance(wanted, list) and isinstance(got, list) and len(wanted) == len(got):
+        found = [difference(a, b) for a, b in zip(wanted, got, strict=True)]
+    elif isinstance(wanted, dict) and "error" in wanted:
+        same = isinstance(got, dict) and wanted["error"] == got.get("error")
+        found = [None if same else f"{wanted} / {got}"]
+    elif isinstance(wanted, dict) and "dtype" in wanted:
+        found = [tensor_difference(wanted, got)]
+    elif isinstance(wanted, dict) and isinstance(got, dict) and wanted.keys() == got.keys():
+        found = [difference(wanted[key], got[key]) for key in wanted]
+    else:
+        found = [None if wanted == got else f"{wanted!r} / {got!r}"]
+    return "; ".join(filter(None, found)) or None
+
+
+def tensor_difference(wanted, got):
+    if not isinstance(got, dict) or any(wanted[key] != got.get(key) for key in ("dtype", "shape")):
+        return f"{wanted} / {got}"
+    if wanted["dtype"] == "string":
+        return None if wanted["value"] == got["value"] else f"{wanted} / {got}"
+    tolerance = TOLERANCE.get(wanted["dtype"].split()[-1], 0)
+    same = np.allclose(got["value"], wanted["value"], tolerance, tolerance, equal_nan=True)
+    return None if same else f"{wanted} / {got}"
+
+
+def test_expressions_give_what_tensorflow_gives(tensorflow):
+    everything = [expression for group in expressions.GROUPS for expression in expressions.expressions(group)]
+    ours = evaluate_expressions.evaluate(tf, expressions.SETUP, everything)
+    ours = json.loads(json.dumps(ours))
+    wanted = tensorflow["results"]
+    assert wanted.keys() == ours.keys()
+    differing = {expression: difference(wanted[expression], ours[expression]) for expression in everything}
+    assert {expression: text for expression, text in differing.items() if text} == {}
+
+
+def test_signatures_are_tensorflows(tensorflow, names):
+    ours = evaluate_expressions.signatures(tf, names)
+    wanted = {name: parameters for name, parameters in tensorflow["signatures"].items() if parameters != "no signature"}
+    assert {name for name, parameters in wanted.items() if parameters is None} == set()
+    differing = {name: (wanted[name], ours[name]) for name in wanted if wanted[name] != ours[name]}
+    assert differing.keys() <= NOT_FOR_PROGRAMS, differing
