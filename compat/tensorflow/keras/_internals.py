@@ -7,6 +7,7 @@ fails the test that carries its name.
 - `BaseOptimizer.apply`: where gradients of all replicas are summed. `_accumulated_gradients`, `_iterations`: its
   variables for gradient accumulation.
 - `class_weight_to_sample_weights`, `DataAdapter`, `data_adapters.get_data_adapter`: how input is read.
+- `get_keras_mask`, `set_keras_mask`: the mask that a layer has attached to its output.
 - `get_stateless_scope`: the scope in which Keras maps variables to explicit values, or None.
 - `jax_trainer._distribute_data`: sends a whole batch to the first device.
 - `jax_utils.is_in_jax_tracing_scope`: makes unseeded random draws an error while JAX traces.
@@ -19,6 +20,7 @@ fails the test that carries its name.
 """
 
 from keras.src import backend
+from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.jax import trainer as jax_trainer
 from keras.src.backend.jax.core import JaxVariable
@@ -40,8 +42,10 @@ __all__ = [
     "backend",
     "class_weight_to_sample_weights",
     "data_adapters",
+    "get_keras_mask",
     "get_stateless_scope",
     "jax_trainer",
     "jax_utils",
     "loss_module",
+    "set_keras_mask",
 ]

@@ -11,7 +11,7 @@ import keras
 from tfdist_jax.compat.tensorflow.distribute._current import get_replica_context
 from tfdist_jax.compat.tensorflow.keras._accumulation import accumulates, apply_accumulating
 from tfdist_jax.compat.tensorflow.keras._aggregation import Share, changes, merged
-from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer
+from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, get_keras_mask, set_keras_mask
 from tfdist_jax.compat.tensorflow.keras._loss_scaling import scaling_only_gradients, unscale_loss
 
 State = tuple[list[jax.Array], ...]
@@ -81,11 +81,11 @@ class TrainStep(Step):
         """Return this replica's gradients and what it changes in statistics and metrics."""
         trainable, non_trainable, optimizer, metrics = state
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
-        gradient_of = jax.value_and_grad(self.model.compute_loss_and_updates, has_aux=True)
-        (_, aux), gradients = gradient_of(
-            trainable, non_trainable, metrics, x, y, sample_weight, training=True, optimizer_variables=optimizer
-        )
+        gradient_of = jax.value_and_grad(self._loss_and_updates, has_aux=True)
+        (_, (aux, masks)), gradients = gradient_of(trainable, non_trainable, optimizer, metrics, x, y, sample_weight)
         loss, y_pred, new_non_trainable, new_metrics = aux
+        for prediction, mask in zip(jax.tree.leaves(y_pred), masks, strict=True):
+            set_keras_mask(prediction, mask)
         logs, new_metrics = self.model._update_metrics_variables(
             new_metrics, unscale_loss(loss), x, y, y_pred, sample_weight
         )
@@ -94,6 +94,13 @@ class TrainStep(Step):
             return parts._replace(own=gradients)
         parts.summed["gradients"] = gradients
         return parts
+
+    def _loss_and_updates(self, trainable: Any, non_trainable: Any, optimizer: Any, metrics: Any, *data: Any) -> Any:
+        """Return Keras's loss and its parts, and the predictions' masks, which the arrays lose in differentiation."""
+        loss, aux = self.model.compute_loss_and_updates(
+            trainable, non_trainable, metrics, *data, training=True, optimizer_variables=optimizer
+        )
+        return loss, (aux, [get_keras_mask(prediction) for prediction in jax.tree.leaves(aux[1])])
 
     def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
         """Apply the global gradients."""

@@ -17,10 +17,12 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     backend,
     class_weight_to_sample_weights,
     data_adapters,
+    get_keras_mask,
     get_stateless_scope,
     jax_trainer,
     jax_utils,
     loss_module,
+    set_keras_mask,
 )
 
 HOOKED = [
@@ -134,3 +136,10 @@ def test_stateless_scope_is_known_while_it_is_open():
     assert get_stateless_scope() is None
     with keras.StatelessScope() as scope:
         assert get_stateless_scope() is scope
+
+
+def test_masks_are_attached_to_arrays():
+    array, mask = keras.ops.zeros(2), keras.ops.ones(2)
+    assert get_keras_mask(array) is None
+    set_keras_mask(array, mask)
+    assert get_keras_mask(array) is mask
