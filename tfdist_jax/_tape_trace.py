@@ -206,7 +206,7 @@ _started: ContextVar[tuple[TapeTrace, ...]] = ContextVar("started_tapes", defaul
 
 def start(tape: Recorder) -> None:
     """Let `tape` see what this thread does from now on."""
-    trace = TapeTrace(current_trace(), tape)
+    trace = TapeTrace(_only_started(current_trace()), tape)
     _started.set((*_started.get(), trace))
     set_trace(trace)
 
@@ -214,16 +214,16 @@ def start(tape: Recorder) -> None:
 def stop(tape: Recorder) -> None:
     """Take `tape` out of the tapes that see what this thread does, wherever in their order it is."""
     _started.set(tuple(trace for trace in _started.get() if trace.tape is not tape))
-    set_trace(_without(current_trace(), tape))
+    set_trace(_only_started(current_trace()))
 
 
-def _without(trace: Trace, tape: Recorder) -> Trace:
-    """Return `trace` with the tape traces on top chained anew, less that of `tape`."""
+def _only_started(trace: Trace) -> Trace:
+    """Return `trace` with the tape traces on top chained anew, less those of tapes that have been stopped."""
     if not isinstance(trace, TapeTrace):
         return trace
-    if trace.tape is tape:
-        return trace.parent_trace
-    below = _without(trace.parent_trace, tape)
+    below = _only_started(trace.parent_trace)
+    if all(started.tape is not trace.tape for started in _started.get()):
+        return below
     return trace if below is trace.parent_trace else TapeTrace(below, trace.tape)
 
 
