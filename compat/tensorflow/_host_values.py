@@ -28,7 +28,8 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
         ValueError: If `value` is no tensor.
     """
     if isinstance(value, np.ndarray | np.generic):
-        return _converted(np.asarray(value), dtype or hint)
+        # A copy: JAX may go on using the memory, while the caller goes on changing it.
+        return _converted(np.array(value), dtype or hint)
     if isinstance(value, TensorShape):
         return np.asarray(value.as_list(), (dtype or _dtypes.int32).dtype)
     array = _parsed(value)
@@ -44,11 +45,6 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
 
 
 def _parsed(value: Any) -> np.ndarray:
-    if type(value).__name__ == "KerasTensor":
-        raise ValueError(
-            "A KerasTensor cannot be used as input to a TensorFlow function: it is a symbolic placeholder of a "
-            "functional model. Use the function of `keras.ops`, or wrap the call in a `keras.layers.Layer`."
-        )
     try:
         return np.array(list(value) if isinstance(value, range) else value)
     except ValueError:
