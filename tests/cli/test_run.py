@@ -176,6 +176,14 @@ def test_spawned_processes_see_the_facade(run_program, method):
     assert ran.stdout == "[(2, '__mp_main__'), (4, '__mp_main__')]\n"
 
 
+# Where the tests run in the background, the shell has them ignore interrupts, and so the programs they start.
+INTERRUPTIBLE = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
 @pytest.fixture
 def start_program(tmp_path):
     """Start a program and leave it running until the test ends."""
@@ -183,17 +191,9 @@ def start_program(tmp_path):
 
     def start(source):
         (tmp_path / "script.py").write_text(source)
-        command = [sys.executable, "-m", "tfdist_jax", "run", "script.py"]
+        command = [sys.executable, "-c", INTERRUPTIBLE, "-m", "tfdist_jax", "run", "script.py"]
         running.append(
-            subprocess.Popen(
-                command,
-                cwd=tmp_path,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                # Where the tests run in the background, the shell has them ignore interrupts, and so their children.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-            )
+            subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         )
         return running[-1]
 
