@@ -81,7 +81,7 @@ def keras_step():
     step, sizes = function._step, (BATCH // len(CHIPS),) * len(CHIPS)
     split = step.num_read_only
     return function._compiled.lower(
-        sizes, state[:split], state[split:], [images(strategy.native)], np.zeros(3, np.uint32)
+        sizes, state[:split], state[split:], [images(strategy.native)], (np.zeros(3, np.uint32), [])
     )
 
 

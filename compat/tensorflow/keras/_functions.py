@@ -14,10 +14,12 @@ from tfdist_jax import DATA, fused_mean
 from tfdist_jax._input import ahead, pad_to_equal, put_padded
 from tfdist_jax._replica import map_replicas
 from tfdist_jax._runtime import InFlight
+from tfdist_jax._state import entering
 from tfdist_jax.compat.tensorflow._ops._random_state import drawing_from, next_words
 from tfdist_jax.compat.tensorflow.keras._accumulation import accumulator_slots
+from tfdist_jax.compat.tensorflow.keras._outside import CellFoundError, OutsideCells
 from tfdist_jax.compat.tensorflow.keras._placement import Placed, Values, is_placed, place
-from tfdist_jax.compat.tensorflow.keras._programs import Sizes, run_side_by_side, run_steps
+from tfdist_jax.compat.tensorflow.keras._programs import Sizes, run_side_by_side, run_steps, runs_on_cpu
 from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, State, Step, TrainStep
 
 # Steps that are compiled into one program on CPU, where they are unrolled and compile time grows with them.
@@ -37,10 +39,11 @@ class StepFunction:
         self._strategy = strategy
         self._mesh = strategy.native.mesh
         self._in_flight = InFlight(self._mesh.size)
-        self._feed = Feed(self._mesh)
+        self._feed = Feed(self._mesh, ahead=0 if runs_on_cpu(strategy) else _AHEAD)
         self._steps_per_execution = model.steps_per_execution
-        self._most_in_program = _most_in_program(step, self._mesh)
+        self._most_in_program = _most_in_program(step, strategy)
         self._returned: Placed = ()
+        self._outside: list[Any] = []
         whole, split = NamedSharding(self._mesh, PartitionSpec()), NamedSharding(self._mesh, PartitionSpec(DATA))
         self._compiled = jax.jit(
             self._trace, static_argnums=0, donate_argnums=2, in_shardings=(whole, whole, split, whole)
@@ -79,7 +82,7 @@ class StepFunction:
         data, sizes = pad_to_equal(batch, self._mesh.shape[DATA])
         split = self._step.num_read_only
         arrays = [v.arrays for v in place(state, self._mesh, num_read_only=len(state), holders=Counter())]
-        return self._compiled.lower(sizes, arrays[:split], arrays[split:], [data], next_words())
+        return self._call(self._compiled.lower, sizes, arrays[:split], arrays[split:], [data])
 
     def forget(self) -> None:
         """Let go of the state, when Keras's loop has ended."""
@@ -105,19 +108,29 @@ class StepFunction:
     def _run(self, sizes: Sizes, state: Placed, batches: Sequence[Any]) -> tuple[Any, Placed]:
         split = self._step.num_read_only
         arrays = [values.arrays for values in state]
-        logs, rows, new, token = self._program(sizes, arrays[:split], arrays[split:], batches, next_words())
+        logs, rows, new, token = self._call(self._program, sizes, arrays[:split], arrays[split:], batches)
         self._in_flight.add(token)
         state = (*state[:split], *map(Values, new))
         return (logs if rows is None else _without_padding(rows, sizes)), state
 
-    def _trace(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any], words: Any) -> Any:
-        with drawing_from(words):
+    def _call(self, program: Callable[..., Any], *args: Any) -> Any:
+        """Call the program with what else it uses: random words, and outside variables, found while it is traced."""
+        words = next_words()
+        while True:
+            try:
+                return program(*args, (words, [self._strategy.mirrored(cell.stored) for cell in self._outside]))
+            except CellFoundError as found:
+                self._outside.append(found.cell)
+
+    def _trace(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any], others: Any) -> Any:
+        words, outside = others
+        with drawing_from(words), entering(OutsideCells(self._outside, outside)):
             logs, rows, state = run_steps(self._step, self._strategy, sizes, (*read_only, *own), batches)
         # The state is donated to the next step and logs may be empty: something must tell when the step is done.
         return logs, rows, state[len(read_only) :], jnp.zeros((), jnp.int32)
 
-    def _run_eagerly(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any], words: Any) -> Any:
-        (batch,) = batches
+    def _run_eagerly(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any], others: Any) -> Any:
+        (batch,), (words, _) = batches, others
         with drawing_from(words):
             logs, rows, state = run_side_by_side(self._step, self._strategy, sizes, (*read_only, *own), batch)
         return logs, rows, state[len(read_only) :], ()
@@ -127,15 +140,14 @@ class StepFunction:
 class Feed:
     """Brings host batches to the replicas: on accelerators ahead of the steps that use them.
 
-    On CPU the batches stay NumPy arrays until their step, which takes each device's rows from them directly.
+    On CPU (`ahead=0`) batches stay NumPy arrays until their step, which takes each device's rows from them.
     """
 
-    def __init__(self, mesh: Mesh) -> None:
-        """Feed the devices of `mesh`."""
-        on_cpu = mesh.devices.flat[0].platform == "cpu"
+    def __init__(self, mesh: Mesh, *, ahead: int) -> None:
+        """Feed the devices of `mesh`, with the transfers of `ahead` batches started early, or none before its step."""
         host = lambda batch: pad_to_equal(jax.tree.map(np.asarray, batch), mesh.shape[DATA])
-        self._place = host if on_cpu else lambda batch: put_padded(batch, mesh)
-        self._depth = 0 if on_cpu else _AHEAD
+        self._place = (lambda batch: put_padded(batch, mesh)) if ahead else host
+        self._depth = ahead
         self._source: Any = None
         self._batches: Iterator[Any] = iter(())
 
@@ -160,12 +172,12 @@ def _holders(model: Any) -> Counter[int]:
     return held
 
 
-def _most_in_program(step: Step, mesh: Mesh) -> int:
+def _most_in_program(step: Step, strategy: Any) -> int:
     """Return how many steps are compiled together: predictions join on the host, debugging goes one by one."""
     if isinstance(step, PredictStep) or step.model.run_eagerly:
         return 1
-    on_cpu = mesh.devices.flat[0].platform == "cpu"
-    return min(step.model.steps_per_execution, _MOST_UNROLLED if on_cpu else step.model.steps_per_execution)
+    wanted = step.model.steps_per_execution
+    return min(wanted, _MOST_UNROLLED) if runs_on_cpu(strategy) else wanted
 
 
 def _runs(batches: Sequence[tuple[Any, Sizes]], most: int) -> Iterator[tuple[Sizes, list[Any]]]:

@@ -23,6 +23,11 @@ Results = tuple[Any, Any, State]
 """Logs, results by row (padded as the batch is) and the new state."""
 
 
+def runs_on_cpu(strategy: Any) -> bool:
+    """Tell whether the replicas are (virtual) CPU devices, where other ways are fast than on accelerators."""
+    return strategy.native.mesh.devices.flat[0].platform == "cpu"
+
+
 def run_steps(step: Step, strategy: Any, sizes: Sizes, state: State, batches: Sequence[Any]) -> Results:
     """Run `step` on one batch after another, of which every one is split into `sizes`.
 
@@ -36,14 +41,14 @@ def run_steps(step: Step, strategy: Any, sizes: Sizes, state: State, batches: Se
     Returns:
         The last step's results and the state after it.
     """
+    # XLA on CPU runs the body of a loop several times slower than the same steps one after another.
+    several = _unrolled if len(batches) == 1 or runs_on_cpu(strategy) else _looped
     if step.communicates and len(set(sizes)) > 1:
-        run = functools.partial(run_side_by_side, step, strategy, sizes)
-        return _one_after_another(run, state, batches)
+        return several(functools.partial(run_side_by_side, step, strategy, sizes), state, batches)
 
     def replica(state: State, batches: Sequence[Any]) -> Results:
         with step.prepared(), entering_replica(strategy):
-            run = functools.partial(_run_replica, step, strategy, sizes)
-            return _one_after_another(run, state, batches)
+            return several(functools.partial(_run_replica, step, strategy, sizes), state, batches)
 
     whole, split = PartitionSpec(), PartitionSpec(DATA)
     program = map_replicas(replica, strategy.native.mesh, in_specs=(whole, split), out_specs=(whole, split, whole))
@@ -107,10 +112,7 @@ def _padded(rows: jax.Array, sizes: Sizes) -> jax.Array:
     return jnp.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1)) if missing else rows
 
 
-def _one_after_another(run: Callable[[State, Any], Results], state: State, batches: Sequence[Any]) -> Results:
-    """Unroll a few steps on CPU, where XLA runs the body of a loop several times slower; loop elsewhere."""
-    if len(batches) > 1 and jax.default_backend() != "cpu":
-        return _looped(run, state, batches)
+def _unrolled(run: Callable[[State, Any], Results], state: State, batches: Sequence[Any]) -> Results:
     logs, rows = {}, None
     for batch in batches:
         logs, rows, state = run(state, batch)

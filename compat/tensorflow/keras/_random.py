@@ -10,7 +10,7 @@ import numpy as np
 from tfdist_jax import _state
 from tfdist_jax.compat.tensorflow._context import replica_context
 from tfdist_jax.compat.tensorflow._ops._random_state import drawing_from
-from tfdist_jax.compat.tensorflow.keras._internals import SeedGenerator, backend, jax_utils
+from tfdist_jax.compat.tensorflow.keras._internals import SeedGenerator, backend, get_stateless_scope, jax_utils
 
 
 def install() -> None:
@@ -49,7 +49,8 @@ def _outside_of_programs(original: Callable[..., bool]) -> Callable[..., bool]:
 
     @functools.wraps(original)
     def is_in_jax_tracing_scope(x: Any = None) -> bool:
-        if x is None and _state.current_frame() is not None:
+        # In a stateless scope, as in Keras's own steps, the advanced state would be lost.
+        if x is None and _state.current_frame() is not None and get_stateless_scope() is None:
             return False
         return original(x)
 
