@@ -182,7 +182,28 @@ issubclass(tf.errors.InvalidArgumentError, tf.errors.OpError) | str(tf.errors.Ab
 tf.__version__[:2] | tf.newaxis is None | tf.control_dependencies([]).__enter__() is None or True
 """
 
+WIDE = """
+tf.argmax(d) | tf.argmin(l) | tf.argmax([[1.0, 2.0]] + d[:2] * [[1.0], [2.0]], 1) | tf.fill([2], np.int64(2**40)) | tf.zeros([2], tf.int64) | tf.ones_like(d) | tf.linalg.diag(l) | tf.reduce_max(l[None], [0], keepdims=True) | tf.reduce_max(l, 5) | tf.argsort(d) | tf.argsort(l, direction="DESCENDING") | tf.sort(d) | tf.sort(l) |
+tf.math.top_k(d, 2) | tf.math.top_k(l, 2) | tf.reduce_max(d) | tf.reduce_max(l) | tf.reduce_min(l) | tf.reduce_min(d, 0, keepdims=True) | tf.reduce_mean(l) | tf.reduce_prod(d) | tf.reduce_logsumexp(d) | tf.math.reduce_std(d) |
+tf.cumsum(d, exclusive=True) | tf.math.cumprod(d) | tf.math.cumulative_logsumexp(d) | tf.unique(l) | tf.where(d > 0, d, 0.1) | tf.gather(d, [2, 0]) | tf.gather_nd(l, [[1]]) | tf.scatter_nd([[1]], d[:1], [3]) |
+tf.tensor_scatter_nd_add(l, [[0]], np.array([2**40])) | tf.tensor_scatter_nd_max(d, [[0]], [9.0]) | tf.math.unsorted_segment_sum(d, [0, 0, 1], 2) | tf.math.unsorted_segment_max(l, [0, 0, 1], 3) | tf.math.segment_mean(d, [0, 0, 1]) |
+tf.math.segment_min(l, [0, 0, 2]) | tf.math.bincount([1, 2], weights=np.array([0.1, 0.2])) | tf.math.confusion_matrix([0, 1], [1, 1], dtype=tf.int64) | tf.searchsorted(np.array([1, 2**40]), np.array([2**39])) | tf.concat([d, d], 0) |
+tf.stack([d, [1.0, 2.0, 0.1]]) | tf.split(d, 3) | tf.tile(d, [2]) | tf.repeat(l, 2) | tf.pad(d, [[1, 1]], constant_values=0.1) | tf.reverse(d, [0]) | tf.roll(l, 1, 0) | tf.one_hot([1], 2, on_value=np.float64(0.1), off_value=np.float64(0)) |
+tf.one_hot(l, 6, dtype=tf.float64) | tf.fill([2], np.float64(0.1)) | tf.eye(2, dtype=tf.float64) | tf.range(np.float64(0.1), 1.0, 0.3) | tf.range(np.int64(2**40), np.int64(2**40 + 2)) | tf.sequence_mask(np.array([1, 2]), 3, tf.int64) |
+tf.clip_by_value(d, -0.1, 0.1) | tf.clip_by_value(l, 0, 2**35) | tf.clip_by_norm(d, 0.1) | tf.clip_by_global_norm([d], 0.1) | tf.maximum(d, 0.1) | tf.minimum(l, 2**35) | tf.pow(d, 2.0) | tf.math.floordiv(l, 2**20) | tf.math.floormod(l, 7) |
+tf.divide(l, 3) | tf.math.divide_no_nan(d, 0.1) | tf.math.xlogy(d, 0.1) | tf.math.squared_difference(d, 0.1) | tf.equal(l, 2**40) | tf.less(d, 0.1) | tf.sqrt(tf.abs(d)) | tf.math.log(tf.abs(d)) | tf.sigmoid(d) | tf.math.erf(d) | tf.math.lgamma(tf.abs(d)) |
+tf.math.expm1(d) | tf.math.log1p(tf.abs(d)) | tf.round(d * 10.0) | tf.floor(d) | tf.sign(l) | tf.cast(d, tf.int64) | tf.cast(l, tf.float64) | tf.cast(d, tf.float32) | tf.cast(l, tf.int32) | tf.cast(2**40 + 1, tf.int64) | tf.nn.softmax(d) | tf.nn.log_softmax(d) | tf.nn.relu(d) |
+tf.nn.elu(d) | tf.nn.selu(d) | tf.nn.silu(d) | tf.nn.softplus(d) | tf.nn.relu6(d * 5.0) | tf.nn.sparse_softmax_cross_entropy_with_logits([1], d[None]) |
+tf.nn.softmax_cross_entropy_with_logits([[0.1, 0.2, 0.7]], d[None]) | tf.nn.sigmoid_cross_entropy_with_logits(tf.abs(d), d) | tf.nn.l2_loss(d) | tf.nn.moments(d, 0) | tf.nn.bias_add(d[None], [0.1, 0.2, 0.3]) | tf.nn.batch_normalization(d, d[0], tf.abs(d), d, d, 0.1) |
+tf.nn.in_top_k([1], [[0.1, 0.9]], 1) | tf.nn.max_pool1d(tf.reshape(d, [1, 3, 1]), 2, 1, "SAME") | tf.nn.avg_pool1d(tf.reshape(d, [1, 3, 1]), 2, 1, "SAME") | tf.nn.conv1d(tf.reshape(d, [1, 3, 1]), tf.reshape(d, [3, 1, 1]), 1, "SAME") |
+tf.matmul(d[None], d[:, None]) | tf.einsum("i,j->ij", d, d) | tf.tensordot(d, d, 1) | tf.norm(d) | tf.linalg.inv(tf.linalg.diag(d)) | tf.linalg.det(tf.linalg.diag(d)) | tf.linalg.cholesky(tf.linalg.diag(tf.abs(d))) |
+tf.linalg.solve(tf.linalg.diag(d), d[:, None]) | tf.linalg.svd(tf.linalg.diag(d), compute_uv=False) | tf.linalg.eigvalsh(tf.linalg.diag(d)) | tf.linalg.band_part(tf.linalg.diag(d), 0, 0) | tf.linalg.trace(tf.linalg.diag(l)) | tf.linalg.slogdet(tf.linalg.diag(d)) |
+tf.linalg.matrix_rank(tf.linalg.diag(d)) | tf.linalg.lstsq(tf.linalg.diag(d), d[:, None]) | tf.linspace(np.float64(0.1), 0.7, 4) | tf.scan(lambda s, t: s + t, d) | tf.foldl(lambda s, t: s + t, l) | tf.map_fn(lambda t: t * 0.1, d) | tf.add_n([d, d]) | tf.add_n([l, l]) |
+tf.math.l2_normalize(d) | tf.debugging.assert_near(d, d + 1e-17) | tf.nest.map_structure(tf.square, [d]) | tf.Variable(d) * 0.1 | tf.Variable(l) + 2**40 | tf.constant(np.array([1, 2**40])) | tf.constant([0.1, 0.2], tf.float64)
+"""
+
 GROUPS = {
+    "wide": WIDE,
     "conversion": CONVERSION,
     "elementwise": ELEMENTWISE,
     "binary": BINARY,

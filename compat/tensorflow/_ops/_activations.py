@@ -13,6 +13,9 @@ from tfdist_jax.compat.tensorflow._ops._random_state import next_key
 from tfdist_jax.compat.tensorflow._ops._selection import gather
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
+# Scale and alpha of https://arxiv.org/abs/1706.02515, in full for float64.
+_SELU = (1.0507009873554804934193349852946, 1.6732632423543772848170429916717)
+
 
 def relu(features: Any, name: str | None = None) -> jax.Array:
     """Return max(features, 0)."""
@@ -46,7 +49,9 @@ def elu(features: Any, name: str | None = None) -> jax.Array:
 
 def selu(features: Any, name: str | None = None) -> jax.Array:
     """Return scaled exponential linear units."""
-    return jax.nn.selu(require(convert_to_tensor(features), "f", "nn.selu"))
+    tensor = require(convert_to_tensor(features), "f", "nn.selu")
+    scale, alpha = (convert_to_tensor(number, as_dtype(tensor.dtype)) for number in _SELU)
+    return scale * jnp.where(tensor > 0, tensor, alpha * jnp.expm1(jnp.minimum(tensor, 0)))
 
 
 def gelu(features: Any, approximate: bool = False, name: str | None = None) -> jax.Array:

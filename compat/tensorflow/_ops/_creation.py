@@ -63,7 +63,8 @@ def fill(dims: Any, value: Any, name: str | None = None, layout: Any = None) -> 
 
 def _full(shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
     if dtype != _TEXT:
-        return compute(jnp.full, shape, value, dtype)
+        # Not `jnp.full`: jax 0.10 cuts 64-bit integers while its global 64-bit switch is off.
+        return compute(jnp.broadcast_to, jnp.asarray(value, dtype), shape)
     return HostTensor.of(np.full(shape, value[()] if isinstance(value, HostTensor) else b"", object))
 
 

@@ -9,9 +9,11 @@ import numpy as np
 from tfdist_jax.compat.tensorflow import _dtypes
 from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, static_int, static_ints
+from tfdist_jax.compat.tensorflow._ops._cast import cast
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 _TRUNCATION = 2.0
+_WIDE = 8
 
 
 def uniform(key: jax.Array, shape: Any, minval: Any, maxval: Any, dtype: Any) -> jax.Array:
@@ -22,12 +24,20 @@ def uniform(key: jax.Array, shape: Any, minval: Any, maxval: Any, dtype: Any) ->
             raise ValueError(f"Must specify maxval for integer dtype {wanted!r}.")
         maxval = 1
     low, high = convert_to_tensor(minval, wanted), convert_to_tensor(maxval, wanted)
-    draw = jax.random.randint if wanted.is_integer else _uniform
+    draw = _integers if wanted.is_integer else _uniform
     return compute(draw, key, sizes, low, high, wanted.dtype)
 
 
 def _uniform(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any, dtype: Any) -> jax.Array:
     return jax.random.uniform(key, shape, dtype) * (high - low) + low
+
+
+def _integers(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any, dtype: Any) -> jax.Array:
+    if dtype.itemsize < _WIDE:
+        return jax.random.randint(key, shape, low, high, dtype)
+    # jax 0.10 leaves the range with 64-bit integers while its global 64-bit switch is off.
+    span = (high - low).astype(np.uint64)
+    return low + (jax.random.bits(key, shape, np.uint64) % span).astype(dtype)
 
 
 def full_int(key: jax.Array, shape: Any, dtype: Any) -> jax.Array:
@@ -66,7 +76,8 @@ def _between(key: jax.Array, shape: tuple[int, ...], bound: float | None, wanted
 
 def categorical(key: jax.Array, logits: Any, num_samples: Any, dtype: Any) -> jax.Array:
     """Return classes drawn by their logits `[batch, classes]`, as `[batch, num_samples]`."""
-    logits = convert_to_tensor(logits)
+    # JAX's argmax does not take float64, and the draws have no more than 32 random bits anyway.
+    logits = cast(logits, _dtypes.float32)
     if logits.ndim != 2:
         raise ValueError(f"logits should be a matrix, got shape {tuple(logits.shape)}.")
     shape = (logits.shape[0], static_int(num_samples, "num_samples"))

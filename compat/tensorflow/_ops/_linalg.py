@@ -304,7 +304,7 @@ def diag(
     if given == [-1, -1]:
         sizes = [max(sizes)] * 2  # Square, unless a size is given.
     sizes = [least if wanted == -1 else wanted for least, wanted in zip(sizes, given, strict=True)]
-    blank = jnp.full((*values.shape[:-1], *sizes), convert_to_tensor(padding_value, as_dtype(values.dtype)))
+    blank = jnp.broadcast_to(convert_to_tensor(padding_value, as_dtype(values.dtype)), (*values.shape[:-1], *sizes))
     return set_diag(blank, values, k=offset)
 
 

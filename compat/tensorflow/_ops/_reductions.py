@@ -14,6 +14,8 @@ from tfdist_jax.compat.tensorflow._ops._arguments import axes, compute, invalid,
 from tfdist_jax.compat.tensorflow._ops._cast import cast
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
+# Bytes of the types that JAX's global switch is about.
+_WIDE = 8
 # Of sizes with symbols, which no JAX array can hold.
 _OF_SIZES: dict[str, Callable[..., Any]] = {"reduce_sum": np.sum, "reduce_prod": np.prod}
 _PAGE = "https://www.tensorflow.org/api_docs/python/tf/math"
@@ -48,6 +50,8 @@ def _mean(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
 
 def _extreme(function: Callable[..., Any], *, largest: bool) -> Callable[..., Any]:
     def reduce(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+        if x.size and x.dtype == np.int64:
+            return _extreme_int64(x, axis, keepdims=keepdims, largest=largest)
         if x.size:
             return function(x, axis, keepdims=keepdims)
         dtype = as_dtype(x.dtype)
@@ -57,6 +61,14 @@ def _extreme(function: Callable[..., Any], *, largest: bool) -> Callable[..., An
         return function(x, axis, keepdims=keepdims, initial=nothing)
 
     return reduce
+
+
+def _extreme_int64(x: jax.Array, axis: Any, *, keepdims: bool, largest: bool) -> jax.Array:
+    """Reduce without `jnp.max`, which jax 0.10 refuses for int64 while its global 64-bit switch is off."""
+    given = range(x.ndim) if axis is None else np.atleast_1d(axis)
+    over = tuple(int(one) % x.ndim if -x.ndim <= one < x.ndim else int(one) for one in given)
+    result = (jax.lax.reduce_max if largest else jax.lax.reduce_min)(x, over)
+    return jnp.expand_dims(result, over) if keepdims else result
 
 
 def _euclidean_norm(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
@@ -118,8 +130,17 @@ def argmin(input: Any, axis: Any = None, output_type: Any = _dtypes.int64, name:
 
 
 def _arg(function: Callable[..., Any], input: Any, axis: Any, output_type: Any) -> jax.Array:
-    position = compute(function, convert_to_tensor(input), 0 if axis is None else static_int(axis, "axis"))
-    return position.astype(as_dtype(output_type).dtype)
+    tensor, along = convert_to_tensor(input), 0 if axis is None else static_int(axis, "axis")
+    return compute(_position, function, tensor, along).astype(as_dtype(output_type).dtype)
+
+
+def _position(function: Callable[..., Any], tensor: jax.Array, axis: int) -> jax.Array:
+    if tensor.dtype.itemsize < _WIDE:
+        return function(tensor, axis)
+    # JAX's own does not take 64-bit types while its global 64-bit switch is off: look for the extreme instead.
+    largest = function is jnp.argmax
+    extreme = _extreme(jnp.max if largest else jnp.min, largest=largest)(tensor, axis, keepdims=True)
+    return jnp.argmax(tensor == extreme, axis)
 
 
 def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> jax.Array:

@@ -29,13 +29,15 @@ def _sqrt_n(data: jax.Array, ids: jax.Array, number: int) -> jax.Array:
     return jax.ops.segment_sum(data, ids, number) / jnp.sqrt(_counts(ids, data, number))
 
 
-def _lowest(function: Callable[..., Any], empty: str) -> Callable[..., Any]:
-    """Let empty segments have the smallest or largest finite number instead of infinity, as in TensorFlow."""
+def _extreme(how: str, empty: str) -> Callable[..., Any]:
+    """Reduce to "max" or "min"; empty segments get the type's smallest or largest finite number, as in TensorFlow."""
 
     def reduce(data: jax.Array, ids: jax.Array, number: int) -> jax.Array:
-        bound = np.asarray(getattr(as_dtype(data.dtype), empty), data.dtype)
-        combine = jnp.maximum if empty == "min" else jnp.minimum
-        return combine(function(data, ids, number), bound)
+        # Not `jax.ops.segment_max`: it cuts 64-bit integers while JAX's global 64-bit switch is off.
+        dtype = as_dtype(data.dtype)
+        nothing = convert_to_tensor(dtype.as_numpy_dtype(getattr(dtype, empty)), dtype)
+        start = jnp.broadcast_to(nothing, (number, *data.shape[1:]))
+        return getattr(start.at[ids], how)(data, mode="drop")
 
     return reduce
 
@@ -43,8 +45,8 @@ def _lowest(function: Callable[..., Any], empty: str) -> Callable[..., Any]:
 _REDUCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     "sum": (jax.ops.segment_sum, "sums"),
     "prod": (jax.ops.segment_prod, "products"),
-    "max": (_lowest(jax.ops.segment_max, "min"), "largest elements"),
-    "min": (_lowest(jax.ops.segment_min, "max"), "smallest elements"),
+    "max": (_extreme("max", "min"), "largest elements"),
+    "min": (_extreme("min", "max"), "smallest elements"),
     "mean": (_mean, "means"),
     "sqrt_n": (_sqrt_n, "sums divided by the square root of the number"),
 }

@@ -1,0 +1,79 @@
+"""Averages over the global batch know the strategy."""
+
+import jax
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+
+
+@pytest.fixture
+def strategy():
+    return tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
+
+
+def each(strategy, fn):
+    return [float(value) for value in strategy.run(fn).values]
+
+
+def test_average_divides_by_the_batch_of_all_replicas(strategy):
+    assert each(strategy, lambda: tf.nn.compute_average_loss([2.0, 4.0])) == [1.5, 1.5]
+    assert each(strategy, lambda: tf.nn.compute_average_loss([2.0, 4.0], global_batch_size=3)) == [2, 2]
+
+
+def test_regularization_is_divided_by_the_replicas(strategy):
+    assert each(strategy, lambda: tf.nn.scale_regularization_loss([2.0, 4.0])) == [3, 3]
+
+
+@pytest.mark.parametrize("fn", [tf.nn.compute_average_loss, tf.nn.scale_regularization_loss])
+def test_averages_belong_into_replicas(strategy, fn):
+    with strategy.scope(), pytest.raises(RuntimeError, match="in cross replica context, while it was expected"):
+        fn([1.0])
+    with strategy.scope():
+        assert tf.nn.compute_average_loss([1.0], global_batch_size=2) == 0.5
+
+
+def test_global_batch_size_may_be_traced():
+    program = tf.function(lambda n: tf.nn.compute_average_loss([1.0, 2.0], global_batch_size=n))
+    assert program(tf.constant(6)) == 0.5 and program(tf.constant(0)) == 0
+    with pytest.raises(ValueError, match="must be scalar"):
+        tf.nn.compute_average_loss([1.0], global_batch_size=[1])
+
+
+def test_wrong_label_gives_nan():
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits([0, 7], [[1.0, 2.0], [3.0, 4.0]])
+    assert np.isfinite(losses[0]) and np.isnan(losses[1])
+
+
+LOSSES = {
+    "softmax": lambda x: tf.nn.softmax_cross_entropy_with_logits([[1.0, 0.0]], x),
+    "sparse": lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits([1], x),
+    "sigmoid": lambda x: tf.nn.sigmoid_cross_entropy_with_logits([[1.0, 0.0]], x),
+    "weighted": lambda x: tf.nn.weighted_cross_entropy_with_logits([[1.0, 0.0]], x, 3.0),
+    "poisson": lambda x: tf.nn.log_poisson_loss([[1.0, 3.0]], x, compute_full_loss=True),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("logits", [[[0.0, 0.0]], [[80.0, -80.0]]], ids=["zero", "large"])
+def test_losses_have_finite_gradients(loss, logits):
+    if loss is LOSSES["poisson"] and logits[0][0]:
+        pytest.skip("exp(80) is large itself.")
+    gradient = jax.grad(lambda x: loss(x).sum())(tf.constant(logits))
+    assert np.isfinite(gradient).all()
+
+
+def test_partitioned_tables_are_refused():
+    with pytest.raises(NotImplementedError, match="join partitions"):
+        tf.nn.embedding_lookup([tf.ones([2, 2]), tf.ones([2, 2])], [0])
+    assert tf.nn.embedding_lookup([tf.ones([2, 2])], [0]).shape == (1, 2)
+
+
+def test_clipping_zero_has_no_nan_gradient():
+    gradient = jax.grad(lambda x: tf.clip_by_norm(x, 1.0).sum())(tf.zeros([2]))
+    assert gradient.tolist() == [1, 1]
+
+
+def test_broken_gradients_show_after_clipping():
+    (clipped,), norm = tf.clip_by_global_norm([tf.constant([np.inf, 1.0])], 1.0)
+    assert np.isnan(clipped).all() and np.isinf(norm)
