@@ -2,6 +2,8 @@
 
 import abc
 import contextlib
+import functools
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, final
 
@@ -11,7 +13,8 @@ import keras
 from tfdist_jax.compat.tensorflow.distribute._current import get_replica_context
 from tfdist_jax.compat.tensorflow.keras._accumulation import accumulates, apply_accumulating
 from tfdist_jax.compat.tensorflow.keras._aggregation import Share, changes, merged
-from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, get_keras_mask, set_keras_mask
+from tfdist_jax.compat.tensorflow.keras._forms import is_overridden, is_tensorflow_form, stateless
+from tfdist_jax.compat.tensorflow.keras._internals import get_keras_mask, set_keras_mask
 from tfdist_jax.compat.tensorflow.keras._loss_scaling import scaling_only_gradients, unscale_loss
 
 State = tuple[list[jax.Array], ...]
@@ -116,19 +119,28 @@ class TrainStep(Step):
 
 @final
 class CustomTrainStep(Step):
-    """The user's `train_step(state, data)`: the optimizer sums gradients over replicas when it applies them."""
+    """The user's `train_step`: the optimizer sums gradients over replicas when it applies them."""
 
     communicates = True
 
+    def __init__(self, model: Any) -> None:
+        """Make the training step that `model`'s class brings."""
+        super().__init__(model)
+        self._train_step = stateless(model, "train_step")
+
     @contextlib.contextmanager
     def prepared(self) -> Iterator[None]:
-        """Let the optimizer sum gradients; the losses that the user's code sees are those of its rows."""
-        with scaling_only_gradients(), _summing_gradients(self.model.optimizer):
+        """Let the optimizer sum gradients.
+
+        A step in JAX's form shows the losses of its rows as they are; one in TensorFlow's form sees its replica's
+        part of the global loss, as under TensorFlow.
+        """
+        with _summing_gradients(self.model, "train_step"), _loss_values(self.model, "train_step"):
             yield
 
     def local(self, state: State, batch: Any, share: Share) -> Parts:
         """Run the user's step; its weights come out equal on all replicas."""
-        logs, (trainable, non_trainable, optimizer, metrics) = self.model.train_step(state, batch)
+        logs, (trainable, non_trainable, optimizer, metrics) = self._train_step(state, batch)
         parts = _parts(self.model, share, logs, (state[1], list(non_trainable)), (state[3], list(metrics)))
         parts.same.update(trainable=list(trainable), optimizer=list(optimizer))
         return parts
@@ -141,25 +153,31 @@ class CustomTrainStep(Step):
 
 @final
 class TestStep(Step):
-    """Keras's evaluation step, or the user's `test_step(state, data)`."""
+    """Keras's evaluation step, or the user's `test_step`."""
 
     num_read_only = 1
 
+    def __init__(self, model: Any) -> None:
+        """Make the evaluation step of `model`."""
+        super().__init__(model)
+        self._test_step = stateless(model, "test_step") if is_overridden(model, "test_step") else self._evaluate
+
     def local(self, state: State, batch: Any, share: Share) -> Parts:
         """Return what this replica changes in statistics and metrics."""
-        if is_overridden(self.model, "test_step"):
-            with scaling_only_gradients():
-                logs, (_, new_non_trainable, new_metrics) = self.model.test_step(state, batch)
-        else:
-            logs, new_non_trainable, new_metrics = self._evaluate(state, batch)
+        logs, (_, new_non_trainable, new_metrics) = self._test_step(state, batch)
         return _parts(self.model, share, logs, (state[1], list(new_non_trainable)), (state[2], list(new_metrics)))
 
-    def _evaluate(self, state: State, batch: Any) -> tuple[Any, Any, Any]:
+    def prepared(self) -> contextlib.AbstractContextManager[None]:
+        """Show the user's step losses as its form has them."""
+        own = is_overridden(self.model, "test_step")
+        return _loss_values(self.model, "test_step") if own else contextlib.nullcontext()
+
+    def _evaluate(self, state: State, batch: Any) -> tuple[Any, Any]:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
         _, aux = self.model.compute_loss_and_updates(*state, x, y, sample_weight, training=False)
         loss, y_pred, non_trainable, metrics = aux
         logs, metrics = self.model._update_metrics_variables(metrics, unscale_loss(loss), x, y, y_pred, sample_weight)
-        return logs, non_trainable, metrics
+        return logs, (state[0], non_trainable, metrics)
 
     def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
         """Put the replicas' metrics together."""
@@ -169,13 +187,18 @@ class TestStep(Step):
 
 @final
 class PredictStep(Step):
-    """Keras's prediction step, or the user's `predict_step(state, data)`."""
+    """Keras's prediction step, or the user's `predict_step`."""
 
     num_read_only = 1
 
+    def __init__(self, model: Any) -> None:
+        """Make the prediction step of `model`."""
+        super().__init__(model)
+        self._predict_step = stateless(model, "predict_step")
+
     def local(self, state: State, batch: Any, share: Share) -> Parts:
         """Predict this replica's rows."""
-        outputs, non_trainable = self.model.predict_step(state, batch)
+        outputs, non_trainable = self._predict_step(state, batch)
         summed, same = changes(self.model.non_trainable_variables, state[1], list(non_trainable), share)
         return Parts({"non_trainable": summed}, {"non_trainable": same}, rows=outputs)
 
@@ -189,17 +212,13 @@ def make_train_step(model: Any) -> Step:
     return CustomTrainStep(model) if is_overridden(model, "train_step") else TrainStep(model)
 
 
-def is_overridden(model: Any, name: str) -> bool:
-    """Tell whether the model's class brings its own step."""
-    return getattr(type(model), name) is not getattr(JAXTrainer, name)
-
-
 def _parts(model: Any, share: Share, logs: Any, non_trainable: BeforeAfter, metrics: BeforeAfter) -> Parts:
     """Collect what a replica contributes to statistics, metrics and logs."""
     statistics, same_statistics = changes(model.non_trainable_variables, *non_trainable, share)
     totals, same_totals = changes(model.metrics_variables, *metrics, share)
     tracked = _results(model, *metrics)
     # A log entry that no metric explains is averaged over the rows. Others follow from the metrics' sums.
+    logs = _flat(logs)
     others = {name: value for name, value in logs.items() if name not in tracked}
     others = jax.tree.map(lambda value: value * share.weight, others)
     tracked = {name: None for name in tracked if name in logs}
@@ -232,18 +251,34 @@ def _results(model: Any, old: list[jax.Array], new: list[jax.Array]) -> dict[str
     return results
 
 
-@contextlib.contextmanager
-def _summing_gradients(optimizer: Any) -> Iterator[None]:
-    """Let this optimizer, while a step is traced, sum the replicas' gradients before it applies them."""
-    apply = optimizer.stateless_apply
+def _flat(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the entries of nested logs side by side, as Keras does when it shows them."""
+    flat: dict[str, Any] = {}
+    for name, value in logs.items():
+        flat.update(_flat(value) if isinstance(value, Mapping) else {name: value})
+    return flat
 
-    def summing_apply(optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
-        summed = get_replica_context().all_reduce("SUM", grads)
-        return apply(optimizer_variables, summed, trainable_variables)
+
+def _loss_values(model: Any, name: str) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext() if is_tensorflow_form(model, name) else scaling_only_gradients()
+
+
+@contextlib.contextmanager
+def _summing_gradients(model: Any, name: str) -> Iterator[None]:
+    """Let this model's optimizer, while a step is traced, sum the replicas' gradients before it applies them."""
+    optimizer = model.optimizer
+    method = "apply" if is_tensorflow_form(model, name) else "stateless_apply"
+    apply = getattr(optimizer, method)
+
+    @functools.wraps(apply)
+    def summing_apply(*args: Any, **kwargs: Any) -> Any:
+        call = inspect.signature(apply).bind(*args, **kwargs)
+        call.arguments["grads"] = get_replica_context().all_reduce("SUM", list(call.arguments["grads"]))
+        return apply(*call.args, **call.kwargs)
 
     # On the instance, past Keras's attribute tracking: other models' optimizers are not concerned.
-    object.__setattr__(optimizer, "stateless_apply", summing_apply)
+    object.__setattr__(optimizer, method, summing_apply)
     try:
         yield
     finally:
-        object.__delattr__(optimizer, "stateless_apply")
+        object.__delattr__(optimizer, method)

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tfdist_jax.compat.tensorflow._context import current_strategy
+from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy
 from tfdist_jax.compat.tensorflow.keras import _adapters, _loss_scaling
+from tfdist_jax.compat.tensorflow.keras._forms import is_tensorflow_form
 from tfdist_jax.compat.tensorflow.keras._functions import StepFunction
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, jax_trainer
 from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, Step, TestStep, make_train_step
@@ -45,6 +47,11 @@ def strategy_of(model: Any) -> Any:
     return getattr(model, _STRATEGY, None)
 
 
+@functools.cache
+def _one_replica() -> DefaultStrategy:
+    return DefaultStrategy()
+
+
 def _remembering_strategy(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -59,6 +66,8 @@ def _making_step_function(kind: str, original: Callable[..., Any]) -> Callable[.
     @functools.wraps(original)
     def make_function(self: Any, force: bool = False) -> Any:
         strategy, attribute = strategy_of(self), f"{kind}_function"
+        if strategy is None and is_tensorflow_form(self, f"{kind}_step"):
+            strategy = _one_replica()  # Keras itself knows only JAX's form.
         if strategy is None:
             return original(self, force)
         if force or getattr(self, attribute) is None:

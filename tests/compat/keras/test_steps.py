@@ -5,6 +5,8 @@ import keras
 import numpy as np
 import pytest
 
+import tfdist_jax.compat.tensorflow as tf
+
 
 class Custom(keras.Model):
     """A training step as the Keras guide writes it for JAX, with a log entry of its own."""
@@ -193,3 +195,58 @@ def test_a_step_that_fails_says_why(strategy, make_model, data):
         model.train_on_batch(data.x[:, :5], data.y)
     with pytest.raises(ValueError, match="Arguments `target` and `output`"):
         make_model(strategy).train_on_batch(data.x, np.stack([data.y, data.y], 1))
+
+
+class TensorFlowForm(Custom):
+    """The same step as `Custom`, as the Keras guide writes it for TensorFlow."""
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(y=y, y_pred=y_pred)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss, sample_weight=len(y))
+            else:
+                metric.update_state(y, y_pred)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+    def test_step(self, data):
+        x, y = data
+        y_pred = self(x, training=False)
+        for metric in self.metrics:
+            if metric.name != "loss":
+                metric.update_state(y, y_pred)
+        return {metric.name: metric.result() for metric in self.metrics if metric.name != "loss"}
+
+    def predict_step(self, data):
+        return 2 * self(data, training=False)
+
+
+@pytest.mark.parametrize("rows", [16, 42, 2])
+def test_steps_in_tensorflows_form_train_like_kerass_own(rows, strategy, make_model, fit, data):
+    model, own = make_model(strategy, model=TensorFlowForm), make_model(strategy, model=_same_layers)
+    model.predict(data.x[:4], verbose=0)
+    model.set_weights(own.get_weights())
+    history, expected = fit(model, data.rows(rows)), fit(own, data.rows(rows))
+    np.testing.assert_allclose(history["accuracy"], expected["accuracy"], atol=1e-5)
+    # Under TensorFlow, too, a step sees its replica's part of the loss.
+    np.testing.assert_allclose(history["loss"], np.array(expected["loss"]) / 4, atol=1e-5)
+    for weight, expected_weight in zip(model.weights, own.weights, strict=True):
+        np.testing.assert_allclose(weight.numpy(), expected_weight.numpy(), atol=1e-5)
+    assert model.evaluate(data.x[:rows], data.y[:rows], verbose=0) == pytest.approx(
+        own.evaluate(data.x[:rows], data.y[:rows], verbose=0)[1], abs=1e-6
+    )
+    np.testing.assert_allclose(
+        model.predict(data.x[:rows], verbose=0), 2 * own.predict(data.x[:rows], verbose=0), atol=1e-5
+    )
+
+
+def test_steps_in_tensorflows_form_need_no_strategy(make_model, fit, data, assert_same_history):
+    model, own = make_model(model=TensorFlowForm), make_model(model=_same_layers)
+    model.predict(data.x[:4], verbose=0)
+    model.set_weights(own.get_weights())
+    assert_same_history(fit(model, data), fit(own, data))
