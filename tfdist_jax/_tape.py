@@ -185,8 +185,8 @@ def is_recording() -> bool:
 
 def observe_read(cell: Cell, array: jax.Array, *, trainable: bool) -> jax.Array:
     """Return what a read of `cell` gives: `array`, or under tapes an object of its own with the same value (rule 1)."""
-    traces = traces_that_see(array) if is_differentiable(array) else []
-    if not traces:
+    traces = traces_that_see(array)
+    if not traces or not is_differentiable(array):
         return array
     own = traces[0].tape.own_read(cell, array, traces[-1].parent_trace)
     for trace in traces:

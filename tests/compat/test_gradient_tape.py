@@ -162,14 +162,29 @@ def test_watching_integers_warns_and_goes_on(caplog):
     assert "must be floating" in caplog.text
 
 
-def test_tensor_of_64_bits_gives_gradients_of_64_bits():
-    x = tf.constant([1.0, 2.0], tf.float64)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = tf.reduce_sum(tf.math.cumprod(x) * 0.1)
-    gradient = tape.gradient(y, x)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_tensor_of_64_bits_gives_gradients_of_64_bits(compiled):
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(tf.math.cumprod(x) * 0.1)
+        return tape.gradient(y, x)
+
+    gradient = (tf.function(step) if compiled else step)(tf.constant([1.0, 2.0], tf.float64))
     assert gradient.dtype == tf.float64
     np.testing.assert_allclose(gradient, [0.3, 0.1], rtol=1e-15)
+
+
+def test_while_loop_in_a_function_has_no_gradient_and_the_error_says_what_has():
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            _, y = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * x), (0, x))
+        return tape.gradient(y, x)
+
+    with pytest.raises(ValueError, match=r"lax\.while_loop.* Try using lax\.scan"):
+        step(tf.constant(3.0))
 
 
 def test_large_jacobian_is_made_of_gradients():
