@@ -18,7 +18,7 @@ INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.installed-peers
 CONSTRAINTS = constraints-$$($(BIN)/python -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
 
-.PHONY: help install peers demo test check bench fuzz lock format clean
+.PHONY: help install peers demo test check parity api bench fuzz soak lock format clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,11 +55,20 @@ check: $(INSTALLED) ## Check lint, format, types, the import contract and the wh
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/test_wheel.py -q
 
+parity: $(PEERS) ## Record again what tests/parity/programs print under TensorFlow, and show what changed.
+	$(BIN)/python tests/parity/recording.py $(ARGS)
+
+api: $(INSTALLED) ## Write docs/api.md anew from the facade's names.
+	$(BIN)/python docs/make_api.py
+
 bench: $(PEERS) ## Measure speed against hand-written JAX and TensorFlow.
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 fuzz: $(INSTALLED) ## Compare random programs on the gradient tape with jax.grad, with new seeds.
 	TFDIST_FUZZ=$(PROGRAMS) TFDIST_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -n $(WORKERS) tests/test_tape_fuzz.py $(ARGS)
+
+soak: $(INSTALLED) ## Let 100 random faults happen to trainings, in the background; again: how far it is.
+	@$(BIN)/python tests/cluster/soak.py --background $(ARGS)
 
 lock: $(INSTALLED) ## Pin the newest dependencies that fit together, for each Python.
 	for version in 3.11 3.12; do \

@@ -1,12 +1,14 @@
 """Time to import the native library, beside jax and flax alone; interleaved, as JSON: `python benchmarks/bench_import.py`."""
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from _report import emit
 
 MODULES = {"jax and flax": "jax, flax", "tfdist_jax": "jax, flax, tfdist_jax", "facade": "tfdist_jax.compat.tensorflow"}
 
@@ -32,10 +34,7 @@ def main() -> None:
         "seconds": {name: statistics.median(r[name] for r in rounds) for name in MODULES},
         "tfdist_jax over jax and flax": {"median": statistics.median(ratios), "range": [min(ratios), max(ratios)]},
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if args.out:
-        args.out.write_text(text + "\n")
+    emit(result, args.out)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ Every contender runs in a process of its own; in each round each takes the same 
 change of the machine's speed meets all of them. Ratios are taken round by round.
 """
 
-import argparse
-import json
 import os
 import platform
 import statistics
@@ -19,8 +17,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import contenders
+from _report import emit, parser
 
-NAMES = ("hand-written", "custom loop", "fit", "tensorflow loop", "tensorflow fit")
+NAMES = ("hand-written", "hand-written, fed", "custom loop", "fit", "tensorflow loop", "tensorflow fit")
 
 
 def worker(name, model, devices):
@@ -38,8 +37,8 @@ def worker(name, model, devices):
 
         tfdist_jax.use_cpu_devices(devices)
         import tfdist_jax.compat.tensorflow as tf
-    if name == "hand-written":
-        run, _ = contenders.hand_written(model)
+    if name.startswith("hand-written"):
+        run, _ = contenders.hand_written(model, feed=name.endswith("fed"))
     else:
         run, _ = (contenders.custom_loop if name.endswith("loop") else contenders.fit)(tf, model)
     run(5)
@@ -87,15 +86,12 @@ def quartiles(values):
 
 def main():
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=contenders.MODELS, default="mlp")
-    parser.add_argument("--devices", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--without-tensorflow", action="store_true")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--worker")
-    args = parser.parse_args()
+    options = parser(__doc__, rounds=15)
+    options.add_argument("--model", choices=contenders.MODELS, default="mlp")
+    options.add_argument("--steps", type=int, default=20)
+    options.add_argument("--without-tensorflow", action="store_true")
+    options.add_argument("--worker")
+    args = options.parse_args()
     if args.worker:
         worker(args.worker, args.model, args.devices)
         return
@@ -120,10 +116,7 @@ def main():
         if theirs in times:
             ratios = [t / o for o, t in zip(times[ours], times[theirs], strict=True)]
             result.setdefault("times_faster_than_tensorflow", {})[ours] = quartiles(ratios)
-    text = json.dumps(result, indent=1)
-    print(text)
-    if args.out:
-        args.out.write_text(text + "\n")
+    emit(result, args.out)
 
 
 if __name__ == "__main__":

@@ -1,28 +1,33 @@
 """The same training step, made in several ways: contenders of `benchmarks/bench_steps.py` and of the HLO tests.
 
-Each function returns `run(n)`, which takes `n` steps and returns when they have finished, and for JAX the compiled
-program. All train the same model on the same batch, over all devices.
+Each function returns `run(n)`, which takes `n` steps and returns when they have finished, and for JAX a function that
+compiles the step to be looked at. All train the same model on the same batch, over all devices.
 """
 
 # pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportAssignmentType=false
 import numpy as np
 
-MODELS = ("mlp", "cnn")
-ROWS = {"mlp": 512, "cnn": 128}
+MODELS = ("mlp", "cnn", "resnet")
+ROWS = {"mlp": 512, "wide mlp": 256, "cnn": 128, "resnet": 64, "tiny": 16}
+_SHAPES = {"mlp": (784,), "wide mlp": (784,), "cnn": (28, 28, 1), "resnet": (32, 32, 3), "tiny": (8,)}
+_HIDDEN = {"mlp": 512, "wide mlp": 1024}
 
 
 def batch(name):
     """Images and labels for a model, `ROWS[name]` of them."""
     random = np.random.RandomState(0)
-    shape = {"mlp": (784,), "cnn": (28, 28, 1)}[name]
-    return random.rand(ROWS[name], *shape).astype("f4"), random.randint(0, 10, ROWS[name]).astype("i4")
+    return random.rand(ROWS[name], *_SHAPES[name]).astype("f4"), random.randint(0, 10, ROWS[name]).astype("i4")
 
 
 def make_model(keras, name):
-    """A multilayer perceptron or a convolutional network with ten classes."""
+    """A multilayer perceptron, convolutional networks, or one that leaves the devices nothing to do; ten classes."""
     layers = keras.layers
-    if name == "mlp":
-        hidden = [layers.Dense(512, activation="relu"), layers.Dense(512, activation="relu")]
+    if name == "resnet":
+        return _resnet(keras)
+    if name == "tiny":
+        return keras.Sequential([keras.Input((8,)), layers.Dense(8, activation="relu"), layers.Dense(10)])
+    if name in _HIDDEN:
+        hidden = [layers.Dense(_HIDDEN[name], activation="relu") for _ in range(2)]
         return keras.Sequential([keras.Input((784,)), *hidden, layers.Dense(10)])
     return keras.Sequential(
         [
@@ -38,62 +43,104 @@ def make_model(keras, name):
     )
 
 
-def hand_written(name):
-    """The step as one would write it in JAX: `shard_map`, one fused all-reduce, donated state."""
+def _resnet(keras):
+    """A residual network with batch normalization for small images: three stages of two blocks."""
+    layers = keras.layers
+
+    def normalized(x, filters, strides=1, size=3):
+        x = layers.Conv2D(filters, size, strides, padding="same", use_bias=False)(x)
+        return layers.BatchNormalization()(x)
+
+    inputs = keras.Input(_SHAPES["resnet"])
+    x = layers.ReLU()(normalized(inputs, 16))
+    for filters, strides in ((16, 1), (16, 1), (32, 2), (32, 1), (64, 2), (64, 1)):
+        residual = normalized(layers.ReLU()(normalized(x, filters, strides)), filters)
+        is_same = strides == 1 and x.shape[-1] == filters
+        x = layers.ReLU()(layers.Add()([residual, x if is_same else normalized(x, filters, strides, size=1)]))
+    return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+
+
+def hand_written(name, *, feed=False):
+    """The step as one would write it in JAX: `shard_map`, one fused all-reduce, donated state.
+
+    With `feed`, every step brings its batch to the devices, as `fit` does.
+    """
     import jax
     import jax.numpy as jnp
     import keras
     from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
     mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
+    keras.utils.set_random_seed(0)  # The same first weights in all processes.
     model, optimizer = make_model(keras, name), keras.optimizers.Adam(1e-3)
     optimizer.build(model.trainable_variables)
     losses = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
     rows = ROWS[name]
 
-    def replica(weights, slots, x, y):
-        def loss_fn(weights):
-            logits, _ = model.stateless_call(weights, [], x, training=True)
-            return jnp.sum(losses(y, logits)) / rows
-
-        loss, grads = jax.value_and_grad(loss_fn)(weights)
-        small = [i for i, g in enumerate(grads) if g.nbytes < 1 << 20]
-        flat = jax.lax.psum(jnp.concatenate([loss[None], *(grads[i].ravel() for i in small)]), "data")
-        loss, flat = flat[0], flat[1:]
+    def fused_sum(arrays):
+        """Sum over the devices: small arrays in one all-reduce, big ones on their own."""
+        small = [i for i, a in enumerate(arrays) if a.nbytes < 1 << 20]
+        flat = jax.lax.psum(jnp.concatenate([arrays[i].ravel() for i in small]), "data")
+        sums = [a if i in small else jax.lax.psum(a, "data") for i, a in enumerate(arrays)]
         for i in small:
-            grads[i], flat = flat[: grads[i].size].reshape(grads[i].shape), flat[grads[i].size :]
-        grads = [g if i in small else jax.lax.psum(g, "data") for i, g in enumerate(grads)]
+            sums[i], flat = flat[: sums[i].size].reshape(sums[i].shape), flat[sums[i].size :]
+        return sums
+
+    def replica(weights, moving, slots, x, y):
+        def loss_fn(weights):
+            logits, moved = model.stateless_call(weights, moving, x, training=True)
+            return jnp.sum(losses(y, logits)) / rows, moved
+
+        (loss, moving), grads = jax.value_and_grad(loss_fn, has_aux=True)(weights)
+        # Moving statistics are the mean of the replicas' own.
+        loss, *sums = fused_sum([loss, *(m / jax.device_count() for m in moving), *grads])
+        moving, grads = sums[: len(moving)], sums[len(moving) :]
         weights, slots = optimizer.stateless_apply(slots, grads, weights)
-        return weights, slots, loss
+        return weights, moving, slots, loss
 
     program = jax.shard_map(
-        replica, mesh=mesh, in_specs=(P(), P(), P("data"), P("data")), out_specs=(P(), P(), P()), check_vma=False
+        replica, mesh=mesh, in_specs=(*[P()] * 3, P("data"), P("data")), out_specs=(P(),) * 4, check_vma=False
     )
-    step = jax.jit(program, donate_argnums=(0, 1))
+    step = jax.jit(program, donate_argnums=(0, 1, 2))
     whole = NamedSharding(mesh, P())
-    state = jax.device_put(
-        ([v.value for v in model.trainable_variables], [v.value for v in optimizer.variables]), whole
-    )
-    x, y = jax.device_put(batch(name), NamedSharding(mesh, P("data")))
-    compiled = step.lower(*state, x, y).compile()
+    parts = (model.trainable_variables, model.non_trainable_variables, optimizer.variables)
+    state = jax.device_put([[v.value for v in part] for part in parts], whole)
+    place = _placement(batch(name), NamedSharding(mesh, P("data")))
+    x, y = place()
 
     def run(steps):
-        nonlocal state
+        nonlocal state, x, y
         pending = None
         for _ in range(steps):
+            if feed:
+                x, y = place()
             *state, loss = step(*state, x, y)
             # Not more than two steps under way: jax 0.10 hangs otherwise.
             jax.block_until_ready(pending)
             pending = loss
         jax.block_until_ready(state)
 
-    return run, compiled
+    return run, lambda: step.lower(*state, x, y).compile()
 
 
-def custom_loop(tf, name):
-    """The step as a `tf.distribute` program writes it; runs under this project and under TensorFlow."""
+def _placement(host_batch, split):
+    """Return what brings a batch to the devices, each process its own rows."""
+    import jax
+
+    if jax.process_count() == 1:
+        return lambda: jax.device_put(host_batch, split)
+    rows = len(host_batch[0]) // jax.process_count()
+    own = slice(jax.process_index() * rows, (jax.process_index() + 1) * rows)
+    return lambda: [jax.make_array_from_process_local_data(split, leaf[own]) for leaf in host_batch]
+
+
+def custom_loop(tf, name, *, compiled=True, feed=False, strategy=None):
+    """The step as a `tf.distribute` program writes it; runs under this project and under TensorFlow.
+
+    With `compiled=False` it leaves out `tf.function`; with `feed`, every step takes a batch from the dataset.
+    """
     keras = tf.keras
-    strategy = tf.distribute.MirroredStrategy()
+    strategy = strategy or tf.distribute.MirroredStrategy()
     with strategy.scope():
         model, optimizer = make_model(keras, name), keras.optimizers.Adam(1e-3)
         optimizer.build(model.trainable_variables)
@@ -106,29 +153,35 @@ def custom_loop(tf, name):
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
         return loss
 
-    @tf.function
     def step(x, y):
         return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(train_step, args=(x, y)), axis=None)
 
-    dataset = tf.data.Dataset.from_tensors(batch(name))
-    x, y = next(iter(strategy.experimental_distribute_dataset(dataset)))
+    if compiled:
+        step = tf.function(step)
+    dataset = tf.data.Dataset.from_tensors(batch(name)).repeat()
+    batches = iter(strategy.experimental_distribute_dataset(dataset))
+    x, y = next(batches)
 
     def run(steps):
         loss = None
         for _ in range(steps):
-            loss = step(x, y)
+            loss = step(*next(batches)) if feed else step(x, y)
         float(loss)
 
-    return run, (step.lower(x, y).compile() if hasattr(step, "lower") else None)
+    return run, lambda: step.lower(x, y).compile()
 
 
-def fit(tf, name):
+def fit(tf, name, *, steps_per_execution=1, strategy=None):
     """`model.fit`, as it is: input pipeline, metrics and callbacks included."""
     keras = tf.keras
-    strategy = tf.distribute.MirroredStrategy()
+    strategy = strategy or tf.distribute.MirroredStrategy()
     with strategy.scope():
         model = make_model(keras, name)
-        model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.compile(
+            keras.optimizers.Adam(1e-3),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            steps_per_execution=steps_per_execution,
+        )
     dataset = tf.data.Dataset.from_tensors(batch(name)).repeat()
 
     def run(steps):

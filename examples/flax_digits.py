@@ -1,6 +1,7 @@
 """Handwritten digits with Flax (nnx) and optax: one program for one device, all devices, or sharded state.
 
-`python examples/flax_digits.py --strategy fsdp --devices 8`
+`python examples/flax_digits.py --strategy fsdp --devices 8`, or over two processes
+`tfdist-jax launch --workers 2 examples/flax_digits.py --strategy fsdp --devices 4`
 """
 
 import argparse
@@ -13,6 +14,7 @@ parser.add_argument("--devices", type=int, default=8, help="virtual devices wher
 parser.add_argument("--epochs", type=int, default=10)
 args = parser.parse_args()
 td.use_cpu_devices(args.devices)
+td.initialize()
 
 import jax
 import numpy as np

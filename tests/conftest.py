@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import jax
 import pytest
+
+from tfdist_jax import _array_files
 
 os.environ["KERAS_BACKEND"] = "jax"  # Tests may import Keras before the facade.
 
@@ -96,3 +99,12 @@ def run_program(run_script) -> Callable[..., subprocess.CompletedProcess[str]]:
         return run_script(program, *args, runner=("-m", "tfdist_jax", "run", *split), **options)
 
     return run
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Saving in the background stops before its end until the event is set."""
+    event, finish = threading.Event(), _array_files.finish_writing
+    monkeypatch.setattr(_array_files, "finish_writing", lambda folder: event.wait(60) and finish(folder))
+    yield event
+    event.set()

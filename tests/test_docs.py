@@ -1,12 +1,16 @@
+import argparse
+import dataclasses
 import doctest
 import importlib
 import pkgutil
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 import tfdist_jax
+from tfdist_jax.cli import _main
 
 ROOT = Path(__file__).parents[1]
 MODULES = [module.name for module in pkgutil.walk_packages(tfdist_jax.__path__, "tfdist_jax.")]
@@ -55,6 +59,28 @@ def test_examples_in_pages_run(example, run_program):
     else:
         ran = run_program(example, devices=8)
         assert ran.returncode == 0, ran.stderr
+
+
+def test_what_the_page_of_several_machines_names_exists():
+    text = (ROOT / "docs" / "multi-machine.md").read_text()
+    parser = argparse.ArgumentParser()
+    subparsers = parser.add_subparsers()
+    for command in _main._COMMANDS:
+        command.add_parser(subparsers)
+    commands = re.findall(r"tfdist-jax ((?:run|launch|doctor) [^`\"\n]+)", text)
+    assert len(commands) > 8
+    for command in commands:
+        parser.parse_args(shlex.split(command))
+    options = {option for one in subparsers.choices.values() for option in one._option_string_actions}
+    schedulers = (ROOT / "examples" / "cluster" / "slurm.sh").read_text()
+    assert all(option in options or option in schedulers for option in re.findall(r"`(--[a-z-]+)", text))
+    times = {
+        f"TFDIST_{field.name.removesuffix('_s').upper()}_TIMEOUT_S" for field in dataclasses.fields(tfdist_jax.Timeouts)
+    }
+    sources = "".join(path.read_text() for path in (ROOT / "tfdist_jax").rglob("*.py"))
+    assert all(name in times or name in sources for name in re.findall(r"`(TFDIST_\w+)`", text))
+    assert all(hasattr(tfdist_jax, name) for name in re.findall(r"\btd\.(\w+)", text))
+    assert all((ROOT / "docs" / link).exists() for link in re.findall(r"\]\(([^)#]+)", text))
 
 
 def test_facade_modules_are_part_of_the_package():

@@ -52,6 +52,37 @@ def test_current_trace_is_the_eval_trace_outside_transformations():
     assert isinstance(_internals.eval_trace, _internals.EvalTrace)
 
 
+def test_known_value_is_what_constants_give_and_none_for_what_depends_on_arguments():
+    found = []
+
+    def note(x):
+        constant = jnp.sin(jnp.ones([2]) * 3.0)
+        found.extend(
+            _internals.known_value(array) for array in (constant, x, constant + x, jnp.where(constant > 9, 1, 2))
+        )
+        return x
+
+    jax.jit(note)(jnp.ones(2))
+    assert np.allclose(found[0], np.sin([3.0, 3.0]))
+    assert found[1] is found[2] is None
+    assert found[3].tolist() == [2, 2]
+
+
+def test_replay_computes_traced_arrays_again_from_others():
+    found = []
+
+    def note(x, y):
+        middle = jnp.sin(x) * y
+        result = jax.nn.relu(middle + x)
+        found.extend(_internals.replay([result], [middle])(jnp.full(2, 5.0)))
+        found.extend(_internals.replay([result], [x])(x))
+        return *found, result
+
+    again, same, result = jax.jit(note)(jnp.ones(2), jnp.full(2, 2.0))
+    assert np.allclose(again, 6.0)
+    assert np.allclose(same, result)
+
+
 def test_current_trace_is_another_one_inside_jit():
     inside = []
 
@@ -205,6 +236,58 @@ def test_array_impl_is_the_class_of_arrays_and_takes_new_attributes():
         del _internals.ArrayImpl.added_in_a_test
 
 
+def test_forget_calls_gives_calls_their_short_way_back_and_keeps_programs():
+    fails, traced, through_python = True, [], []
+
+    def f(x):
+        if fails:
+            raise ValueError
+        traced.append(x.shape)
+        return x + 1
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.endswith("pjit.py"):
+            through_python.append(frame.f_code.co_name)
+
+    def calls(x):
+        through_python.clear()
+        jitted(x)
+        sys.setprofile(note)
+        jitted(x)
+        sys.setprofile(None)
+        return bool(through_python)
+
+    jitted, x = jax.jit(f), jnp.ones([3])
+    with pytest.raises(ValueError):
+        jitted(x)
+    fails = False
+    assert calls(x)  # Else `forget_calls` is not needed any more.
+    _internals.forget_calls(jitted)
+    assert not calls(x)
+    assert traced == [(3,)]
+
+
+def test_is_compiling_knows_a_thread_that_waits_for_the_compiler():
+    def slow(x):
+        for _ in range(2000):
+            x = jnp.sin(x)
+        return x
+
+    lowered, me, seen, over = jax.jit(slow).lower(1.0), threading.get_ident(), set(), threading.Event()
+
+    def look():
+        while not over.wait(0.005):
+            seen.add(_internals.is_compiling(sys._current_frames()[me]))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    compiled = lowered.compile()
+    over.set()
+    looking.join()
+    assert True in seen
+    assert float(compiled(1.0)) > 0
+
+
 def test_backends_are_initialized_tells_whether_jax_has_started():
     program = (
         "import jax; from tfdist_jax._internals import backends_are_initialized as started\n"
@@ -262,3 +345,78 @@ def test_has_run_and_forget_run_settle_which_of_function_and_rule_was_called():
     with _internals.set_current_trace(Both(_internals.current_trace())):
         assert double(jnp.float32(1)) == {"doubled": 2}
     assert seen == [(False, False), (True, True), (False, True)]
+
+
+def test_detect_processes_knows_what_a_scheduler_has_set(monkeypatch):
+    assert _internals.detect_processes(1) is None
+    for name, value in {"hnp_uri": "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911"}.items():
+        monkeypatch.setenv(f"OMPI_MCA_orte_{name}", value)
+    for name, value in {"SIZE": "3", "RANK": "1", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", value)
+    assert _internals.detect_processes(1) == ("OmpiCluster", "10.96.0.1:62624", 3, 1, [0])
+    monkeypatch.setenv("JAX_COORDINATOR_PORT", "1234")
+    assert _internals.detect_processes(1) == ("OmpiCluster", "10.96.0.1:1234", 3, 1, [0])
+
+
+def test_joined_processes_and_key_value_client_are_there_once_jax_has_connected():
+    program = """
+import socket, sys, jax
+from tfdist_jax import _internals
+assert _internals.joined_processes() is None
+assert _internals.key_value_client() is None
+with socket.create_server(("127.0.0.1", 0)) as held:
+    address = f"127.0.0.1:{held.getsockname()[1]}"
+jax.distributed.initialize(address, 1, 0, coordinator_bind_address=address, cluster_detection_method="deactivate")
+assert _internals.joined_processes() == (address, 1, 0)
+client = _internals.key_value_client()
+client.key_value_set("folder/a", "1")
+client.key_value_set("folder/a", "2", allow_overwrite=True)
+client.key_value_set("folder/b", "3")
+assert sorted(client.key_value_dir_get("folder")) == [("folder/a", "2"), ("folder/b", "3")]
+assert client.blocking_key_value_get("folder/a", 1000) == "2"
+assert client.key_value_try_get("folder/b") == "3"
+assert [client.key_value_increment("folder/count", 1) for _ in range(2)] == [1, 2]
+client.key_value_delete("folder/a")
+client.key_value_delete("folder/never-there")
+try:
+    client.key_value_try_get("folder/a")
+except jax.errors.JaxRuntimeError as error:
+    assert "NOT_FOUND" in str(error)
+else:
+    raise AssertionError
+try:
+    client.blocking_key_value_get("folder/a", 100)
+except jax.errors.JaxRuntimeError as error:
+    assert "DEADLINE_EXCEEDED" in str(error)
+else:
+    raise AssertionError
+client.wait_at_barrier("here", 1000)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_before_threads_end_comes_before_the_end_of_threads_and_asyncio_needs_no_new_ones_then():
+    program = """
+import asyncio, atexit, threading
+from tfdist_jax import _internals
+saying = lambda text: asyncio.new_event_loop().run_until_complete(asyncio.to_thread(print, text))
+ended = threading.Event()
+threading.Thread(target=lambda: (ended.wait(), saying("other"))).start()
+_internals.let_asyncio_end_without_threads()
+_internals.before_threads_end(lambda: (saying("end"), ended.set()))
+atexit.register(print, "atexit")
+saying("over")
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["over", "end", "other", "atexit"], ran.stderr
+
+
+def test_is_computed_does_not_wait():
+    slow = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda _, x: jnp.sin(x @ x), x))
+    given = jnp.ones((500, 500))
+    result = slow(given)
+    assert not _internals.is_computed(result)
+    result.block_until_ready()
+    assert _internals.is_computed(result) and _internals.is_computed(given)
+    given.delete()
+    assert not _internals.is_computed(given)

@@ -1,3 +1,5 @@
+import collections
+
 import jax
 import pytest
 
@@ -22,3 +24,11 @@ def test_mesh_says_how_many_devices_are_missing():
 def test_mesh_refuses_a_device_named_twice():
     with pytest.raises(ValueError, match="Name each device once"):
         make_mesh({"data": 2}, devices=[jax.devices()[0]] * 2)
+
+
+def test_mesh_over_tpu_slices_needs_a_first_axis_that_they_divide():
+    """That it goes over them, `tests/test_tpu.py` shows."""
+    Chip = collections.namedtuple("Chip", ["id", "platform", "slice_index"])
+    chips = [Chip(i, "tpu", i // 3) for i in range(6)]
+    with pytest.raises(ValueError, match=r"'data' with 3 indices, has to go over 2 TPU slices"):
+        make_mesh({"data": 3, "model": 2}, devices=chips)

@@ -1,5 +1,16 @@
 """tf.distribute programs on JAX, and the same strategies for native Flax training."""
 
+from tfdist_jax._checkpointer import Checkpointer as Checkpointer, Restored as Restored
+from tfdist_jax._cluster import (
+    TLS as TLS,
+    Cluster as Cluster,
+    LateSave as LateSave,
+    MissingTasksError as MissingTasksError,
+    Preemption as Preemption,
+    Task as Task,
+    Timeouts as Timeouts,
+    initialize as initialize,
+)
 from tfdist_jax._collectives import (
     ReduceOp as ReduceOp,
     fused_mean as fused_mean,

@@ -6,20 +6,26 @@ thousand variables.
 """
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
+from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tfdist_jax._agreed_program import compiled
 from tfdist_jax._internals import current_trace, set_current_trace, trace_of
+from tfdist_jax._nested_programs import has_float_loop
+from tfdist_jax._one_program import NotOneProgramError
+from tfdist_jax._placement import local, put, spans_processes
 from tfdist_jax._runtime import InFlight
 from tfdist_jax._state import Cell, Frame, Merge, entering
 from tfdist_jax._tape import is_recording, observe_read
+from tfdist_jax._values import PerReplica
 
 _read_cell = Primitive("read_cell")
 _read_cell.def_abstract_eval(lambda *, index, aval: aval)
@@ -32,21 +38,38 @@ class Discovery(Frame):
     Attributes:
         cells: The touched cells, in the order of their first touch.
         mesh: The mesh of the replica programs inside, if there are any.
+        checks: What to call when the program has run.
     """
 
     def __init__(self) -> None:
         """Start with no cell known; the trace that is current now is the root of the program."""
         self.cells: list[Cell] = []
         self.mesh: Mesh | None = None
+        self.checks: list[Callable[[], None]] = []
         self._root = current_trace()
         self._values: dict[int, jax.Array] = {}
         self._written: set[int] = set()
+
+    def after_run(self, check: Callable[[], None]) -> bool:
+        """Let `check` be called each time when the program has run."""
+        self.checks.append(check)
+        return True
+
+    def belong_to(self, mesh: Mesh) -> None:
+        """Note the mesh of replicas inside.
+
+        Raises:
+            NotOneProgramError: If there are replicas on other devices already.
+        """
+        if self.mesh is not None and self.mesh != mesh:
+            raise NotOneProgramError("A program has replicas on one set of devices only.")
+        self.mesh = mesh
 
     def read(self, cell: Cell) -> jax.Array:
         """Return the cell's value in the program; on first touch, an input of the program."""
         if id(cell) not in self._values:
             with set_current_trace(self._root):
-                value = _read_cell.bind(index=len(self.cells), aval=jax.typeof(cell.stored))
+                value = _read_cell.bind(index=len(self.cells), aval=_type_of(cell.stored))
             self._values[id(cell)] = value
             self.cells.append(cell)
         return self._values[id(cell)]
@@ -67,6 +90,11 @@ class Discovery(Frame):
         return [(cell, self._values[id(cell)]) for cell in self.cells if id(cell) in self._written]
 
 
+def _type_of(array: jax.Array) -> ShapedArray:
+    """Return an array's type without its mesh: inside replicas it would contradict theirs."""
+    return ShapedArray(array.shape, array.dtype, weak_type=array.weak_type)
+
+
 @final
 @dataclasses.dataclass(frozen=True)
 class Captured:
@@ -79,6 +107,7 @@ class Captured:
         written: The cells it gives a new value.
         out_tree: Structure of the function's result.
         mesh: The mesh of the replica programs inside, or None.
+        checks: What to call when the program has run; they may raise.
     """
 
     jaxpr: ClosedJaxpr
@@ -86,6 +115,7 @@ class Captured:
     written: tuple[Cell, ...]
     out_tree: Any
     mesh: Mesh | None
+    checks: tuple[Callable[[], None], ...]
 
 
 def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
@@ -97,12 +127,15 @@ def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
         with entering(frame):
             results, found["tree"] = jax.tree.flatten(fn(*arrays))
         written = frame.written()
-        found.update(cells=frame.cells, mesh=frame.mesh, written=tuple(cell for cell, _ in written))
+        found.update(cells=frame.cells, mesh=frame.mesh, checks=tuple(frame.checks))
+        found["written"] = tuple(cell for cell, _ in written)
         return results, [array for _, array in written]
 
-    traced = jax.make_jaxpr(pure)(*arrays)
+    # A `ShapeDtypeStruct` of 64 bits would be traced as one of 32.
+    types = [ShapedArray(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x for x in arrays]
+    traced = jax.make_jaxpr(pure)(*types)
     jaxpr, cells = _reads_to_inputs(traced, found["cells"])
-    return Captured(jaxpr, cells, found["written"], found["tree"], found["mesh"])
+    return Captured(jaxpr, cells, found["written"], found["tree"], found["mesh"], found["checks"])
 
 
 def _reads_to_inputs(traced: ClosedJaxpr, cells: Sequence[Cell]) -> tuple[ClosedJaxpr, tuple[Cell, ...]]:
@@ -125,18 +158,19 @@ _OWN_REFERENCES = 4
 class CellProgram:
     """A compiled function of arrays that reads and writes cells; written cells' memory is reused."""
 
-    def __init__(self, fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> None:
-        """Trace and prepare `fn` for arrays like `arrays`."""
+    def __init__(self, fn: Callable[..., Any], arrays: Sequence[jax.Array], *, name: str | None = None) -> None:
+        """Trace and prepare `fn`, called `name` in messages, for arrays like `arrays`."""
         self.captured = capture(fn, arrays)
         written = {id(cell) for cell in self.captured.written}
         self._written = self.captured.written
         self._only_read = tuple(cell for cell in self.captured.cells if id(cell) not in written)
         self.mesh = self.captured.mesh or _widest_mesh([cell.stored for cell in self.captured.cells], arrays)
         self._whole = None if self.mesh is None else NamedSharding(self.mesh, PartitionSpec())
+        self._is_shared = self.mesh is not None and spans_processes(self.mesh)
         self._place_cells()
-        layouts = [cell.stored.sharding for cell in self._written]
-        self._donating = jax.jit(self._apply, donate_argnums=0, out_shardings=(None, layouts, None))
-        self._keeping = jax.jit(self._apply, out_shardings=(None, layouts, None))
+        layouts = [_layout(cell.stored) for cell in self._written]
+        program = functools.partial(compiled, self._apply, self.mesh, name=name, out_shardings=(None, layouts, None))
+        self._donating, self._keeping = program(donate_argnums=0), program()
         self._in_flight = InFlight(1 if self.mesh is None else self.mesh.size)
 
     def __call__(self, arrays: Sequence[jax.Array]) -> Any:
@@ -147,7 +181,18 @@ class CellProgram:
         for cell, value in zip(self._written, new_values, strict=True):
             cell.stored = value
         self._in_flight.add(token)
-        return jax.tree.unflatten(self.captured.out_tree, results)
+        if self.captured.checks:
+            jax.block_until_ready((results, token))
+            jax.effects_barrier()
+            for check in self.captured.checks:
+                check()
+        results = jax.tree.unflatten(self.captured.out_tree, results)
+        return _for_this_process(results) if self._is_shared else results
+
+    @functools.cached_property
+    def has_float_loop(self) -> bool:
+        """Whether the program has a loop that a tape cannot follow: JAX has no reverse mode for `while`."""
+        return has_float_loop(self.captured.jaxpr)
 
     def lower(self, arrays: Sequence[jax.Array]) -> Any:
         """Lower the program without running it, as `jax.jit(fn).lower` does."""
@@ -183,9 +228,21 @@ class CellProgram:
         return outputs[:split], outputs[split:], jnp.zeros((), jnp.int32)
 
 
+def _for_this_process(results: Any) -> Any:
+    """Let code outside of programs compute on results: what is whole on each device becomes this process's own."""
+    is_split = lambda leaf: isinstance(leaf, PerReplica) and not leaf.is_uneven
+    return jax.tree.map(lambda leaf: leaf if is_split(leaf) else local(leaf), results, is_leaf=is_split)
+
+
 def _ours_alone(arrays: list[Any], i: int) -> bool:
     """Whether nobody but one cell holds the array, so that its memory may be given away."""
     return sys.getrefcount(arrays[i]) <= _OWN_REFERENCES - 1
+
+
+def _layout(array: jax.Array) -> Any:
+    """Return where a cell's new value belongs; None for JAX's own choice, which leaves it free to meet a mesh's arrays."""
+    free = not array.committed and array.devices() == jnp.zeros(()).devices()
+    return None if free else array.sharding
 
 
 def _spread(array: Any, whole: NamedSharding) -> Any:
@@ -195,7 +252,7 @@ def _spread(array: Any, whole: NamedSharding) -> Any:
         return array
     if sharding.device_set == whole.device_set:
         return array
-    return jax.device_put(array, whole)
+    return put(array, whole)
 
 
 def _widest_mesh(*groups: Sequence[Any]) -> Mesh | None:

@@ -2,7 +2,7 @@
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def _buckets(arrays: Sequence[jax.Array | None], bucket_bytes: int) -> list[list
 
 
 def fused_sum(
-    arrays: Sequence[jax.Array | None], axis_name: str = DATA, *, bucket_bytes: int = BUCKET_BYTES
+    arrays: Sequence[jax.Array | None], axis_name: str = DATA, *, bucket_bytes: int = BUCKET_BYTES, pack_bytes: int = 0
 ) -> list[jax.Array | None]:
     """Sum each array over the replicas, small ones of one dtype together in one all-reduce.
 
@@ -45,12 +45,13 @@ def fused_sum(
         arrays: Arrays of any shapes and dtypes, or None, which stays None.
         axis_name: Mesh axis to sum over.
         bucket_bytes: Arrays of at least this many bytes are reduced on their own.
+        pack_bytes: Arrays are put together until they have so many bytes, in order; 0 for no bound.
 
     Returns:
         The sums, in the order of `arrays`, equal on every replica.
     """
     result = list(arrays)
-    for bucket in _buckets(arrays, bucket_bytes):
+    for bucket in _packed(arrays, _buckets(arrays, bucket_bytes), pack_bytes):
         members = [jnp.asarray(arrays[i]) for i in bucket]
         if len(members) == 1:
             result[bucket[0]] = jax.lax.psum(members[0], axis_name)
@@ -60,6 +61,23 @@ def fused_sum(
         for i, member, part in zip(bucket, members, jnp.split(flat, ends), strict=True):
             result[i] = part.reshape(member.shape)
     return result
+
+
+def _packed(
+    arrays: Sequence[jax.Array | None], buckets: Iterable[Sequence[int]], pack_bytes: int
+) -> Iterator[Sequence[int]]:
+    """Cut buckets where they have `pack_bytes`."""
+    for bucket in buckets:
+        pack: list[int] = []
+        size = 0
+        for i in bucket:
+            pack.append(i)
+            size += jnp.asarray(arrays[i]).nbytes
+            if pack_bytes and size >= pack_bytes:
+                yield pack
+                pack, size = [], 0
+        if pack:
+            yield pack
 
 
 def fused_mean(

@@ -20,6 +20,10 @@ class BodyFrame(Frame):
         self._values = {id(cell): value for cell, value in given}
         self.merges: dict[int, tuple[Cell, Merge]] = {}
 
+    def after_run(self, check: Callable[[], None]) -> bool:
+        """Let the surrounding program call `check`."""
+        return self._outer is not None and self._outer.after_run(check)
+
     def read(self, cell: Cell) -> jax.Array:
         """Return the value at this point of the body."""
         if id(cell) in self._values:
@@ -68,6 +72,16 @@ def _trace(fn: Callable[..., Any], arguments: Any, given: Sequence[Cell]) -> _Tr
 
     jaxpr = jax.make_jaxpr(pure)([jnp.asarray(leaf) for leaf in leaves], [_present(cell) for cell in given])
     return _Traced(jaxpr, found["tree"], found["merges"])
+
+
+def dry_run(fn: Callable[[], None]) -> None:
+    """Trace a function for what it tells Python; nothing of it becomes part of the program."""
+
+    def run() -> None:
+        with entering(BodyFrame(current_frame())):
+            fn()
+
+    jax.eval_shape(run)
 
 
 def _present(cell: Cell) -> Any:

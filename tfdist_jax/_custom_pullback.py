@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from tfdist_jax._internals import EvalTrace, Trace, current_trace, set_current_trace
-from tfdist_jax._pullbacks import Pullback, is_differentiable
+from tfdist_jax._pullbacks import Pullback, RowGradient, is_differentiable
 from tfdist_jax._tape import Cell, Tape
 from tfdist_jax._tape_trace import Record, below_tapes, recording_on_top, start, stop
 
@@ -31,6 +31,38 @@ def with_pullback(inputs: Sequence[Any], outputs: Sequence[Any], pullback: Pullb
         if any(tape.connects(array) and is_differentiable(array) for array in inputs):
             tape.note(Record(inputs, outputs, pullback))
     return outputs
+
+
+def unseen(inputs: Sequence[Any], compute: Callable[[], list[Any]], pullback: Pullback) -> list[Any]:
+    """Return what `compute()` gives; tapes do not see how, but differentiate by `pullback`.
+
+    Args:
+        inputs: The arrays that `pullback` gives gradients for.
+        compute: Returns new arrays. Not called on a tape.
+        pullback: From a cotangent for each output (None for zero) to one for each input (None for zero).
+    """
+    trace = current_trace()
+    tapes = [tape for tape in recording_on_top(trace) if any(tape.connects(x) and is_differentiable(x) for x in inputs)]
+    with set_current_trace(below_tapes(trace)):
+        outputs = compute()
+    for tape in tapes:
+        tape.note(Record(inputs, outputs, pullback))
+    return outputs
+
+
+def take_rows(table: Any, indices: Any, take: Callable[[Any, Any], jax.Array]) -> jax.Array:
+    """Return `take(table, indices)`, `[*indices.shape, *row]`; the tapes that watch `table` get a `RowGradient`."""
+    trace = current_trace()
+    if not is_differentiable(table) or not any(tape.connects(table) for tape in recording_on_top(trace)):
+        return take(table, indices)
+    with set_current_trace(below_tapes(trace)):
+        flat = indices.reshape(-1)
+
+    def pullback(cotangents: Sequence[Any]) -> list[Any]:
+        return [RowGradient(cotangents[0].reshape(-1, *table.shape[1:]), flat, tuple(table.shape))]
+
+    (rows,) = unseen([table], lambda: [take(table, indices)], pullback)
+    return rows
 
 
 def _for_jax(inputs: Sequence[Any], outputs: list[Any], pullback: Pullback) -> list[Any]:

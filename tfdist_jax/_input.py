@@ -1,6 +1,7 @@
 """Host batches to arrays over the mesh: splitting, padding, transfer ahead of the step."""
 
 import collections
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, final
@@ -10,11 +11,13 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._mesh import DATA
+from tfdist_jax._placement import put
 
 Batch = TypeVar("Batch")
 Placed = TypeVar("Placed")
 
 
+@functools.lru_cache
 def split_sizes(rows: int, num_replicas: int) -> tuple[int, ...]:
     """Share `rows` out over replicas: ceil(rows / num_replicas) each until they are used up.
 
@@ -35,14 +38,14 @@ def num_rows(batch: Any) -> int:
     Raises:
         ValueError: If the batch holds no array, a scalar, or arrays of different lengths.
     """
-    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
-    lengths = {shape[0] for shape in shapes if shape}
-    if len(lengths) != 1 or () in shapes:
+    leaves = jax.tree.leaves(batch)
+    lengths = {np.shape(leaf)[:1] for leaf in leaves}
+    if len(lengths) != 1 or () in lengths:
         raise ValueError(
-            f"A batch needs one or more arrays with the same number of rows, got the shapes {shapes}. "
-            "Put the examples on the first axis of every array."
+            "A batch needs one or more arrays with the same number of rows, got the shapes "
+            f"{[np.shape(leaf) for leaf in leaves]}. Put the examples on the first axis of every array."
         )
-    return lengths.pop()
+    return lengths.pop()[0]
 
 
 def split_rows(batch: Batch, num_replicas: int) -> list[Batch]:
@@ -64,7 +67,7 @@ def put_rows(batch: Any, mesh: Mesh) -> Any:
     Returns:
         The same tree with arrays sharded `P(DATA)`, 64-bit ones as JAX's configuration says.
     """
-    return jax.device_put(batch, NamedSharding(mesh, PartitionSpec(DATA)))
+    return put(batch, NamedSharding(mesh, PartitionSpec(DATA)))
 
 
 def pad_to_equal(batch: Any, num_replicas: int) -> tuple[Any, tuple[int, ...]]:

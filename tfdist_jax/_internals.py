@@ -1,10 +1,31 @@
-"""Every private JAX name this project uses; nothing else may import `jax._src`.
+"""Every private JAX name this project uses, and one of Python's; nothing else may import `jax._src`.
 
 `tests/test_internals.py` holds a contract test per name: a JAX release that drops or changes one
 fails the test that carries its name.
 """
 
-from jax._src import array as _array, core as _core, xla_bridge as _xla_bridge
+import asyncio
+import concurrent.futures.thread  # noqa: F401 - its own end is registered first, see `before_threads_end`.
+import contextlib
+import contextvars
+import functools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import FrameType
+from typing import Any
+
+import jax
+from jax._src import (
+    array as _array,
+    cloud_tpu_init as _cloud_tpu_init,
+    clusters as _clusters,
+    compiler as _compiler,
+    core as _core,
+    distributed as _distributed,
+    xla_bridge as _xla_bridge,
+)
 from jax.core import Tracer
 from jax.extend.linear_util import StoreException, WrappedFun
 
@@ -43,6 +64,11 @@ ArrayImpl = _array.ArrayImpl
 backends_are_initialized = _xla_bridge.backends_are_initialized
 
 
+def is_computed(array: jax.Array) -> bool:
+    """Whether an array is there on its devices, and has not been given away; without waiting for it."""
+    return not array.is_deleted() and bool(getattr(array, "is_ready")())  # noqa: B009 - the public type leaves it out.
+
+
 def has_run(fun: WrappedFun) -> bool:
     """Whether a flattened function, or rule of one, has been called and so knows the structure of its result."""
     try:
@@ -56,3 +82,135 @@ def forget_run(fun: WrappedFun) -> None:
     for store in fun.stores:
         if store is not None:
             store.reset()
+
+
+def computing_now() -> AbstractContextManager[None]:
+    """Compute at once, also while a function is traced.
+
+    Where none is, nothing has to change; JAX would else compute parts of compiled functions ahead and compile them in
+    as constants, as big as the random numbers that these functions draw.
+    """
+    return contextlib.nullcontext() if current_trace() is eval_trace else jax.ensure_compile_time_eval()
+
+
+def known_value(array: Any) -> Any:
+    """The value of a traced array that was computed from constants alone, or None if it depends on anything else."""
+    if not isinstance(array, Tracer):
+        return array
+    with jax.ensure_compile_time_eval():
+        return _evaluated(array, {})
+
+
+def _evaluated(tracer: Any, results: dict[int, Any]) -> Any:
+    lowered = tracer.full_lower() if isinstance(tracer, Tracer) else tracer
+    if not isinstance(lowered, Tracer):
+        return lowered
+    equation = getattr(lowered, "parent", None)
+    # Custom derivatives are no plain operations; what has effects must not happen twice.
+    if equation is None or equation.effects or equation.primitive.name.startswith("custom_"):
+        return None
+    if id(equation) not in results:
+        arguments = [_evaluated(argument, results) for argument in equation.in_tracers]
+        if equation.primitive.name == "read_cell" or any(argument is None for argument in arguments):
+            return None
+        found = equation.primitive.bind(*arguments, **equation.params)
+        results[id(equation)] = found if equation.primitive.multiple_results else [found]
+    return results[id(equation)][list(equation.outvars).index(lowered.val)]
+
+
+def replay(outputs: Sequence[Tracer], inputs: Sequence[Tracer]) -> Callable[..., list[Any]]:
+    """Return how traced arrays were computed from others, as a function of these; what is older counts as constant."""
+    equations: dict[int, Any] = {}
+    stack = [(output, False) for output in outputs]
+    seen = {id(tracer.val) for tracer in inputs}
+    while stack:
+        tracer, is_ready = stack.pop()
+        equation = getattr(tracer, "parent", None)
+        if is_ready and equation is not None:
+            equations.setdefault(id(equation), equation)
+        elif equation is not None and id(tracer.val) not in seen:
+            seen.add(id(tracer.val))
+            stack += [(tracer, True), *((argument, False) for argument in equation.in_tracers)]
+
+    def compute(*values: Any) -> list[Any]:
+        known = {id(tracer.val): value for tracer, value in zip(inputs, values, strict=True)}
+        find = lambda tracer: known.get(id(tracer.val), tracer) if isinstance(tracer, Tracer) else tracer
+        for equation in equations.values():
+            if any(find(argument) is not argument for argument in equation.in_tracers):
+                arguments = [find(argument) for argument in equation.in_tracers]
+                params = equation.primitive.get_bind_params(equation.params)
+                results = equation.primitive.bind(*arguments, **params)
+                results = results if equation.primitive.multiple_results else [results]
+                for variable, result in zip(equation.outvars, results, strict=True):
+                    known.setdefault(id(variable), result)
+        return [find(output) for output in outputs]
+
+    return compute
+
+
+def forget_calls(jitted: Any) -> None:
+    """Let JAX look its programs for a jitted function up anew.
+
+    It has no short way any more for calls like one that has failed; the programs themselves stay.
+    """
+    jitted._clear_cache()
+
+
+def is_compiling(frame: FrameType) -> bool:
+    """Whether a thread whose innermost frame this is waits for XLA's compiler."""
+    return frame.f_globals.get("__name__") == _compiler.__name__
+
+
+def detect_processes(timeout_s: int) -> tuple[str, str, int, int, Sequence[int] | None] | None:
+    """What the environment says about the processes of this program, or None: Slurm, Open MPI, Kubernetes, Cloud TPU.
+
+    Returns:
+        The name of what was found, the first process's address, the number of processes, this one's and its devices.
+    """
+    environments = _clusters.ClusterEnv._cluster_types
+    found = next((env for env in environments if not env.opt_in_only_method and env.is_env_present()), None)
+    if found is None:
+        return None
+    port = os.environ.get("JAX_COORDINATOR_PORT")
+    address = found.get_coordinator_address(timeout_secs=timeout_s, override_coordinator_port=port)
+    device = None if _cloud_tpu_init.running_in_cloud_tpu_vm else found.get_local_process_id()
+    return (
+        found.__name__,
+        address,
+        found.get_process_count(),
+        found.get_process_id(),
+        None if device is None else [device],
+    )
+
+
+def joined_processes() -> tuple[str, int, int] | None:
+    """The first process's address, the number of processes and this one's, or None before `jax.distributed.initialize`."""
+    state = _distributed.global_state
+    return None if state.client is None else (str(state.coordinator_address), state.num_processes, state.process_id)
+
+
+def key_value_client() -> Any:
+    """What reads and writes the strings that the processes share; None before `jax.distributed.initialize`."""
+    return _distributed.global_state.client
+
+
+def before_threads_end(fn: Callable[[], object]) -> None:
+    """Call `fn` when the program has ended and before pools of threads are closed; `atexit` is later than that.
+
+    What is registered last is called first, and the pools are here already.
+    """
+    threading._register_atexit(fn)  # type: ignore[attr-defined]
+
+
+def let_asyncio_end_without_threads() -> None:
+    """Let `asyncio.to_thread` do without, once the program has ended: from Python 3.12 on, no thread can be started then."""
+    asyncio.to_thread = _to_thread_if_one_can_start
+
+
+async def _to_thread_if_one_can_start(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    call = functools.partial(contextvars.copy_context().run, func, *args, **kwargs)
+    try:
+        result = asyncio.get_running_loop().run_in_executor(None, call)
+    except RuntimeError:  # Of the pool; what `func` raises comes below.
+        return func(*args, **kwargs)
+    return await result

@@ -14,6 +14,7 @@ import jax
 from tfdist_jax._internals import current_trace, eval_trace, set_trace
 from tfdist_jax._replica_state import ReplicaFrame
 from tfdist_jax._state import Cell, Frame, Merge, entering
+from tfdist_jax._tape_trace import below_tapes
 
 Combine = Callable[[list[Any]], list[Any]]
 """The replicas' contributions, in replica order, to what each of them gets."""
@@ -31,6 +32,14 @@ class LockStep:
         self._received: list[Any] = [None] * num_replicas
         self._finished = [False] * num_replicas
         self._error: BaseException | None = None
+        self._trace: Any = None
+
+    def is_transformed(self) -> bool:
+        """Tell whether the calling replica is inside a JAX transformation of its own, such as `jax.grad`.
+
+        What the replicas offer each other must belong to the trace that they share.
+        """
+        return below_tapes(current_trace()) is not below_tapes(self._trace)
 
     def meet(self, replica: int, value: Any, combine: Combine) -> Any:
         """Offer `value` and wait for all replicas; called from the replica's own function.
@@ -54,7 +63,7 @@ class LockStep:
             RuntimeError: If some replicas communicate where others do not.
         """
         results: list[Any] = [None] * len(replicas)
-        trace = current_trace()
+        trace = self._trace = current_trace()
         threads = [
             threading.Thread(
                 target=self._replica, args=(i, contextvars.copy_context(), fn, trace, results), daemon=True
@@ -87,7 +96,10 @@ class LockStep:
                 "Every replica must make the same calls of all_reduce, all_gather, merge_call and apply_gradients."
             )
             return
-        self._received = offers[0][1]([value for value, _ in offers])
+        try:
+            self._received = offers[0][1]([value for value, _ in offers])
+        except Exception as error:
+            self._error = error
 
     def _replica(
         self, i: int, context: contextvars.Context, fn: Callable[[], Any], trace: Any, results: list[Any]
@@ -119,6 +131,9 @@ class _OneOf(Frame):
     def __init__(self, outer: Frame, replica: int) -> None:
         self._outer = outer
         self._replica = replica
+
+    def after_run(self, check: Callable[[], None]) -> bool:
+        return self._outer.after_run(check)
 
     def read(self, cell: Cell) -> jax.Array:
         value = self._outer.read(cell)
@@ -159,17 +174,22 @@ def run_in_lockstep(
 
 
 def _merge_writes(frame: Frame, frames: Sequence[ReplicaFrame]) -> None:
-    """Settle what the replicas wrote; a replica that wrote nothing counts with the value it saw."""
+    """Settle what the replicas wrote; one that wrote nothing counts with the value it saw."""
     written = {id(cell): (cell, merge) for one in frames for cell, _, merge in one.writes()}
     for cell, merge in written.values():
-        values = [one.read(cell) for one in frames]
-        if cell.per_replica:
-            merged = jax.numpy.stack(values)
-        elif merge is Merge.MEAN:
-            merged = sum(values[1:], values[0]) / len(values)
-        elif merge is Merge.SUM_OF_CHANGES:
+        frame.write(cell, merged_writes(cell, merge, [one.read(cell) for one in frames], frame), Merge.SAME)
+
+
+def merged_writes(cell: Cell, merge: Merge, values: list[jax.Array], frame: Frame) -> jax.Array:
+    """Return what becomes of a cell of `frame`, given the values of all replicas."""
+    if cell.per_replica:
+        return jax.numpy.stack(values)
+    match merge:
+        case Merge.MEAN:
+            return sum(values[1:], values[0]) / len(values)
+        case Merge.SUM_OF_CHANGES:
             old = frame.read(cell)
-            merged = old + sum((value - old for value in values[1:]), values[0] - old)
-        else:
-            merged = values[0]
-        frame.write(cell, merged, Merge.SAME)
+            return old + sum((value - old for value in values[1:]), values[0] - old)
+        case Merge.LAST:
+            return values[-1]
+    return values[0]

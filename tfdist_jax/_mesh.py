@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
 Device = Any
@@ -20,13 +22,15 @@ def make_mesh(axes: Mapping[str, int], *, devices: Sequence[Device] | None = Non
 
     Args:
         axes: Axis name to size, slowest-varying first. The sizes must multiply to the number of devices.
-        devices: The devices to use; all visible ones if None.
+        devices: The devices to use; all visible ones if None. If they are of several TPU slices, the first axis goes over
+            the slices, which a slower network connects.
 
     Returns:
         A mesh with `axes` as its shape. XLA lays arrays out over every axis (`AxisType.Auto`).
 
     Raises:
-        ValueError: If the sizes do not multiply to the device count, or a device is named twice.
+        ValueError: If the sizes do not multiply to the device count, a device is named twice, or the number of slices does
+            not divide the first axis.
 
     Example:
         >>> make_mesh({"data": jax.device_count()}).axis_names
@@ -42,7 +46,21 @@ def make_mesh(axes: Mapping[str, int], *, devices: Sequence[Device] | None = Non
             "Change an axis size, or restrict devices with CUDA_VISIBLE_DEVICES."
         )
     kinds = (AxisType.Auto,) * len(axes)
+    slices = {getattr(device, "slice_index", 0) for device in devices if device.platform == "tpu"}
+    if len(slices) > 1:
+        return Mesh(_over_slices(axes, len(slices), devices), tuple(axes), axis_types=kinds)
     return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=kinds, devices=devices)
+
+
+def _over_slices(axes: Mapping[str, int], num_slices: int, devices: Sequence[Device]) -> np.ndarray:
+    (first, size), *rest = axes.items()
+    if size % num_slices:
+        raise ValueError(
+            f"The first axis, {first!r} with {size} indices, has to go over {num_slices} TPU slices, which do not divide it. "
+            "Change its size, or put an axis first that they divide."
+        )
+    within = (size // num_slices, *(size for _, size in rest))
+    return mesh_utils.create_hybrid_device_mesh(within, (num_slices, *(1 for _ in rest)), devices)
 
 
 @functools.lru_cache(maxsize=256)

@@ -16,10 +16,8 @@ _held: WeakKeyDictionary[Any, tuple[jax.Array, ...]] = WeakKeyDictionary()
 
 def held_arrays(params: Params) -> Iterator[jax.Array]:
     """Yield the arrays that an operation's programs hold as constants, at any depth."""
-    for value in params.values():
-        for item in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(item, Jaxpr | ClosedJaxpr):
-                yield from _held_by(item)
+    for program in _programs_in(params):
+        yield from _held_by(program)
 
 
 def _held_by(program: Any) -> tuple[jax.Array, ...]:
@@ -30,6 +28,23 @@ def _held_by(program: Any) -> tuple[jax.Array, ...]:
             found += held_arrays(eqn.params)
         _held[program] = tuple(value for value in found if isinstance(value, jax.Array))
     return _held[program]
+
+
+def has_float_loop(program: Any) -> bool:
+    """Whether there is, at any depth, a `while` loop that carries floats."""
+    for eqn in program.eqns:
+        if eqn.primitive.name == "while" and any(jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in eqn.outvars):
+            return True
+        if any(has_float_loop(inner) for inner in _programs_in(eqn.params)):
+            return True
+    return False
+
+
+def _programs_in(params: Params) -> Iterator[Any]:
+    for value in params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, Jaxpr | ClosedJaxpr):
+                yield item
 
 
 def runs_in_python(primitive: Primitive, *, eagerly: bool) -> bool:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from tfdist_jax._agreed_program import compiled
 from tfdist_jax._runtime import InFlight
 
 
@@ -22,6 +23,7 @@ class Program:
         """Make a program of `step` over `mesh`."""
         functools.update_wrapper(self, step)
         self._step = step
+        self._mesh = mesh
         self._in_flight = InFlight(mesh.size)
         self._compiled: dict[Any, Any] = {}
 
@@ -39,7 +41,9 @@ class Program:
         tree = jax.tree.structure(state)
         if tree not in self._compiled:
             layout = jax.tree_util.tree_map_with_path(_sharding, state)
-            self._compiled[tree] = jax.jit(self._with_token, donate_argnums=0, out_shardings=(layout, None, None))
+            options = {"donate_argnums": 0, "out_shardings": (layout, None, None)}
+            name = getattr(self._step, "__name__", None)
+            self._compiled[tree] = compiled(self._with_token, self._mesh, name=name, **options)
         return self._compiled[tree]
 
     def _with_token(self, state: Any, *args: Any) -> tuple[Any, Any, jax.Array]:

@@ -12,6 +12,7 @@ import numpy as np
 from jax.extend.core import Primitive
 
 from tfdist_jax._nested_programs import Params, held_arrays
+from tfdist_jax._one_program import ValueNeededError
 
 Arrays = Sequence[Any]
 Operation = Callable[..., list[Any]]
@@ -40,6 +41,41 @@ class Bound:
         """Compute on the current trace."""
         results = self.primitive.bind(*args, **dict(self.params))
         return list(results) if self.primitive.multiple_results else [results]
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class RowGradient:
+    """A gradient of which only some rows are not zero: what a lookup in a table has, without the table's size.
+
+    Attributes:
+        values: `[n, *row]`.
+        indices: `[n]`, the rows' numbers; what is given for the same row adds up.
+        shape: The table's shape.
+    """
+
+    values: jax.Array
+    indices: jax.Array
+    shape: tuple[int, ...]
+
+    def dense(self) -> jax.Array:
+        """Return the gradient as an array of the table's shape."""
+        return self + jnp.zeros(self.shape, self.values.dtype)
+
+    def __add__(self, other: Any) -> Any:
+        """Add rows, or an array of the table's shape, which makes an array."""
+        if not isinstance(other, RowGradient):
+            return other.at[self.indices].add(self.values, mode="drop")
+        return RowGradient(
+            jnp.concatenate([self.values, other.values]), jnp.concatenate([self.indices, other.indices]), self.shape
+        )
+
+    __radd__ = __add__
+
+
+def dense(cotangent: Any) -> Any:
+    """Return a cotangent as an array, or None."""
+    return cotangent.dense() if isinstance(cotangent, RowGradient) else cotangent
 
 
 def bound(primitive: Primitive, params: Params) -> Bound:
@@ -123,7 +159,15 @@ def _shapes(results: Arrays) -> tuple[Hashable, ...]:
 
 
 def _pull(vjp: Any, shapes: Sequence[Any], cotangents: Arrays) -> Arrays:
-    return vjp([_zeros(s) if c is None else c for c, s in zip(cotangents, shapes, strict=True)])
+    try:
+        return vjp([_zeros(s) if c is None else c for c, s in zip(cotangents, shapes, strict=True)])
+    except ValueError as error:
+        if "lax.while_loop" not in str(error):
+            raise
+        raise ValueNeededError(
+            "A `while` loop has no gradient in a compiled program unless its number of iterations has a bound that is "
+            f"known: JAX says {error}"
+        ) from error
 
 
 _pull_compiled = jax.jit(_pull, static_argnums=1)

@@ -9,9 +9,12 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import Mesh, PartitionSpec
 
+from tfdist_jax._agreed_program import compiled
 from tfdist_jax._collectives import ReduceOp
 from tfdist_jax._input import num_rows, put_rows, split_rows, split_sizes
+from tfdist_jax._internals import EvalTrace, current_trace
 from tfdist_jax._mesh import DATA
+from tfdist_jax._placement import local, local_replicas, spans_processes
 from tfdist_jax._values import PerReplica
 
 
@@ -40,7 +43,7 @@ def run_on_replicas(fn: Callable[..., Any], mesh: Mesh, args: tuple[Any, ...]) -
     leaves, tree = jax.tree.flatten(args, is_leaf=is_per_replica)
     splits = tuple(_check_split(leaf, mesh.shape[DATA]) for leaf in leaves)
     data = [leaf.data if isinstance(leaf, PerReplica) else leaf for leaf in leaves]
-    results = _run(fn, mesh, tree, splits, data)
+    results = _program(mesh)(fn, tree, splits, data)
     return jax.tree.map(lambda result: PerReplica(result, mesh.shape[DATA]), results)
 
 
@@ -61,8 +64,12 @@ def _check_split(leaf: Any, num_replicas: int) -> str:
     return "rows" if leaf.is_rows else "entry"
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _run(fn: Callable[..., Any], mesh: Mesh, tree: Any, splits: tuple[str, ...], data: list[Any]) -> Any:
+@functools.cache
+def _program(mesh: Mesh) -> Any:
+    return compiled(functools.partial(_run, mesh), mesh, name="run", static_argnums=(0, 1, 2))
+
+
+def _run(mesh: Mesh, fn: Callable[..., Any], tree: Any, splits: tuple[str, ...], data: list[Any]) -> Any:
     def body(data: list[Any]) -> Any:
         own = [leaf[0] if split == "entry" else leaf for leaf, split in zip(data, splits, strict=True)]
         return jax.tree.map(lambda out: jnp.asarray(out)[None], fn(*jax.tree.unflatten(tree, own)))
@@ -76,15 +83,13 @@ def split_batch(batch: Any, mesh: Mesh) -> Any:
 
     Returns:
         The same tree with a `PerReplica` per array, on the replicas' devices; by `split_sizes`, with differing
-        shapes where the rows do not divide evenly.
+        shapes where the rows do not divide evenly. With several processes these are copies, which each has of all.
     """
     num_replicas = mesh.shape[DATA]
     if len(set(split_sizes(num_rows(batch), num_replicas))) == 1:
         return jax.tree.map(lambda leaf: PerReplica(leaf, num_replicas, is_rows=True), put_rows(batch, mesh))
-    parts = [
-        jax.device_put(part, device)
-        for part, device in zip(split_rows(batch, num_replicas), mesh.devices.flat, strict=True)
-    ]
+    homes = [jax.local_devices()[0]] * num_replicas if spans_processes(mesh) else mesh.devices.flat
+    parts = [jax.device_put(part, home) for part, home in zip(split_rows(batch, num_replicas), homes, strict=True)]
     return jax.tree.map(lambda *values: PerReplica.uneven(values), *parts)
 
 
@@ -120,7 +125,7 @@ def _reduce_leaf(op: ReduceOp, value: Any, axis: int | None) -> Any:
     data = value.data
     if value.is_rows:
         data = data.reshape(value.num_replicas, -1, *data.shape[1:])
-    return combine(data, 0)
+    return local(combine(data, 0))
 
 
 def gather(value: Any, *, axis: int = 0) -> Any:
@@ -137,7 +142,8 @@ def _gather_leaf(value: Any, axis: int) -> Any:
     if not isinstance(value, PerReplica):
         return value
     if value.is_rows and axis == 0:
-        return value.data
+        return local(value.data)
+    value = PerReplica(local(value.data), value.num_replicas, is_rows=value.is_rows)
     if any(jnp.ndim(v) == 0 for v in value.values):
         raise ValueError("Scalars cannot be gathered: they have no axis to join along. Use `reduce`.")
     home = _common_device(value.values)
@@ -145,11 +151,13 @@ def _gather_leaf(value: Any, axis: int) -> Any:
 
 
 def _common_device(values: tuple[Any, ...]) -> Any:
-    """Return the first replica's device, or None (leave where it is) for traced values."""
-    first = values[0]
-    return None if isinstance(first, Tracer) else first.sharding
+    """Return the first replica's device, or None (leave where it is) inside of programs."""
+    is_eager = isinstance(current_trace(), EvalTrace) and not any(isinstance(value, Tracer) for value in values)
+    return values[0].sharding if is_eager else None
 
 
-def local_results(value: Any) -> tuple[Any, ...]:
+def local_results(value: Any, mesh: Mesh) -> tuple[Any, ...]:
     """Return the value of each replica of this process; one entry if it is not per replica."""
-    return value.values if isinstance(value, PerReplica) else (value,)
+    if not isinstance(value, PerReplica):
+        return (value,)
+    return tuple(value.values[i] for i in local_replicas(mesh)) if value.is_uneven else value.values

@@ -28,6 +28,15 @@ class ReplicaFrame(Frame):
         self._values: dict[int, jax.Array] = {}
         self._writes: dict[int, tuple[Cell, Merge]] = {}
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether the replica is being traced."""
+        return self._outer.is_traced
+
+    def after_run(self, check: Callable[[], None]) -> bool:
+        """Let the surrounding program call `check`."""
+        return self._outer.after_run(check)
+
     def give(self, cell: Cell, array: jax.Array) -> None:
         """Let this replica start with `array` in `cell`, one of its own."""
         self._values[id(cell)] = array
@@ -67,8 +76,9 @@ class ReplicaFrame(Frame):
                 return value / jax.lax.axis_size(DATA)
             case Merge.SUM_OF_CHANGES:
                 return value - self._outer.read(cell)
-            case Merge.FIRST:
-                return jnp.where(jax.lax.axis_index(DATA) == 0, value, jnp.zeros_like(value))
+            case Merge.FIRST | Merge.LAST:
+                kept = 0 if merge is Merge.FIRST else jax.lax.axis_size(DATA) - 1
+                return jnp.where(jax.lax.axis_index(DATA) == kept, value, jnp.zeros_like(value))
         return None
 
     def own(self) -> list[tuple[Cell, jax.Array]]:
@@ -128,5 +138,5 @@ def _program_frame(mesh: Mesh) -> Frame:
     if frame is None:
         raise RuntimeError("Replicas with cells run inside a captured program; call them through `CellProgram`.")
     if isinstance(frame, Discovery):
-        frame.mesh = mesh
+        frame.belong_to(mesh)
     return frame

@@ -3,13 +3,15 @@
 import abc
 import contextlib
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 from jax.core import Tracer
 
+from tfdist_jax._placement import local
 from tfdist_jax._tape import observe_read
 
 
@@ -43,10 +45,21 @@ class Merge(enum.Enum):
     """Their mean is kept."""
     SUM_OF_CHANGES = 3
     """The changes that all replicas made are added up."""
+    LAST = 4
+    """The last replica's value is kept."""
 
 
 class Frame(abc.ABC):
-    """Stands between cells and the code of one traced program."""
+    """Stands between cells and the code of one program."""
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the program is being traced, so that what it computes has no values."""
+        return True
+
+    def after_run(self, check: Callable[[], None]) -> bool:
+        """Let `check` be called each time when the program has run; False if nobody will."""
+        return False
 
     @abc.abstractmethod
     def read(self, cell: Cell) -> jax.Array:
@@ -76,10 +89,16 @@ def entering(frame: Frame | None) -> Iterator[None]:
         _frame.reset(token)
 
 
+def _read_now(cell: Cell) -> Any:
+    """Return the value; where several processes hold it, a copy that only this one computes on and no step gives away."""
+    own = cell.stored if cell.per_replica else local(cell.stored)
+    return own if own is cell.stored else jnp.copy(own)
+
+
 def read(cell: Cell) -> jax.Array:
     """Return the value of `cell`, noticed by recording tapes."""
     frame = _frame.get()
-    array = cell.stored if frame is None else frame.read(cell)
+    array = _read_now(cell) if frame is None else frame.read(cell)
     return observe_read(cell, array, trainable=cell.trainable)
 
 

@@ -8,12 +8,15 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax import _replica
+from tfdist_jax._agreed_program import compiled
 from tfdist_jax._collectives import ReduceOp
 from tfdist_jax._gradients import global_value_and_grad
 from tfdist_jax._input import PaddedBatch, ahead, put_padded
 from tfdist_jax._layout import tree_specs
 from tfdist_jax._mesh import DATA
+from tfdist_jax._placement import local, spans_processes
 from tfdist_jax._program import Program
+from tfdist_jax._shared_input import placed_rows, shares_of_own_batches, shares_of_same
 
 
 class Strategy(abc.ABC):
@@ -21,6 +24,9 @@ class Strategy(abc.ABC):
 
     A strategy answers two questions: over which mesh, and how each leaf of the state is laid out on it. Batches
     are split over the mesh's data axis. Subclasses are final frozen dataclasses that answer and override nothing.
+
+    After `tfdist_jax.initialize()` the devices are those of all processes, which run the same program: all of them make
+    the calls below, in the same order.
     """
 
     @property
@@ -48,13 +54,14 @@ class Strategy(abc.ABC):
             The state, each leaf sharded by `state_spec`.
         """
         specs = tree_specs(self.state_spec, jax.eval_shape(make_state, *args))
-        return jax.jit(make_state, out_shardings=self._shardings(specs))(*args)
+        return compiled(make_state, self.mesh, out_shardings=self._shardings(specs))(*args)
 
     def put(self, batch: Any) -> Any:
         """Lay a host batch out over the replicas, starting the transfer.
 
         Args:
-            batch: Pytree of arrays `[rows, ...]`.
+            batch: Pytree of arrays `[rows, ...]`. With several processes, the same whole batch in each of them, which is not
+                checked; each device takes its rows. `prefetch` checks, and takes batches of each process's own.
 
         Returns:
             The same tree sharded `P(DATA)`; where the rows do not divide evenly, a `PaddedBatch`, which
@@ -63,15 +70,41 @@ class Strategy(abc.ABC):
         data, sizes = put_padded(batch, self.mesh)
         return data if len(set(sizes)) == 1 else PaddedBatch(data, sizes)
 
-    def prefetch(self, batches: Iterable[Any], *, depth: int = 2) -> Iterator[Any]:
+    def prefetch(self, batches: Iterable[Any], *, depth: int = 2, own: bool = False) -> Iterator[Any]:
         """Yield `put(batch)` for every host batch, with `depth` transfers ahead of the step.
+
+        Args:
+            batches: Pytrees of arrays `[rows, ...]`, with the same rows in all processes; or this process's own.
+            depth: How many transfers are on their way at a time.
+            own: Whether the batches are this process's alone, whose rows go to its own devices. A step's batch is then
+                what all processes have. They need not have equally many rows or batches: who has none left takes part
+                without rows until all are done.
+
+        Raises:
+            ValueError: If the batches of different processes do not fit together, or if one has none of its own.
 
         Example:
             >>> import numpy as np, tfdist_jax as td
             >>> [len(batch) for batch in td.Mirrored().prefetch([np.zeros((16, 3))] * 2)]
             [16, 16]
         """
-        return ahead(batches, self.put, depth=depth)
+        if not spans_processes(self.mesh):
+            return ahead(batches, self.put, depth=depth)
+        shares = (shares_of_own_batches if own else shares_of_same)(batches, self.mesh)
+        return ahead(shares, lambda share: placed_rows(share, self.mesh), depth=depth)
+
+    def fetch(self, tree: Any) -> Any:
+        """Return whole host copies of arrays that lie over the mesh, also over devices of other processes.
+
+        Args:
+            tree: Pytree of arrays, such as the training state. All processes must ask for it.
+
+        Example:
+            >>> import tfdist_jax as td
+            >>> td.FSDP().fetch(td.FSDP().init(lambda: {"w": jax.numpy.ones((1024, 8))}))["w"].sum()
+            np.float32(8192.0)
+        """
+        return jax.tree.map(lambda leaf: jax.device_get(local(leaf)), tree)
 
     def value_and_grad(self, loss_fn: Callable[..., Any], *, has_aux: bool = True) -> Callable[..., Any]:
         """Differentiate the mean loss over the global batch, as `jax.value_and_grad` would on one device.
@@ -97,7 +130,7 @@ class Strategy(abc.ABC):
         return Program(step, self.mesh)
 
     def split(self, batch: Any) -> Any:
-        """Split a host batch's rows over the replicas: a `PerReplica` per array, for `run`."""
+        """Split a host batch's rows, the same in all processes, over the replicas: a `PerReplica` per array, for `run`."""
         return _replica.split_batch(batch, self.mesh)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -121,16 +154,25 @@ class Strategy(abc.ABC):
         return _replica.run_on_replicas(fn, self.mesh, args)
 
     def reduce(self, op: ReduceOp, value: Any, *, axis: int | None = None) -> Any:
-        """Combine per-replica values into one; see `tfdist_jax.reduce`."""
+        """Combine the replicas' values into one, which every process gets.
+
+        Args:
+            op: Sum or mean over the replicas and, with `axis`, over that axis of their values too, all elements alike.
+            value: Pytree with `PerReplica` leaves. Other leaves are the same everywhere: a mean keeps them.
+            axis: The axis, if any.
+
+        Raises:
+            ValueError: If values that are not per replica are to be summed.
+        """
         return _replica.reduce(op, value, axis=axis)
 
     def gather(self, value: Any, *, axis: int = 0) -> Any:
-        """Join per-replica values along `axis`, in replica order."""
+        """Join the replicas' values along `axis`, in replica order; every process gets them."""
         return _replica.gather(value, axis=axis)
 
     def local_results(self, value: Any) -> tuple[Any, ...]:
         """Return the values of this process's replicas."""
-        return _replica.local_results(value)
+        return _replica.local_results(value, self.mesh)
 
     def _shardings(self, specs: Any) -> Any:
         is_spec = lambda leaf: isinstance(leaf, PartitionSpec)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._internals import Trace, current_trace, set_current_trace
-from tfdist_jax._pullbacks import is_differentiable
+from tfdist_jax._pullbacks import dense, is_differentiable
 from tfdist_jax._tape_trace import Record, recording_below, start, started_traces, stop, traces_that_see
 
 Cell = Any
@@ -132,7 +132,7 @@ class Tape:
 
     def gradient(
         self, targets: Sequence[Any], sources: Sequence[Any], cotangents: Sequence[jax.Array | None] | None = None
-    ) -> list[jax.Array | None]:
+    ) -> list[Any]:
         """Differentiate the sum of `targets`, each element weighted by its cotangent.
 
         Runs while other tapes record, it can be differentiated by them; so it can by this one, if it is persistent and
@@ -144,7 +144,8 @@ class Tape:
             cotangents: For each target an array of its shape and dtype; ones where None.
 
         Returns:
-            For each source an array of its shape and dtype, or None where no target depends on it. As in JAX, the
+            For each source an array of its shape and dtype, a `RowGradient` if all that happened to it is
+            `take_rows`, or None where no target depends on it. As in JAX, the
             gradient of a real target by a complex `x + iy` is `d/dx - i d/dy`.
 
         Raises:
@@ -170,7 +171,9 @@ class Tape:
         """Run the pullbacks from the last operation to the first, adding to `cotangents`; those wanted stay in it."""
         watching = recording_below(current_trace())
         for record in reversed(tuple(self._records)):
-            taken = [(cotangents.get if id(o) in wanted else cotangents.pop)(id(o), None) for o in record.outputs]
+            taken = [
+                dense((cotangents.get if id(o) in wanted else cotangents.pop)(id(o), None)) for o in record.outputs
+            ]
             if all(cotangent is None for cotangent in taken):
                 continue
             for array, cotangent in zip(record.inputs, record.pull(taken, watching), strict=True):
@@ -206,7 +209,7 @@ def _seeds(targets: Sequence[Any], cotangents: Sequence[Any] | None) -> dict[int
 def _add(cotangents: dict[int, Any], array: Any, cotangent: Any) -> None:
     if cotangent is not None:
         present = cotangents.get(id(array))
-        cotangents[id(array)] = cotangent if present is None else present + cotangent
+        cotangents[id(array)] = cotangent if present is None else cotangent + present
 
 
 def _total(cotangents: Sequence[Any]) -> Any:

@@ -43,7 +43,10 @@ class PerReplica:
 
     @property
     def values(self) -> tuple[jax.Array, ...]:
-        """The value of each replica, in replica order, each on its replica's device where that is known."""
+        """The value of each replica, in replica order, each on its replica's device where that is known.
+
+        Of an array over several processes only this process's.
+        """
         if self.is_uneven:
             return self.data
         if isinstance(self.data, Tracer) or len(self.data.sharding.device_set) != self.num_replicas:

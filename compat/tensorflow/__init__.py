@@ -11,11 +11,17 @@ __getattr__ = LazyNames(
     __name__,
     {
         "_variable": "Variable VariableAggregation VariableSynchronization",
+        "_indexed_slices": "IndexedSlices",
+        "_sparse_tensor": "SparseTensor SparseTensorSpec is_tensor type_spec_from_value",
+        "_module": "Module",
+        "_variable_creators": "variable_creator_scope",
         "_function": "function init_scope",
+        "_graph_gradients": "AggregationMethod gradients hessians",
         "_gradient_tape": "GradientTape UnconnectedGradients",
-        "_custom_gradient": "custom_gradient stop_gradient",
-        "_tensor": "Tensor constant convert_to_tensor get_static_value is_symbolic_tensor is_tensor",
+        "_custom_gradient": "custom_gradient grad_pass_through recompute_grad stop_gradient",
+        "_tensor": "Tensor constant convert_to_tensor get_static_value is_symbolic_tensor",
         "_shape": "TensorShape TensorSpec",
+        "_tensor_array": "TensorArray",
         "_version": "__compiler_version__=COMPILER_VERSION __git_version__=GIT_VERSION __version__=VERSION",
         "_devices": "device",
         "_dtypes": (
@@ -32,13 +38,20 @@ __getattr__ = LazyNames(
             "minimum multiply not_equal pow realdiv scalar_mul subtract truediv truncatediv truncatemod"
         ),
         "_ops._reductions": (
-            "argmax argmin cumsum reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean reduce_min "
-            "reduce_prod reduce_sum"
+            "argmax argmin cumsum histogram_fixed_width histogram_fixed_width_bins reduce_all reduce_any "
+            "reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_sum"
         ),
         "_ops._creation": "eye fill linspace meshgrid one_hot ones ones_like range sequence_mask zeros zeros_like",
         "_ops._shapes": (
             "broadcast_dynamic_shape broadcast_static_shape broadcast_to ensure_shape expand_dims pad rank repeat "
-            "reshape reverse roll shape shape_n size squeeze tile transpose"
+            "reshape reverse reverse_sequence roll shape shape_n size squeeze tile transpose unravel_index"
+        ),
+        "_ops._blocks": (
+            "batch_to_space extract_volume_patches required_space_to_batch_paddings space_to_batch space_to_batch_nd"
+        ),
+        "_ops._initializers": (
+            "constant_initializer ones_initializer random_normal_initializer random_uniform_initializer "
+            "zeros_initializer"
         ),
         "_ops._joining": "concat parallel_stack slice split stack strided_slice unstack",
         "_ops._selection": (
@@ -48,16 +61,21 @@ __getattr__ = LazyNames(
         ),
         "_ops._sorting": "argsort searchsorted sort",
         "_ops._clip": "clip_by_global_norm clip_by_norm clip_by_value",
-        "_ops._linalg": "eig eigvals einsum matmul norm tensordot",
+        "_ops._linalg": "eig eigvals einsum matmul matrix_square_root=sqrtm norm tensordot",
         "_ops._control": "case cond foldl foldr map_fn scan switch_case vectorized_map while_loop",
         "_ops._grouping": (
-            "control_dependencies executing_eagerly get_current_name_scope group inside_function name_scope no_op "
-            "numpy_function py_function tuple"
+            "CriticalSection control_dependencies executing_eagerly get_current_name_scope group guarantee_const "
+            "inside_function name_scope no_op numpy_function py_function timestamp tuple"
         ),
         "_ops._printing": "print",
         "_ops._assertions": "Assert assert_equal assert_greater assert_less assert_rank",
         "keras": "initializers losses metrics optimizers",
+        "_logging": "get_logger",
+        "_ops._ctc": "edit_distance",
     },
-    modules="autodiff bitwise config data debugging distribute dtypes errors io keras linalg math nest nn random sysconfig test version",
+    modules=(
+        "autodiff autograph bitwise compat config data debugging distribute dtypes errors experimental image io keras linalg "
+        "math nest nn profiler random signal sparse summary sysconfig test tpu train types version"
+    ),
 )
 __dir__ = __getattr__.names

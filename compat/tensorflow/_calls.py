@@ -1,5 +1,7 @@
 """Compiled calls of Python functions on tensors: traced once per signature, kept in a cache."""
 
+import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, final
@@ -10,16 +12,27 @@ from jax.core import Tracer
 
 from tfdist_jax import _state
 from tfdist_jax._capture import CellProgram
+from tfdist_jax._one_program import NotOneProgramError, ValueNeededError
+from tfdist_jax._tape import is_recording
 from tfdist_jax.compat.tensorflow._closure_guard import ById
 from tfdist_jax.compat.tensorflow._context import current_strategy
+from tfdist_jax.compat.tensorflow._creation_scope import noting_creations
+from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._ops._random_state import drawing_for_function
+from tfdist_jax.compat.tensorflow._ordered import in_order, restored
+from tfdist_jax.compat.tensorflow._own_texts import OwnTexts
+from tfdist_jax.compat.tensorflow._results import SCALARS, as_results, with_constants
+from tfdist_jax.compat.tensorflow._slow_ways import tell
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow._variable import Variable
-
-_SCALARS = (bool, int, float, complex, str, bytes)
+from tfdist_jax.compat.tensorflow._trace_types import TracingContext
 
 
-def _is_tensor(leaf: Any) -> bool:
-    return isinstance(leaf, (jax.Array, np.ndarray, np.generic)) and getattr(leaf.dtype, "kind", None) != "O"
+def is_input(leaf: Any) -> bool:
+    """Tell whether an argument is an input of the compiled function, and no constant."""
+    return (
+        isinstance(leaf, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct))
+        and getattr(leaf.dtype, "kind", None) != "O"
+    )
 
 
 def is_traced(args: Any) -> bool:
@@ -31,10 +44,12 @@ def is_traced(args: Any) -> bool:
 class CallCache:
     """The compiled programs of one function, one for each signature it was called with."""
 
-    def __init__(self, limit: int = 128) -> None:
-        """Keep at most `limit` programs, forgetting the oldest."""
+    def __init__(self, *, own_random: bool = False, limit: int = 128) -> None:
+        """Keep at most `limit` programs, forgetting the oldest; `own_random` gives each random numbers of its own."""
         self._limit = limit
-        self._programs: dict[Hashable, CellProgram] = {}
+        self._own_random = own_random
+        self._programs: dict[tuple[Any, ...], CellProgram | None] = {}
+        self._told = False
         self.traces = 0
 
     def __len__(self) -> int:
@@ -51,54 +66,97 @@ class CallCache:
             kwargs: Keyword arguments, likewise.
             guard: What else the program depends on.
         """
-        program, tensors = self.find(fn, args, kwargs, guard)
-        return program(tensors)
+        program, tensors = None, []
+        try:
+            program, tensors = self.find(fn, args, kwargs, guard)
+        except NotOneProgramError as error:
+            if isinstance(error, ValueNeededError) and not self._told:
+                self._told = True
+                tell(fn, error, "as Python, one operation after the other")
+        # A tape sees a compiled function as one operation, in which it cannot follow a `while` loop.
+        if program is None or (is_recording() and program.has_float_loop):
+            return with_constants(as_results(fn(*args, **kwargs)))
+        return with_constants(program(tensors))
 
     def find(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None
     ) -> tuple[CellProgram, list[jax.Array]]:
-        """Return the program for this call, traced if need be, and the call's tensors."""
-        leaves, tree = jax.tree.flatten((tuple(args), dict(kwargs)))
-        tensors = [convert_to_tensor(leaf) for leaf in leaves if _is_tensor(leaf)]
-        key = (tree, tuple(map(_signature, leaves)), guard, current_strategy())
+        """Return the program for this call, traced if need be, and the call's tensors.
+
+        Raises:
+            NotOneProgramError: If the function takes data or values from the host and so cannot be one program.
+        """
+        named = {name: in_order(value) for name, value in kwargs.items()}
+        leaves, tree = jax.tree.flatten((in_order(tuple(args)), named))
+        leaves = [leaf.unknown() if isinstance(leaf, OwnTexts) else leaf for leaf in leaves]
+        tensors = [_input(leaf) for leaf in leaves if is_input(leaf)]
+        key = (tree, tuple(map(signature, leaves)), guard, current_strategy())
         if key not in self._programs:
-            self._programs[key] = self._trace(fn, leaves, tree, tensors)
-            if len(self._programs) > self._limit:
-                del self._programs[next(iter(self._programs))]
-        return self._programs[key], tensors
+            try:
+                self._programs[key] = self._trace(fn, leaves, tree, tensors)
+            except NotOneProgramError:
+                self._programs[key] = None
+                raise
+            finally:
+                if len(self._programs) > self._limit:
+                    del self._programs[next(iter(self._programs))]
+        program = self._programs[key]
+        if program is None:
+            raise NotOneProgramError(_NOT_ONE)
+        return program, tensors
 
     def _trace(self, fn: Callable[..., Any], leaves: list[Any], tree: Any, tensors: list[jax.Array]) -> CellProgram:
         self.traces += 1
 
         def program(*tensors: jax.Array) -> Any:
             inputs = itertools.chain(tensors)
-            filled = [next(inputs) if _is_tensor(leaf) else leaf for leaf in leaves]
+            filled = [next(inputs) if is_input(leaf) else leaf for leaf in leaves]
             args, kwargs = tree.unflatten(filled)
+            args, kwargs = restored(args), {name: restored(value) for name, value in kwargs.items()}
             return as_results(fn(*args, **kwargs))
 
-        return CellProgram(program, tensors)
+        name = getattr(fn, "__name__", "function").removeprefix("ag__")
+        return self._checked(functools.partial(CellProgram, program, tensors, name=name))
+
+    def _checked(self, trace: Callable[[], CellProgram]) -> CellProgram:
+        """Trace a program; again if it has made variables, which it must not do the second time."""
+        random = drawing_for_function if self._own_random else contextlib.nullcontext
+        with random(), noting_creations() as created:
+            traced = trace()
+        if not created:
+            return traced
+        with random(), noting_creations() as created_again:
+            # Whoever keeps the variables makes none the second time.
+            traced = None if self._programs else trace()
+        if traced is None or created_again:
+            raise ValueError(_CREATED_AGAIN)
+        return traced
 
 
-def _signature(leaf: Any) -> Hashable:
-    if _is_tensor(leaf):
+_LARGEST_KEY = 32
+_NOT_ONE = (
+    "The function takes data or tensors' values from the host, or runs replicas on different devices, and so cannot be one "
+    "program."
+)
+_CREATED_AGAIN = (
+    "tf.function only supports singleton tf.Variables created on the first call. Make sure the tf.Variable is only "
+    "created once, such as by `if self.w is None: self.w = tf.Variable(...)`, or create it outside of the function."
+)
+
+
+def _input(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else convert_to_tensor(leaf)
+
+
+def signature(leaf: Any) -> Hashable:
+    """Return what a compiled function knows of an argument: an input's type, a constant itself."""
+    if is_input(leaf):
         return (leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False))
-    if isinstance(leaf, _SCALARS):
+    if isinstance(leaf, SCALARS):
         return (type(leaf), leaf)
-    return ById(leaf)
-
-
-def as_results(results: Any) -> Any:
-    """Turn what a traced function returns into tensors: variables give their values, numbers become constants."""
-    return jax.tree.map(_as_result, results)
-
-
-def _as_result(leaf: Any) -> Any:
-    if isinstance(leaf, (jax.Array, Tracer)):
-        return leaf
-    try:
-        return convert_to_tensor(leaf.value() if isinstance(leaf, Variable) else leaf)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"A compiled function returned a {type(leaf).__name__} ({leaf!r}). Its results must be tensors, numbers or "
-            "None, in tuples, lists or dicts. Compute other values outside of it."
-        ) from error
+    if isinstance(leaf, OwnTexts):
+        return OwnTexts, len(leaf)  # A program does not know them.
+    if isinstance(leaf, HostTensor) and leaf.size <= _LARGEST_KEY:
+        return (HostTensor, leaf.shape, *leaf.ravel().tolist())
+    tracing_type = getattr(type(leaf), "__tf_tracing_type__", None)
+    return ById(leaf) if tracing_type is None else tracing_type(leaf, TracingContext())

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._custom_pullback import cells_read, with_pullback
-from tfdist_jax.compat.tensorflow._gradient_tape import conjugate, is_variable
+from tfdist_jax.compat.tensorflow._gradient_tape import GradientTape, conjugate, is_variable
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 
@@ -43,6 +43,40 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Any:
         1.0
     """
     return custom_gradient if f is None else _WithGradient(f)
+
+
+def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function like `f` that keeps none of its intermediate results: its gradient computes them again."""
+
+    @custom_gradient
+    @functools.wraps(f)
+    def recomputing(*args: Any, **kwargs: Any) -> Any:
+        def grad(*upstream: Any, variables: Sequence[Any] = ()) -> Any:
+            # Otherwise XLA finds that both computations are one, and keeps the results.
+            again = jax.lax.optimization_barrier([convert_to_tensor(arg) for arg in args])
+            with GradientTape() as tape:
+                tape.watch(again)
+                result = f(*again, **kwargs)
+            by_args, by_variables = tape.gradient(result, (again, list(variables)), list(upstream))
+            return (by_args, by_variables) if variables else by_args
+
+        return f(*args, **kwargs), grad
+
+    return recomputing
+
+
+def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that computes `f` and has the gradient of `tf.identity`."""
+
+    @custom_gradient
+    @functools.wraps(f)
+    def passing(*args: Any, **kwargs: Any) -> Any:
+        def grad(*upstream: Any, variables: Sequence[Any] = ()) -> Any:
+            return (upstream, [None] * len(variables)) if variables else upstream
+
+        return f(*args, **kwargs), grad
+
+    return passing
 
 
 @final

@@ -15,13 +15,14 @@ from typing import Any
 import jax
 
 from tfdist_jax import use_cpu_devices
-from tfdist_jax._internals import backends_are_initialized
+from tfdist_jax._cluster import Task
+from tfdist_jax._internals import backends_are_initialized, joined_processes
 from tfdist_jax._mesh import Device
 from tfdist_jax.compat.tensorflow import _startup
 from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 
 _NAME = re.compile(
-    r"^(/job:(?P<job>\w+))?(/replica:\d+)?(/task:\d+)?/?((device:)?(XLA_)?(?P<kind>CPU|GPU|TPU)(:(?P<index>\d+|\*))?)?$",
+    r"^(/job:(?P<job>\w+))?(/replica:\d+)?(/task:(?P<task>\d+))?/?((device:)?(XLA_)?(?P<kind>CPU|GPU|TPU)(:(?P<index>\d+|\*))?)?$",
     re.IGNORECASE,
 )
 _PLUGINS = {
@@ -31,6 +32,9 @@ _PLUGINS = {
 }
 _TYPES = {"cpu": "CPU", "gpu": "GPU", "cuda": "GPU", "rocm": "GPU", "tpu": "TPU"}
 _CPU_COUNT_FLAG = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
+
+EMULATED_CORES = "TFDIST_EMULATED_TPU_CORES"
+"""The environment variable that asks for CPU devices in place of a TPU's cores; `tfdist-jax run --emulate-tpu N` sets it."""
 
 
 def has_plugin(kind: str) -> bool:
@@ -44,12 +48,75 @@ def device_type(device: Device) -> str:
     return _TYPES.get(platform, platform.upper())
 
 
+# What the processes are called by their numbers, from when a strategy has connected them.
+_tasks: dict[int, str] = {}
+
+
+def name_processes(tasks: Sequence[Task]) -> None:
+    """Let the names of all devices say which task of a cluster has them, as in TensorFlow for the rest of the program."""
+    _tasks.update((i, f"/job:{task.type}/replica:0/task:{task.index}") for i, task in enumerate(tasks))
+
+
+def has_process_names() -> bool:
+    """Whether the names of devices say which task of a cluster has them."""
+    return bool(_tasks)
+
+
+def full_name(device: Device, kind: str | None = None) -> str:
+    """Return TensorFlow's name of a device, of its own type unless another one is given."""
+    return f"{_process_name(device.process_index)}/device:{kind or device_type(device)}:{_number(device)}"
+
+
+def _process_name(process: int) -> str:
+    return _tasks.get(process, f"/job:localhost/replica:0/task:{process}")
+
+
+def _own_process() -> int:
+    """Return this process's number, without starting JAX."""
+    joined = joined_processes()
+    return 0 if joined is None else joined[2]
+
+
+def _number(device: Device) -> int:
+    """Return a device's number among those of its type in its process: JAX's own numbers go on over the processes."""
+    return sum(each.process_index == device.process_index and each.id < device.id for each in device.client.devices())
+
+
+def device_name(array: jax.Array) -> str:
+    """Return TensorFlow's name of the (first) device of this process that holds an array."""
+    own = [device for device in array.devices() if device.process_index == _own_process()]
+    return full_name(min(own or array.devices(), key=lambda each: each.id))
+
+
+def host_name() -> str:
+    """Return TensorFlow's name of the processor, which holds texts."""
+    return f"{_process_name(_own_process())}/device:CPU:0"
+
+
 def local_devices(kind: str | None = None) -> list[Device]:
     """Return this process's devices, of one type or all, the processor's first; starts JAX."""
     _startup.apply_environment()
     accelerators = [device for device in jax.local_devices() if device.platform != "cpu"]
     present = [*jax.local_devices(backend="cpu"), *accelerators]
     return [device for device in present if kind in (None, device_type(device))]
+
+
+def emulated_cores() -> int:
+    """Return how many CPU devices stand for TPU cores; 0 if none do.
+
+    Raises:
+        ValueError: If the environment variable holds no number.
+    """
+    text = os.environ.get(EMULATED_CORES, "0")
+    if not text.isdigit():
+        raise ValueError(f"{EMULATED_CORES} must hold a number of TPU cores, got {text!r}.")
+    return int(text)
+
+
+def named_devices(kind: str) -> list[Device]:
+    """Return the devices that TensorFlow's names of a type mean: emulated TPU cores are parts of the processor."""
+    cores = emulated_cores() if kind == "TPU" else 0
+    return local_devices("CPU")[:cores] if cores else local_devices(kind)
 
 
 def count_accelerators(kind: str) -> int:
@@ -169,14 +236,16 @@ def device(device_name: Any) -> Iterator[None]:
     See https://www.tensorflow.org/api_docs/python/tf/device.
 
     Raises:
-        InvalidArgumentError: If there is no such device and soft placement is off.
+        InvalidArgumentError: If there is no such device and soft placement is off, or if it is another process's.
     """
-    place = None if device_name is None else parse_device(getattr(device_name, "name", device_name))
+    name = getattr(device_name, "name", device_name)
+    place = None if name is None else parse_device(name)
+    _must_be_own(name or "")
     if place is None:
         yield
         return
     kind, index = place
-    present = local_devices(kind)
+    present = named_devices(kind)
     if index >= len(present):
         if not _soft_placement:
             raise InvalidArgumentError(
@@ -185,3 +254,15 @@ def device(device_name: Any) -> Iterator[None]:
         present, index = local_devices("CPU"), 0
     with jax.default_device(present[index]):
         yield
+
+
+def _must_be_own(name: str) -> None:
+    parts = _NAME.match(name)
+    task = "" if parts is None else f"/job:{parts['job']}/replica:0/task:{parts['task']}"
+    own = _process_name(_own_process())
+    if task in _tasks.values() and task != own:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"{name} is a device of another process: tensors are made on those of {own}, such as {own}/device:CPU:0.",
+        )

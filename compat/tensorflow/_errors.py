@@ -35,13 +35,20 @@ class OpError(Exception):
         experimental_payloads: An empty dictionary.
     """
 
-    def __init__(self, node_def: Any, op: Any, message: str, error_code: int, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, error_code, *args)
+    _code: int | None = None
+
+    def __init__(self, node_def: Any, op: Any = None, message: str | None = None, *args: Any) -> None:
+        """Describe a failed operation; a further argument is the code, where the class is no particular error's.
+
+        A message alone will do: so libraries that add to what an error says make it anew, and pickle.
+        """
+        if message is None:
+            node_def, message = None, str(node_def)
+        super().__init__(message)
         self.node_def = node_def
         self.op = op
         self.message = message
-        self.error_code = error_code
+        self.error_code = args[0] if self._code is None and args else self._code
         self.experimental_payloads: dict[str, Any] = {}
 
     def __str__(self) -> str:
@@ -53,146 +60,119 @@ class OpError(Exception):
 class CancelledError(OpError):
     """The operation was cancelled."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, CANCELLED, *args)
+    _code = CANCELLED
 
 
 @final
 class UnknownError(OpError):
     """Nothing better is known about the error."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, UNKNOWN, *args)
+    _code = UNKNOWN
 
 
 @final
 class InvalidArgumentError(OpError):
     """An argument is of no use to the operation: a wrong shape, type or value."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, INVALID_ARGUMENT, *args)
+    _code = INVALID_ARGUMENT
 
 
 @final
 class DeadlineExceededError(OpError):
     """The operation took too long."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, DEADLINE_EXCEEDED, *args)
+    _code = DEADLINE_EXCEEDED
 
 
 @final
 class NotFoundError(OpError):
     """A file or a device is not there."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, NOT_FOUND, *args)
+    _code = NOT_FOUND
 
 
 @final
 class AlreadyExistsError(OpError):
     """What should be made is there already."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, ALREADY_EXISTS, *args)
+    _code = ALREADY_EXISTS
 
 
 @final
 class PermissionDeniedError(OpError):
     """The caller may not do this."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, PERMISSION_DENIED, *args)
+    _code = PERMISSION_DENIED
 
 
 @final
 class UnauthenticatedError(OpError):
     """It is not known who the caller is."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, UNAUTHENTICATED, *args)
+    _code = UNAUTHENTICATED
 
 
 @final
 class ResourceExhaustedError(OpError):
     """Memory, disk or a quota is used up."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, RESOURCE_EXHAUSTED, *args)
+    _code = RESOURCE_EXHAUSTED
 
 
 @final
 class FailedPreconditionError(OpError):
     """The operation cannot run in the present state."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, FAILED_PRECONDITION, *args)
+    _code = FAILED_PRECONDITION
 
 
 @final
 class AbortedError(OpError):
     """The operation was given up, usually for another one that ran at the same time."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, ABORTED, *args)
+    _code = ABORTED
 
 
 @final
 class OutOfRangeError(OpError):
     """There is nothing more, such as at the end of a dataset."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, OUT_OF_RANGE, *args)
+    _code = OUT_OF_RANGE
 
 
 @final
 class UnimplementedError(OpError):
     """The operation has not been written."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, UNIMPLEMENTED, *args)
+    _code = UNIMPLEMENTED
 
 
 @final
 class InternalError(OpError):
     """The system broke one of its own rules."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, INTERNAL, *args)
+    _code = INTERNAL
 
 
 @final
 class UnavailableError(OpError):
     """The service is not there at present."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, UNAVAILABLE, *args)
+    _code = UNAVAILABLE
 
 
 @final
 class DataLossError(OpError):
     """Data is damaged or lost."""
 
-    def __init__(self, node_def: Any, op: Any, message: str, *args: Any) -> None:
-        """Describe a failed operation."""
-        super().__init__(node_def, op, message, DATA_LOSS, *args)
+    _code = DATA_LOSS
 
 
 @final
 class OperatorNotAllowedInGraphError(TypeError):
     """A tensor without a value yet was used where Python needs one."""
+
+
+@final
+class InaccessibleTensorError(TypeError, ValueError):
+    """A tensor was used outside of the function, or of the branch of it, in which alone it has a value."""

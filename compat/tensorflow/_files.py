@@ -1,5 +1,6 @@
 """`tf.io`: whole files as texts."""
 
+import os
 from typing import Any
 
 from tfdist_jax.compat.tensorflow import _gfile
@@ -16,7 +17,7 @@ def read_file(filename: Any, name: str | None = None) -> HostTensor:
 def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
     """Write a text to a file, making its folder if it is not there."""
     path = _name(filename)
-    _gfile.makedirs(_gfile.join(path, ".."))
+    _gfile.makedirs(os.path.dirname(path) or ".")
     with _gfile.GFile(path, "wb") as file:
         file.write(convert_to_tensor(contents).numpy())
 

@@ -3,12 +3,24 @@
 import contextlib
 import functools
 import types
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
 
-from tfdist_jax.compat.tensorflow._calls import CallCache, is_traced
+from tfdist_jax._internals import computing_now
+from tfdist_jax._one_program import NotOneProgramError
+from tfdist_jax.compat.tensorflow._autograph._convert import converted, converting, with_features
+from tfdist_jax.compat.tensorflow._calls import CallCache, is_input, is_traced, signature
+from tfdist_jax.compat.tensorflow._concrete_function import ConcreteFunction
+from tfdist_jax.compat.tensorflow._errors import InaccessibleTensorError, OperatorNotAllowedInGraphError
+from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._ordered import in_order, restored
+from tfdist_jax.compat.tensorflow._per_replica_spec import PerReplicaSpec
+from tfdist_jax.compat.tensorflow._shape import TensorSpec
+from tfdist_jax.compat.tensorflow._signatures import CallForm
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 _run_eagerly = False
 
@@ -32,38 +44,154 @@ class Function:
     Variables that the function reads or writes are inputs and outputs too. Called inside another compiled
     function it becomes part of that.
 
-    Differs from TensorFlow: Python `if`, `while` and `for` on tensors are not converted; `tf.cond` and
-    `tf.while_loop` are.
+    Python `if`, `while` and `for` on tensors become part of the program. A function that iterates over a dataset runs
+    as Python around the compiled functions and strategy steps that it calls. So does one whose shapes depend on
+    values, or with a gradient through a `while` loop without a bound: XLA's programs have neither.
     Ref: https://www.tensorflow.org/api_docs/python/tf/function
     """
 
     def __init__(
-        self, python_function: Callable[..., Any], *, input_signature: Any = None, name: str | None = None
+        self,
+        python_function: Callable[..., Any],
+        *,
+        input_signature: Any = None,
+        autograph: bool = True,
+        features: frozenset[Any] = with_features(None),
+        owner: Callable[[], Any] | None = None,
     ) -> None:
-        """Compile `python_function` at its first call."""
+        """Compile `python_function` at its first call.
+
+        Args:
+            python_function: The function.
+            input_signature: `tf.TensorSpec`s that the arguments must fit, or None.
+            autograph: Whether its control flow is converted.
+            features: What is converted besides.
+            owner: Returns the object whose method it is, or None.
+        """
         functools.update_wrapper(self, python_function)
-        self._python_function = python_function
+        self._function = python_function
+        self._name = getattr(python_function, "__name__", "function")
+        self._owner = owner
         self._input_signature = input_signature
-        self._cache = CallCache()
+        self._autograph, self._features = autograph, features
+        self._form = CallForm(self.python_function, input_signature)
+        self._cache = CallCache(own_random=True)
+        self._concrete: dict[Any, ConcreteFunction] = {}
+        self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
 
     @property
     def python_function(self) -> Callable[..., Any]:
         """The function as it was written."""
-        return self._python_function
+        return self._of_owner(self._function)
+
+    def _of_owner(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function if self._owner is None else types.MethodType(function, self._owner())
 
     @property
     def input_signature(self) -> Any:
         """The signature given to `tf.function`, or None."""
         return self._input_signature
 
+    @property
+    def function_spec(self) -> CallForm:
+        """The form of its calls."""
+        return self._form
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function, compiled unless it is part of a program or functions run eagerly."""
-        if _run_eagerly or is_traced((args, kwargs)):
-            return self._python_function(*args, **kwargs)
-        return self._cache.call(self._python_function, args, kwargs)
+        if _run_eagerly:
+            return self.python_function(*args, **kwargs)
+        args, kwargs = self._form.of(args, kwargs)
+        with converting(self._autograph, self._features):
+            return self._traceable(*args, **kwargs) if is_traced((args, kwargs)) else self._run(args, kwargs)
+
+    def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        traces = self._cache.traces
+        try:
+            results = self._cache.call(self._traceable, args, kwargs)
+        except jax.errors.TracerBoolConversionError as error:
+            raise OperatorNotAllowedInGraphError(
+                f"Using a tensor as a Python `bool` is not allowed in {self._name}(), which is being traced: its value is "
+                "not known yet. Use tf.cond, or let AutoGraph convert the function that does it."
+            ) from error
+        except jax.errors.UnexpectedTracerError as error:
+            raise InaccessibleTensorError(
+                f"{self._name}() uses a tensor of another function, which is out of scope: it had no value but in that "
+                "function's program. Return it from there instead of keeping it in a variable, list or attribute."
+            ) from error
+        if self._cache.traces > traces:
+            self._concrete_of(args, kwargs)
+        return results
+
+    def _find(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        with converting(self._autograph, self._features):
+            return self._cache.find(self._traceable, args, kwargs)
+
+    @property
+    def _traceable(self) -> Callable[..., Any]:
+        return self._of_owner(self._converted)
+
+    @functools.cached_property
+    def _converted(self) -> Callable[..., Any]:
+        if not self._autograph:
+            return self._function
+        with converting(True, self._features):
+            return converted(self._function)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
+        """Return the method of `instance`, whose programs are its own."""
+        if instance is None:
+            return self
+        try:
+            if instance not in self._bound:
+                self._bound[instance] = self._method(weakref.ref(instance))
+            return self._bound[instance]
+        except TypeError:  # Not hashable, or without weak references.
+            return self._method(lambda: instance)
+
+    def _method(self, owner: Callable[[], Any]) -> "Function":
+        return Function(
+            self._function,
+            input_signature=self._input_signature,
+            autograph=self._autograph,
+            features=self._features,
+            owner=owner,
+        )
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+        """Return the function for one signature: tensors or `tf.TensorSpec`s, and constants."""
+        if self._input_signature is not None and not args and not kwargs:
+            args = tuple(self._input_signature)
+        else:
+            args, kwargs = self._form.of(args, kwargs)
+        concrete, is_new = self._concrete_of(args, kwargs)
+        if is_new:
+            concrete.trace()
+        return concrete
+
+    def _concrete_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[ConcreteFunction, bool]:
+        """Return the function for a call's signature, and whether it is new."""
+        joined = lambda leaf: leaf.joined() if isinstance(leaf, PerReplicaSpec) else leaf
+        is_spec = lambda leaf: isinstance(leaf, TensorSpec)
+        given = jax.tree.map(joined, in_order((tuple(args), dict(kwargs))), is_leaf=is_spec)
+        leaves, tree = jax.tree.flatten(given, is_leaf=is_spec)
+        spec_of = lambda leaf: TensorSpec.from_tensor(convert_to_tensor(leaf))
+        leaves = [spec_of(leaf) if is_input(leaf) or isinstance(leaf, HostTensor) else leaf for leaf in leaves]
+        key = (tree, *(repr(leaf) if isinstance(leaf, TensorSpec) else signature(leaf) for leaf in leaves))
+        is_new = key not in self._concrete
+        if is_new:
+            args, kwargs = restored(tree.unflatten(leaves))
+            owner = self._owner and self._owner()
+            self._concrete[key] = ConcreteFunction(self._name, self._form, self._run, self._find, args, kwargs, owner)
+        return self._concrete[key], is_new
+
+    def pretty_printed_concrete_signatures(self, verbose: bool = True) -> str:
+        """Return, as text, what the function takes and returns for each signature that it was compiled for."""
+        texts = []
+        for concrete in self._concrete.values():
+            with contextlib.suppress(NotOneProgramError):  # What runs as Python has no signature.
+                texts.append(concrete.pretty_printed_signature(verbose))
+        return ("\n\n" if verbose else "\n").join(texts)
 
     def experimental_get_tracing_count(self) -> int:
         """Return how often the Python function has been traced."""
@@ -71,8 +199,20 @@ class Function:
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Lower the program for these arguments without running it, as `jax.jit(fn).lower` does."""
-        program, tensors = self._cache.find(self._python_function, args, kwargs)
+        program, tensors = self._find(*self._form.of(args, kwargs))
         return program.lower(tensors)
+
+    def experimental_get_compiler_ir(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        """Return a function of a stage, "hlo" or "optimized_hlo", that returns the program's text for these arguments."""
+        lowered = self.lower(*args, **kwargs)
+
+        def text(stage: str = "hlo", device_name: str | None = None, platform_name: str | None = None) -> str:
+            texts = {"hlo": lambda: lowered.as_text("hlo"), "optimized_hlo": lambda: lowered.compile().as_text()}
+            if stage not in texts:
+                raise ValueError(f"Stage {stage!r} is not one of {sorted(texts)}.")
+            return texts[stage]()
+
+        return text
 
 
 def function(
@@ -92,12 +232,13 @@ def function(
 
     Args:
         func: The function, or None to get a decorator.
-        input_signature: `tf.TensorSpec`s of the arguments, kept for inspection.
-        autograph: Accepted; Python control flow on tensors is not converted yet.
+        input_signature: `tf.TensorSpec`s, in structures, that the arguments must fit. Python numbers become tensors.
+        autograph: Whether Python control flow on tensors becomes part of the program.
         jit_compile: Accepted; every function is compiled by XLA.
         reduce_retracing: Accepted; programs are specialised to shapes, as XLA needs.
         experimental_implements: Accepted and unused.
-        experimental_autograph_options: Accepted and unused.
+        experimental_autograph_options: `tf.autograph.experimental.Feature`s: `BUILTIN_FUNCTIONS` lets `print` of a tensor
+            print when the function runs, rather than when it is traced.
         experimental_attributes: Accepted and unused.
         experimental_relax_shapes: Old name of `reduce_retracing`.
         experimental_compile: Old name of `jit_compile`.
@@ -112,12 +253,17 @@ def function(
         >>> float(double(tf.constant(3.0)))
         6.0
     """
-    decorate = functools.partial(Function, input_signature=input_signature)
+    decorate = functools.partial(
+        Function,
+        input_signature=input_signature,
+        autograph=autograph,
+        features=with_features(experimental_autograph_options),
+    )
     return decorate if func is None else decorate(func)
 
 
 @contextlib.contextmanager
 def init_scope() -> Iterator[None]:
     """Leave the program that is being traced: what runs inside is computed now."""
-    with jax.ensure_compile_time_eval():
+    with computing_now():
         yield

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from tfdist_jax import _state
-from tfdist_jax._pullbacks import is_differentiable
+from tfdist_jax._pullbacks import RowGradient, is_differentiable
 from tfdist_jax._tape import Tape
+from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._ordered import in_order, restored
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 _log = logging.getLogger(__name__)
@@ -35,7 +37,8 @@ class UnconnectedGradients(enum.Enum):
 class GradientTape:
     """Drop-in for `tf.GradientTape`: records operations for automatic differentiation.
 
-    Differs from TensorFlow: gradients are dense, never `tf.IndexedSlices`; JAX functions that are constant almost
+    Differs from TensorFlow: a lookup inside a `tf.function` called under the tape has a
+    dense gradient (one in the same function as the tape has `tf.IndexedSlices`); JAX functions that are constant almost
     everywhere (such as `jnp.floor`) give zeros where TensorFlow's give None; a `lax.while_loop` that is part of a
     compiled function has no gradient, eagerly it has; reads of a variable that has not changed are one tensor.
     Ref: https://www.tensorflow.org/api_docs/python/tf/GradientTape
@@ -157,11 +160,13 @@ class GradientTape:
             )
         mode = _checked(unconnected_gradients)
         targets = _tensors(target, "target")
-        leaves, tree = jax.tree.flatten(sources, is_leaf=_is_leaf)
+        leaves, tree = jax.tree.flatten(in_order(sources), is_leaf=_is_leaf)
         cotangents = _cotangents(targets, output_gradients)
         gradients = tape.gradient(targets, _tensors(leaves, "sources"), cotangents)
         self._let_go()
-        return tree.unflatten([_as_asked(g, source, mode) for g, source in zip(gradients, leaves, strict=True)])
+        return restored(
+            tree.unflatten([_as_asked(g, source, mode) for g, source in zip(gradients, leaves, strict=True)])
+        )
 
     def jacobian(
         self,
@@ -182,7 +187,7 @@ class GradientTape:
         """
         value, mode = _value(target), _checked(unconnected_gradients)
         basis = jnp.eye(value.size, dtype=value.dtype).reshape(value.size, *value.shape)
-        leaves, tree = jax.tree.flatten(sources, is_leaf=_is_leaf)
+        leaves, tree = jax.tree.flatten(in_order(sources), is_leaf=_is_leaf)
         rows = self._rows(target, leaves, basis, "jacobian", experimental_use_pfor)
         shaped = [None if row is None else row.reshape(*value.shape, *row.shape[1:]) for row in rows]
         if mode is UnconnectedGradients.ZERO:
@@ -190,7 +195,7 @@ class GradientTape:
                 jnp.zeros((*value.shape, *source.shape), _value(source).dtype) if row is None else row
                 for row, source in zip(shaped, leaves, strict=True)
             ]
-        return tree.unflatten(shaped)
+        return restored(tree.unflatten(shaped))
 
     def batch_jacobian(
         self,
@@ -235,7 +240,7 @@ class GradientTape:
         eager = not isinstance(_value(target), Tracer)
         if not at_once and eager and not self._persistent:
             raise RuntimeError(_NO_PFOR.format(name))
-        row = lambda weight: self.gradient(target, sources, [weight])
+        row = lambda weight: [_dense(g) for g in self.gradient(target, sources, [weight])]
         if not at_once:
             return jax.lax.map(row, basis)
         try:
@@ -308,7 +313,13 @@ def _cotangent(target: jax.Array, weight: Any) -> jax.Array:
 def _as_asked(gradient: Any, source: Any, mode: UnconnectedGradients) -> Any:
     if gradient is None and mode is UnconnectedGradients.ZERO:
         return jnp.zeros_like(_value(source))
+    if isinstance(gradient, RowGradient):
+        return IndexedSlices(conjugate(gradient.values), gradient.indices, gradient.shape)
     return conjugate(gradient)
+
+
+def _dense(gradient: Any) -> Any:
+    return convert_to_tensor(gradient) if isinstance(gradient, IndexedSlices) else gradient
 
 
 def conjugate(gradient: Any) -> Any:

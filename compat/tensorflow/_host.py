@@ -7,9 +7,13 @@ from typing import Any, final
 import numpy as np
 from jax.export import is_symbolic_dim
 
+from tfdist_jax._user_code import is_user_code
 from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._caller import is_user_code
+from tfdist_jax.compat.tensorflow._checks import missing_entry
+from tfdist_jax.compat.tensorflow._devices import host_name
+from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._shape import TensorShape, user_shape
+from tfdist_jax.compat.tensorflow._tensor_text import tensor_repr, tensor_str
 
 
 @final
@@ -59,11 +63,23 @@ class HostTensor(np.ndarray):
         dtype = np.ndarray.dtype.__get__(self)
         return self._tf_dtype() if is_user_code(sys._getframe(1)) else dtype
 
+    @property
+    def device(self) -> Any:
+        """Where it is; for a user's code TensorFlow's name of the processor."""
+        return host_name() if is_user_code(sys._getframe(1)) else np.ndarray.device.__get__(self)
+
     def _tf_dtype(self) -> _dtypes.DType:
         return _dtypes.int32 if self.has_symbols else _dtypes.as_dtype(np.ndarray.dtype.__get__(self))
 
     def __getitem__(self, key: Any) -> "HostTensor":
-        """Return a part, always as a tensor."""
+        """Return a part, always as a tensor.
+
+        Raises:
+            InvalidArgumentError: If there is no such entry, and a user's code asks for it.
+        """
+        message = missing_entry(key, np.ndarray.shape.__get__(self))
+        if message and is_user_code(sys._getframe(1)):
+            raise InvalidArgumentError(None, None, message)
         return HostTensor.of(super().__getitem__(key))
 
     def __iter__(self) -> Iterator["HostTensor"]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -76,8 +92,11 @@ class HostTensor(np.ndarray):
 
     def __repr__(self) -> str:
         """Write it as TensorFlow writes tensors."""
-        shape = np.ndarray.shape.__get__(self)
-        return f"<tf.Tensor: shape={shape}, dtype={self._tf_dtype().name}, numpy={self.numpy()!r}>"
+        return tensor_repr(self.numpy(), self._tf_dtype().name)
+
+    def __str__(self) -> str:
+        """Write it as TensorFlow prints tensors."""
+        return tensor_str(self.numpy(), self._tf_dtype().name)
 
 
 def _as_array(value: Any) -> np.ndarray:

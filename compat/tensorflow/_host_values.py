@@ -33,6 +33,8 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
     if isinstance(value, TensorShape):
         return np.asarray(value.as_list(), (dtype or _dtypes.int32).dtype)
     array = _parsed(value)
+    if dtype is not None and not array.size:
+        return np.empty(array.shape, object if dtype is _dtypes.string else dtype.dtype)
     first = _first_leaf(value)
     if hasattr(first, "__array__"):
         return _converted(array, dtype or hint or _dtypes.known_dtype(np.asarray(first).dtype))

@@ -8,7 +8,11 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any, final
 
+from tfdist_jax.compat.tensorflow._missing import reason
+
 _ROOT = __name__.rpartition(".")[0]
+# Namespaces that repeat others' names: no help to who asks for a name elsewhere.
+_ASIDE = ("tf.compat.", "tf.experimental.numpy.")
 
 
 @final
@@ -62,6 +66,14 @@ class LazyNames:
                 yield from below.dotted_names()
 
 
+class MissingNameError(AttributeError, NotImplementedError):
+    """A TensorFlow name that is not there was asked for: `hasattr` gives False."""
+
+
+class MissingImportError(ImportError, NotImplementedError):
+    """A TensorFlow name that is not there was imported."""
+
+
 def _attributes(sources: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
     for module, names in sources.items():
         for name in names.split():
@@ -86,12 +98,17 @@ def _missing(namespace: str, name: str, caller: FrameType) -> Exception:
     wanted = f"{_shown(namespace)}.{name}"
     if name.startswith("__"):
         return AttributeError(f"module {namespace!r} has no attribute {name!r}")
+    importing = dis.opname[caller.f_code.co_code[caller.f_lasti]] == "IMPORT_FROM"
+    return (MissingImportError if importing else MissingNameError)(_message(wanted), name=name)
+
+
+def _message(wanted: str) -> str:
+    why = reason(wanted)
+    if why:
+        return f"`{wanted}` is not there (yet): {why}"
     message = f"`{wanted}` is not there (yet): tfdist_jax does not provide this TensorFlow name."
     near = nearest_names(wanted)
-    if near:
-        message += f" The nearest that is: {', '.join(f'`{other}`' for other in near)}."
-    importing = dis.opname[caller.f_code.co_code[caller.f_lasti]] == "IMPORT_FROM"
-    return ImportError(message, name=name) if importing else AttributeError(message, name=name)
+    return message + (f" The nearest that is: {', '.join(f'`{other}`' for other in near)}." if near else "")
 
 
 def nearest_names(wanted: str, *, count: int = 2) -> list[str]:
@@ -99,7 +116,8 @@ def nearest_names(wanted: str, *, count: int = 2) -> list[str]:
     root = _lazy_names(_ROOT)
     if root is None:
         return []
-    available = sorted(root.dotted_names())
+    aside = wanted.startswith(_ASIDE)
+    available = sorted(name for name in root.dotted_names() if aside or not name.startswith(_ASIDE))
     last = wanted.rpartition(".")[2]
     same = [name for name in available if name.rpartition(".")[2].lower() == last.lower()]
     return same[:count] or difflib.get_close_matches(wanted, available, n=count, cutoff=0.75)

@@ -9,17 +9,26 @@ from typing import Any
 import jax
 
 from tfdist_jax import PerReplica
+from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order, restored
 from tfdist_jax.compat.tensorflow._shape import TensorShape
+from tfdist_jax.compat.tensorflow._sparse_tensor import SparseTensor
 
 
 def _is_leaf(value: Any) -> bool:
     """Whether JAX would look into a value that TensorFlow takes as one."""
-    return value is None or isinstance(value, TensorShape | PerReplica)
+    return value is None or isinstance(value, TensorShape | PerReplica | IndexedSlices | SparseTensor)
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
-    """Return the leaves, None included; those of dictionaries in the order of their keys."""
-    return jax.tree.leaves(structure, is_leaf=_is_leaf)
+    """Return the leaves, None included; those of dictionaries in the order of their keys.
+
+    A sparse tensor is one leaf, or its three tensors with `expand_composites`.
+    """
+    leaves = jax.tree.leaves(structure, is_leaf=_is_leaf)
+    if not expand_composites:
+        return leaves
+    return [part for leaf in leaves for part in (leaf.parts() if isinstance(leaf, SparseTensor) else [leaf])]
 
 
 def is_nested(seq: Any) -> bool:
@@ -44,18 +53,18 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
         raise ValueError(f"Only valid keyword arguments are `check_types` and `expand_composites`, got {list(kwargs)}.")
     for other in structure[1:]:
         assert_same_structure(structure[0], other)
-    return jax.tree.map(func, *structure, is_leaf=_is_leaf)
+    return map_in_order(func, *structure, is_leaf=_is_leaf)
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any], expand_composites: bool = False) -> Any:
     """Return the structure with its leaves replaced by those of a list."""
-    tree = jax.tree.structure(structure, is_leaf=_is_leaf)
+    tree = jax.tree.structure(in_order(structure), is_leaf=_is_leaf)
     if tree.num_leaves != len(flat_sequence):
         raise ValueError(
             f"Could not pack sequence. Structure had {tree.num_leaves} atoms, but flat_sequence had "
             f"{len(flat_sequence)} items: {flat_sequence}."
         )
-    return jax.tree.unflatten(tree, list(flat_sequence))
+    return restored(jax.tree.unflatten(tree, list(flat_sequence)))
 
 
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False) -> None:

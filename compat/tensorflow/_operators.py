@@ -1,15 +1,28 @@
-"""Operators of tensors with operands that are no tensors."""
+"""Operators of tensors: with operands that are no tensors, and with TensorFlow's rules in programs that import it."""
 
 import functools
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
+
+from tfdist_jax._user_code import is_user_code
+from tfdist_jax.compat.tensorflow._checks import check_divisor, missing_entry
+from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 
 _TWO_WAYS = "add sub mul truediv floordiv mod pow matmul and or xor"
 _COMPARISONS = "lt le gt ge"
+_PRODUCTS = ("__mul__", "__rmul__")
+_NOT_FOR_BOOLS = frozenset(
+    f"__{prefix}{name}__"
+    for name in ["add", "sub", "truediv", "floordiv", "mod", "pow", "matmul", *_COMPARISONS.split()]
+    for prefix in ("", "r")
+)
 
 
 def accept_operands(cls: Any, convert: Callable[..., Any]) -> None:
@@ -24,19 +37,142 @@ def accept_operands(cls: Any, convert: Callable[..., Any]) -> None:
     """
     names = [f"__{prefix}{name}__" for name in _TWO_WAYS.split() for prefix in ("", "r")]
     for name in [*names, *(f"__{name}__" for name in _COMPARISONS.split()), "__eq__", "__ne__"]:
-        setattr(cls, name, _accepting(getattr(cls, name), convert))
+        setattr(cls, name, _accepting(name, getattr(cls, name), convert))
+    for name in ("__neg__", "__abs__"):
+        setattr(cls, name, _refusing_bool(name, getattr(cls, name)))
+    cls.__getitem__ = _inside(cls.__getitem__)
 
 
-def _accepting(original: Callable[[Any, Any], Any], convert: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _accepting(
+    name: str, original: Callable[[Any, Any], Any], convert: Callable[..., Any]
+) -> Callable[[Any, Any], Any]:
+    frame, own_way = sys._getframe, _OWN_WAYS.get(name)
+
     @functools.wraps(original)
     def operate(self: Any, other: Any) -> Any:
         if isinstance(other, list | tuple):
             other = convert(other, dtype_hint=self.dtype)
         elif self.aval.dtype.itemsize >= 8 and isinstance(other, int | float | complex | np.generic | np.ndarray):
             other = _widened(other, self.aval.dtype)
-        return original(self, other)
+        mixed = self.aval.dtype.kind in "iub" or getattr(other, "dtype", self.aval.dtype) != self.aval.dtype
+        if mixed and _is_tensorflow_program(frame(1)):
+            if name in _PRODUCTS and _of_bools(name, self, other):
+                return jnp.logical_and(self, other)
+            _require_same_type(name, self, other)
+            if own_way is not None and self.aval.dtype.kind in "iu":
+                return own_way(original, self, other)
+        try:
+            return original(self, other)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, jax.errors.JAXTypeError) or not _is_tensorflow_program(frame(1)):
+                raise
+            return _unlike(name, self, other, error)
 
     return operate
+
+
+def _refusing_bool(name: str, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    frame = sys._getframe
+
+    @functools.wraps(original)
+    def operate(self: Any) -> Any:
+        if self.aval.dtype == np.bool_ and _is_tensorflow_program(frame(1)):
+            raise _wrong_types(self, f"cannot compute {name.strip('_')} of bool tensors: use tf.cast, or `~`.")
+        return original(self)
+
+    return operate
+
+
+def _inside(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Let `tensor[key]` raise for what is not there, where JAX gives the last entry."""
+    frame = sys._getframe
+
+    @functools.wraps(original)
+    def getitem(self: Any, key: Any) -> Any:
+        message = missing_entry(key, self.aval.shape)
+        if message and _is_tensorflow_program(frame(1)):
+            raise ValueError(message) if isinstance(self, Tracer) else InvalidArgumentError(None, None, message)
+        return original(self, key)
+
+    return getitem
+
+
+def _unlike(name: str, mine: jax.Array, other: Any, error: Exception) -> Any:
+    """Return what TensorFlow makes of operands whose shapes do not fit: they differ, or it is an error."""
+    if not hasattr(other, "shape"):
+        raise error
+    if name in ("__eq__", "__ne__"):
+        return jnp.asarray(name == "__ne__")
+    message = f"Incompatible shapes for {name.strip('_')}: {list(mine.aval.shape)} and {list(np.shape(other))}."
+    raise (ValueError(message) if isinstance(mine, Tracer) else InvalidArgumentError(None, None, message)) from error
+
+
+def _is_tensorflow_program(frame: FrameType) -> bool:
+    """Whether code is of a module that has imported the facade: it relies on TensorFlow's rules, others on JAX's."""
+    facade = sys.modules[__package__ or ""]
+    return is_user_code(frame) and any(value is facade for value in list(frame.f_globals.values()))
+
+
+def _of_bools(name: str, mine: jax.Array, other: Any) -> bool:
+    """Whether a product is TensorFlow's logical and: of bool tensors, with whatever stands right of them."""
+    if isinstance(other, jax.Array):
+        return np.bool_ in (mine.aval.dtype, other.aval.dtype)
+    return mine.aval.dtype == np.bool_ and (name == "__mul__" or isinstance(other, bool))
+
+
+def _require_same_type(name: str, mine: jax.Array, other: Any) -> None:
+    """Raise where TensorFlow's operators take no operands of these types."""
+    dtype, shown = mine.aval.dtype, name.strip("_")
+    if isinstance(other, jax.Array):
+        weak = mine.aval.weak_type or other.aval.weak_type
+        if other.aval.dtype != dtype and not weak:
+            names = f"a {dtype.name} and a {other.aval.dtype.name} tensor"
+            raise _wrong_types(mine, f"cannot compute {shown} of {names}: use tf.cast on one of them.")
+    elif not _fits(other, dtype):
+        message = f"cannot compute {shown} of a {dtype.name} tensor and Python's {other!r}: use tf.cast."
+        raise _wrong_types(mine, message) if shown == "add" else TypeError(message)
+    if dtype == np.bool_ and name in _NOT_FOR_BOOLS:
+        message = f"cannot compute {shown} of bool tensors: use tf.cast, or logical operators."
+        raise TypeError(message) if shown == "truediv" else _wrong_types(mine, message)
+
+
+def _fits(value: Any, dtype: Any) -> bool:
+    """Whether a Python number has a meaning in a tensor's type."""
+    if isinstance(value, float):
+        return dtype.kind not in "iub"
+    return dtype.kind != "b" or isinstance(value, bool) or not isinstance(value, int)
+
+
+def _wrong_types(tensor: Any, message: str) -> Exception:
+    """Return the error that TensorFlow raises: another one while a function is traced."""
+    return TypeError(message) if isinstance(tensor, Tracer) else InvalidArgumentError(None, None, message)
+
+
+def _divided(x: Any, y: Any) -> Any:
+    from tfdist_jax.compat.tensorflow._ops._binary import truediv
+
+    return truediv(x, y)
+
+
+def _whole(divide: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+    check_divisor(y, x)
+    return divide(x, y)
+
+
+def _whole_reflected(divide: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+    check_divisor(x, y)
+    return divide(x, y)
+
+
+# How integers are divided: with floats as the result, or with an error for zero.
+_OWN_WAYS: dict[str, Callable[..., Any]] = {
+    "__truediv__": lambda _, x, y: _divided(x, y),
+    "__rtruediv__": lambda _, x, y: _divided(y, x),
+    "__floordiv__": _whole,
+    "__mod__": _whole,
+    "__rfloordiv__": _whole_reflected,
+    "__rmod__": _whole_reflected,
+}
 
 
 def _widened(operand: Any, dtype: Any) -> Any:

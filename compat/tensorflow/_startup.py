@@ -15,6 +15,7 @@ from typing import Any, final
 import jax
 
 from tfdist_jax._internals import backends_are_initialized
+from tfdist_jax._user_code import see_as_library
 
 _logger = logging.getLogger("tfdist_jax")
 
@@ -102,6 +103,7 @@ def set_preallocation(whole: bool) -> None:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "true" if whole else "false"
 
 
+see_as_library("keras")
 sys.meta_path.insert(0, _StartFinder())
 _prepare_keras()
 apply_environment()

@@ -3,6 +3,7 @@
 # Methods are put on JAX's array classes here.
 # pyright: reportAttributeAccessIssue=false
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any, final
@@ -12,13 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax._internals import ArrayImpl
-from tfdist_jax.compat.tensorflow._caller import is_user_code
+from tfdist_jax import PerReplica
+from tfdist_jax._internals import ArrayImpl, EvalTrace, current_trace
+from tfdist_jax._user_code import is_user_code
+from tfdist_jax.compat.tensorflow._context import merging_context
+from tfdist_jax.compat.tensorflow._devices import device_name
 from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype, known_dtype
 from tfdist_jax.compat.tensorflow._host import HostTensor, check_shape
 from tfdist_jax.compat.tensorflow._host_values import host_value
 from tfdist_jax.compat.tensorflow._operators import accept_operands
 from tfdist_jax.compat.tensorflow._shape import TensorShape, user_shape
+from tfdist_jax.compat.tensorflow._slices import accept_slices
+from tfdist_jax.compat.tensorflow._tensor_text import replicas_text, tensor_repr, tensor_str
 
 Tensor = jax.Array
 
@@ -92,6 +98,9 @@ def is_symbolic_tensor(tensor: Any) -> bool:
 
 def is_tracing() -> bool:
     """Whether what operations compute has no value yet, because a function is being traced."""
+    if isinstance(current_trace(), EvalTrace):
+        return False
+    # What a transformation computes from constants alone depends on which one it is: try.
     return isinstance(jax.lax.add(np.int32(0), np.int32(0)), Tracer)
 
 
@@ -181,8 +190,8 @@ def _filled(text: HostTensor, shape: TensorShape) -> HostTensor:
 def install() -> None:
     """Put TensorFlow's methods on JAX's arrays, and let explicit 64-bit types be what they say.
 
-    `shape` and `dtype` become TensorFlow's objects for user code alone: libraries get the tuple and the NumPy dtype
-    they always got. Calling it again changes nothing.
+    `shape`, `dtype`, `device` and the text become TensorFlow's for user code alone: libraries get the tuple, the NumPy
+    dtype, the device and the text they always got. Calling it again changes nothing.
     """
     jax.config.update("jax_explicit_x64_dtypes", "allow")
     if hasattr(ArrayImpl, "get_shape"):
@@ -191,16 +200,32 @@ def install() -> None:
         cls.get_shape = lambda self: user_shape(tuple(self.shape))
         cls.set_shape = lambda self, shape: check_shape(tuple(self.shape), shape)
         cls.ref = lambda self: Reference(self)
+        cls.values = property(_values)
         cls.shape = _property(cls.shape, user_shape)
         cls.dtype = _property(cls.dtype, known_dtype)
+        accept_slices(cls)
         accept_operands(cls, convert_to_tensor)
+    for name in ("__repr__", "__str__"):
+        setattr(PerReplica, name, _for_user(getattr(PerReplica, name), functools.partial(_replicas, name)))
     ArrayImpl.numpy = _numpy
+    device: Any = ArrayImpl.device
+    ArrayImpl.device = property(_for_user(device.fget, device_name), doc=device.__doc__)
+    for name, text in (("__repr__", tensor_repr), ("__str__", tensor_str)):
+        setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text)))
     Tracer.__getattr__ = _without_value(Tracer.__getattr__)
 
 
 def _numpy(self: jax.Array) -> Any:
     """Return the value as a NumPy array of its own, or for a scalar as a NumPy scalar."""
     return np.array(self)[()]
+
+
+def _values(self: jax.Array) -> tuple[Any, ...]:
+    """Return the replicas' values of what `merge_call` has been given, where a tensor stands for all of them."""
+    context = merging_context()
+    if context is None:
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute 'values'")
+    return context.strategy.experimental_local_results(self)
 
 
 def _property(original: Any, for_user: Callable[[Any], Any]) -> Any:
@@ -213,10 +238,37 @@ def _property(original: Any, for_user: Callable[[Any], Any]) -> Any:
     return property(get, doc=original.__doc__)
 
 
+def _for_user(original: Callable[[Any], Any], for_user: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    frame = sys._getframe
+
+    @functools.wraps(original)
+    def get(self: Any) -> Any:
+        return for_user(self) if is_user_code(frame(1)) else original(self)
+
+    return get
+
+
+def _text(text: Callable[[Any, str], str], array: jax.Array) -> str:
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return text(_numpy(array), array.dtype.name)
+    return f"<tf.Tensor: shape={array.shape}, dtype={array.dtype.name}, on several processes>"
+
+
+def _replicas(name: str, value: PerReplica) -> str:
+    is_repr = name == "__repr__"
+    tensor = functools.partial(_text, tensor_repr if is_repr else tensor_str)
+    shown = lambda part: tensor(part) if type(part) is ArrayImpl else repr(part) if is_repr else str(part)
+    return replicas_text("PerReplica", map(shown, value.values))
+
+
+class NoValueError(AttributeError):
+    """A tensor was asked for its value while a function is traced, when it has none."""
+
+
 def _without_value(original: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     def get(self: Any, name: str) -> Any:
         if name == "numpy":
-            raise AttributeError(
+            raise NoValueError(
                 f"{type(self).__name__} (a tensor in a function that is being traced) has no `numpy()`: its value is "
                 "not known before the function runs. Return it, or use `tf.print`."
             )

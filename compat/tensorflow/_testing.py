@@ -6,8 +6,44 @@ from typing import Any
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._devices import has_plugin
+from tfdist_jax.compat.tensorflow._gradient_tape import GradientTape
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
 from tfdist_jax.compat.tensorflow.config._devices import list_logical_devices
+
+
+def compute_gradient(f: Any, x: Any, delta: float | None = None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the Jacobian matrices of a function, as gradients give them and as differences give them.
+
+    See https://www.tensorflow.org/api_docs/python/tf/test/compute_gradient.
+
+    Args:
+        f: Takes tensors and returns one.
+        x: A list of floating-point tensors.
+        delta: How far apart the two points of a difference are, halved; 2 ** -10 if None.
+    """
+    if not isinstance(x, list):
+        raise ValueError(f"`x` must be a list; got {type(x).__name__}")
+    step = 2.0**-10 if delta is None else delta
+    given = [np.asarray(convert_to_tensor(one)) for one in x]
+    value = lambda points: np.asarray(f(*(convert_to_tensor(point) for point in points))).reshape(-1)
+    tensors = [convert_to_tensor(point) for point in given]
+    with GradientTape(persistent=True) as tape:
+        for tensor in tensors:
+            tape.watch(tensor)
+        result = f(*tensors)
+    by_tape = [tape.jacobian(result, tensor, unconnected_gradients="zero") for tensor in tensors]
+    theory = tuple(np.asarray(one).reshape(-1, point.size) for one, point in zip(by_tape, given, strict=True))
+    return theory, tuple(_differences(value, given, i, step) for i in range(len(given)))
+
+
+def _differences(value: Any, given: list[np.ndarray], i: int, step: float) -> np.ndarray:
+    columns = []
+    for place in np.ndindex(given[i].shape):
+        moved = [[point.copy() for point in given] for _ in range(2)]
+        for points, by in zip(moved, (step, -step), strict=True):
+            points[i][place] += by
+        columns.append((value(moved[0]) - value(moved[1])) / (2 * step))
+    return np.stack(columns, -1).astype(given[i].dtype)
 
 
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: tuple[int, int] | None = None) -> bool:

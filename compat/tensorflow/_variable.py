@@ -1,19 +1,38 @@
 """`tf.Variable`: an array that programs read and change, one value for all replicas or one for each."""
 
 import enum
+import functools
 import operator
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax import _state
-from tfdist_jax.compat.tensorflow._context import ReplicaContext, current_strategy, replica_context
+from tfdist_jax import PerReplica, ReduceOp, _state
+from tfdist_jax._internals import computing_now, known_value
+from tfdist_jax._one_program import ValueNeededError
+from tfdist_jax._placement import local, put
+from tfdist_jax._state import Merge
+from tfdist_jax.compat.tensorflow._context import current_strategy, replica_context
+from tfdist_jax.compat.tensorflow._creation_scope import note_creation
+from tfdist_jax.compat.tensorflow._devices import device_name
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._tensor import TensorShape, convert_to_tensor
+from tfdist_jax.compat.tensorflow._errors import InaccessibleTensorError, OutOfRangeError
+from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._ops._grouping import get_current_name_scope
+from tfdist_jax.compat.tensorflow._ops._selection import gather, gather_nd
+from tfdist_jax.compat.tensorflow._scatter import batch_rows, by_indices, by_slices, scattered
+from tfdist_jax.compat.tensorflow._shape import TensorShape
+from tfdist_jax.compat.tensorflow._tensor import Reference, convert_to_tensor, get_static_value, is_tracing
+from tfdist_jax.compat.tensorflow._tensor_text import replicas_text, variable_repr
+from tfdist_jax.compat.tensorflow._variable_creators import ByCreators
+from tfdist_jax.compat.tensorflow._variable_operators import operate_by_value
+
+if TYPE_CHECKING:
+    from tfdist_jax.compat.tensorflow._replica_context import ReplicaContext
 
 
 class VariableSynchronization(enum.Enum):
@@ -35,13 +54,14 @@ class VariableAggregation(enum.Enum):
 
 
 @final
-class Variable:
+class Variable(metaclass=ByCreators):
     """Drop-in for `tf.Variable`.
 
     Made in a strategy's scope it lies on all of the strategy's devices. With `synchronization=ON_READ` each replica
     has a value of its own, combined by `aggregation` when it is read outside of `strategy.run`.
 
-    Differs from TensorFlow: the initial value must be known when the variable is made (inside `tf.function` too).
+    Differs from TensorFlow: inside `tf.function` the initial value follows from constants, not from other variables;
+    `v[1:].assign(...)` and a change of shape are for outside of it.
     Ref: https://www.tensorflow.org/api_docs/python/tf/Variable
     """
 
@@ -69,44 +89,43 @@ class Variable:
             raise ValueError(
                 "The `initial_value` arg to `tf.Variable` must be specified, a tensor or a function giving one."
             )
-        with jax.ensure_compile_time_eval():
+        with computing_now():
             value = convert_to_tensor(initial_value() if callable(initial_value) else initial_value, dtype=dtype)
-        if isinstance(value, Tracer):
+        value = known_value(value)
+        if value is None:
             raise ValueError(
                 "A variable made inside tf.function or strategy.run needs an initial value that is known now, but this "
                 "one depends on the function's tensors. Make it from constants and assign the tensor afterwards."
             )
+        if value.dtype == object:
+            raise NotImplementedError("JAX has no arrays of texts: keep texts in a Python attribute or a tf.constant.")
+        note_creation(self)
         self._synchronization = VariableSynchronization(synchronization)
         self._aggregation = VariableAggregation(aggregation)
         on_read = self._synchronization is VariableSynchronization.ON_READ
-        if trainable and on_read:
+        if self._synchronization is VariableSynchronization.NONE and current_strategy() is not None:
             raise ValueError(
-                "Synchronization value can be set to VariableSynchronization.ON_READ only for non-trainable "
-                "variables. You have specified trainable=True and synchronization=VariableSynchronization.ON_READ."
+                "`NONE` variable synchronization mode is not supported with a tf.distribute.Strategy: take ON_WRITE for one "
+                "value on all replicas, or ON_READ for one on each."
             )
         self._trainable = not on_read if trainable is None else bool(trainable)
-        self._name = name or "Variable"
+        scope = get_current_name_scope()
+        self._name = f"{scope}/{name or 'Variable'}" if scope else name or "Variable"
         self._constraint = constraint
-        self._shape, self._dtype = tuple(value.shape), value.dtype
+        self._shape, self._dtype = _declared(shape, value, validate_shape), value.dtype
         self._strategy = current_strategy()
         self.per_replica = on_read and self._strategy is not None
         self.stored = self._place(value)
 
     def _place(self, value: jax.Array) -> jax.Array:
-        if self._strategy is None:
-            # A variable owns its array: `tf.Variable(x)` must not share memory that a step may reuse.
-            with jax.ensure_compile_time_eval():
+        with computing_now():  # Also where replicas make it: the variable outlives their program.
+            if self._strategy is None:
+                # A variable owns its array: `tf.Variable(x)` must not share memory that a step may reuse.
                 return jnp.copy(value)
-        if not self.per_replica:
-            return self._strategy.mirrored(value)
-        self._strategy.adopt(self)
-        first_only = self._aggregation is VariableAggregation.SUM
-        return self._strategy.stacked(
-            [
-                value if not i or not first_only else jnp.zeros_like(value)
-                for i in range(self._strategy.num_replicas_in_sync)
-            ]
-        )
+            if not self.per_replica:
+                return self._strategy.initial(value)
+            self._strategy.adopt(self)
+            return self._strategy.stacked([value] * self._strategy.num_replicas_in_sync)
 
     def value(self) -> jax.Array:
         """Return the current value; of a per-replica variable, outside of replicas, the aggregate."""
@@ -115,11 +134,11 @@ class Variable:
             return value
         match self._aggregation:
             case VariableAggregation.SUM:
-                return jnp.sum(value, 0, dtype=self._dtype)
+                return local(jnp.sum(value, 0, dtype=self._dtype))
             case VariableAggregation.MEAN:
-                return jnp.mean(value, 0).astype(self._dtype)
+                return local(jnp.mean(value, 0).astype(self._dtype))
             case VariableAggregation.ONLY_FIRST_REPLICA:
-                return value[0]
+                return local(value[0])
         raise ValueError(
             "Could not convert from `tf.VariableAggregation` NONE: a variable with synchronization=ON_READ has one "
             "value for each replica. Give it an aggregation, or read it inside `strategy.run`."
@@ -127,6 +146,10 @@ class Variable:
 
     read_value = value
     __jax_array__ = value
+
+    def per_replica_value(self) -> PerReplica:
+        """Return the replicas' own values."""
+        return PerReplica(_state.read(self), self.stored.shape[0])
 
     def numpy(self) -> np.ndarray:
         """Return a copy of the value as a NumPy array."""
@@ -136,35 +159,44 @@ class Variable:
         """Replace the value; inside `strategy.run`, by what `aggregation` makes of the replicas' values."""
         new = convert_to_tensor(value, dtype=self._dtype)
         if tuple(new.shape) != self._shape:
-            raise ValueError(
-                f"Cannot assign value to variable '{self.name}': Shape mismatch. The variable shape {self._shape}, and "
-                f"the assigned value shape {tuple(new.shape)} are incompatible."
-            )
-        context = replica_context()
+            self._must_accept(new)
+        context = self._writing_context()
         if context is not None:
             new = self._aggregate(new, context)
         elif self.per_replica:
             new = self._shared_out(new)
-        self._write(new)
-        return self
+        self._write(new, Merge.LAST)
+        return self if read_value else None
+
+    def _must_accept(self, new: jax.Array) -> None:
+        if not self._shape.is_compatible_with(tuple(new.shape)):
+            raise ValueError(
+                f"Cannot assign value to variable '{self.name}': Shape mismatch. The variable shape {self._shape}, and "
+                f"the assigned value shape {tuple(new.shape)} are incompatible."
+            )
+        if _state.current_frame() is not None and new.shape != _state.read(self).shape:
+            raise ValueNeededError(
+                f"Variable '{self.name}' cannot change its shape inside a compiled function, where shapes are fixed. "
+                "Assign outside of tf.function, or keep the largest shape."
+            )
 
     def assign_add(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Add `delta`; inside `strategy.run`, what `aggregation` makes of the replicas' deltas."""
-        return self._change(operator.add, delta)
+        return self._change(operator.add, delta, read_value)
 
     def assign_sub(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Subtract `delta`; inside `strategy.run`, what `aggregation` makes of the replicas' deltas."""
-        return self._change(operator.sub, delta)
+        return self._change(operator.sub, delta, read_value)
 
-    def _change(self, op: Callable[[Any, Any], Any], delta: Any) -> "Variable":
+    def _change(self, op: Callable[[Any, Any], Any], delta: Any, read_value: bool) -> Any:
         delta = convert_to_tensor(delta, dtype=self._dtype)
-        context = replica_context()
+        context = self._writing_context()
         if context is not None:
-            self._write(op(_state.read(self), self._aggregate(delta, context)))
+            self._write(op(_state.read(self), self._aggregate(delta, context)), Merge.SUM_OF_CHANGES)
         elif self.per_replica and self._aggregation is VariableAggregation.SUM:
             raise ValueError(
                 "SyncOnReadVariable does not support `assign_add` in cross-replica context when aggregation is set to "
@@ -172,18 +204,94 @@ class Variable:
             )
         else:
             self.assign(op(self.value(), delta))
+        return self if read_value else None
+
+    scatter_add, scatter_sub = by_slices("add"), by_slices("sub")
+    scatter_mul, scatter_div = by_slices("mul"), by_slices("div")
+    scatter_min, scatter_max = by_slices("min"), by_slices("max")
+    scatter_update = by_slices("update")
+    scatter_nd_add, scatter_nd_sub = by_indices("add"), by_indices("sub")
+    scatter_nd_min, scatter_nd_max = by_indices("min"), by_indices("max")
+    scatter_nd_update = by_indices("update")
+
+    def batch_scatter_update(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Replace rows of the variable, each within its batch: `indices` is `[*batch, n]`."""
+        self.scatter("update", batch_rows(sparse_delta), sparse_delta.values)
         return self
 
-    def _aggregate(self, value: jax.Array, context: ReplicaContext) -> jax.Array:
-        if self.per_replica or context.num_replicas_in_sync == 1 or context.is_updating:
+    def scatter(self, how: str, indices: jax.Array, updates: jax.Array) -> None:
+        """Change parts, as `scattered` does; inside `strategy.run`, those of all replicas as `aggregation` says."""
+        context = self._writing_context()
+        if context is None and self.per_replica:
+            raise NotImplementedError(
+                "Scattered updates of a variable with synchronization=ON_READ are made inside `strategy.run`; outside "
+                "of it use `assign`."
+            )
+        aggregated = self._strategy is not None and not self.per_replica and self._aggregation.name in ("SUM", "MEAN")
+        if aggregated and how in ("min", "max", "update"):
+            raise NotImplementedError(
+                f"scatter_{how} does not support the aggregation {self._aggregation.name}: gather the replicas' rows and "
+                "use a variable with aggregation NONE or ONLY_FIRST_REPLICA."
+            )
+        if context is not None:
+            indices, updates = self._aggregate_parts(indices, updates, context)
+        changed = scattered(how, _state.read(self), indices, updates)
+        self._write(changed, Merge.SUM_OF_CHANGES if how in ("add", "sub") else Merge.LAST)
+
+    def _writing_context(self) -> "ReplicaContext | None":
+        """Return the replica that changes the variable, if any, which must be one of the variable's strategy."""
+        strategy = current_strategy()
+        if self._strategy is not None and strategy is not None and strategy is not self._strategy:
+            raise RuntimeError(
+                f"Mixing different tf.distribute.Strategy objects: variable '{self.name}' belongs to {self._strategy}, "
+                f"but this is the scope or the `run` of {strategy}."
+            )
+        return replica_context()
+
+    def _takes_all(self, context: "ReplicaContext") -> bool:
+        """Whether each replica's own change counts; without aggregation each changes its own copy."""
+        own = self._strategy is None or self.per_replica or self._aggregation is VariableAggregation.NONE
+        return own or context.num_replicas_in_sync == 1 or context.is_updating
+
+    def _aggregate_parts(self, indices: Any, updates: Any, context: "ReplicaContext") -> tuple[Any, Any]:
+        if self._takes_all(context):
+            return indices, updates
+        match self._aggregation:
+            case VariableAggregation.ONLY_FIRST_REPLICA:
+                return context.from_first_replica(indices), context.from_first_replica(updates)
+            case how:
+                parts = context.all_reduce(how.name, IndexedSlices(updates, indices))
+                return parts.indices, parts.values
+
+    def sparse_read(self, indices: Any, name: str | None = None) -> jax.Array:
+        """Return the rows with the given numbers."""
+        return gather(self, indices)
+
+    def gather_nd(self, indices: Any, name: str | None = None) -> jax.Array:
+        """Return the parts that rows of indices into the first axes name."""
+        return gather_nd(self, indices)
+
+    def count_up_to(self, limit: int) -> jax.Array:
+        """Add 1 to a scalar; return the value before.
+
+        Raises:
+            OutOfRangeError: If that would make it larger than `limit`; not inside a compiled function.
+        """
+        before = self.value()
+        if get_static_value(before) is not None and int(before) >= limit:
+            raise OutOfRangeError(None, None, f"Reached limit of {limit}")
+        self.assign_add(1)
+        return before
+
+    def _aggregate(self, value: jax.Array, context: "ReplicaContext") -> jax.Array:
+        if self._takes_all(context):
             return value
         match self._aggregation:
-            case VariableAggregation.NONE:
-                raise ValueError(_AGGREGATION_MISSING)
             case VariableAggregation.ONLY_FIRST_REPLICA:
                 return context.from_first_replica(value)
             case how:
-                return context.all_reduce(how.name, value).astype(self._dtype)
+                (total,) = context.reduce_onto(ReduceOp(how.name), [value])
+                return total.astype(self._dtype)
 
     def _shared_out(self, value: jax.Array) -> jax.Array:
         replicas = self.stored.shape[0]
@@ -191,11 +299,19 @@ class Variable:
             value = (value / replicas).astype(self._dtype)
         return jnp.broadcast_to(value, (replicas, *value.shape))
 
-    def _write(self, value: jax.Array) -> None:
-        if _state.current_frame() is None and not isinstance(value, Tracer):
-            # Keep the layout, and never share the array with whoever holds `value`.
-            value = jax.device_put(jnp.copy(value), self.stored.sharding)
-        _state.write(self, value)
+    def _write(self, value: jax.Array, of_no_strategy: Merge) -> None:
+        """Set the value; `of_no_strategy` says what becomes of the replicas' values if no strategy has made the variable."""
+        if _state.current_frame() is None:
+            if not isinstance(value, Tracer):
+                value = _placed(value, self.stored)
+            elif not is_tracing():
+                raise InaccessibleTensorError(
+                    f"Variable '{self.name}' was assigned a tensor of a compiled function, which has a value only there. "
+                    "Return the tensor from the function, or assign inside of it."
+                )
+        context = replica_context()
+        shared = self._strategy is None and context is not None and not context.is_updating
+        _state.write(self, value, merge=of_no_strategy if shared else Merge.SAME)
 
     @property
     def trainable(self) -> bool:
@@ -211,6 +327,11 @@ class Variable:
     def aggregation(self) -> VariableAggregation:
         """How the replicas' values become one."""
         return self._aggregation
+
+    @property
+    def distribute_strategy(self) -> Any:
+        """The strategy in whose scope the variable was made, or None."""
+        return self._strategy
 
     @property
     def constraint(self) -> Callable[[Any], Any] | None:
@@ -237,26 +358,76 @@ class Variable:
         """The dtype, which never changes."""
         return as_dtype(self._dtype)
 
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The replicas' values, of a variable that was made in a strategy's scope."""
+        if self._strategy is None:
+            raise AttributeError("Only variables made in the scope of a strategy have `values`, one for each replica.")
+        if self.per_replica:
+            return self.per_replica_value().values
+        value = self.value()
+        if isinstance(value, Tracer):
+            return (value,) * self._strategy.num_replicas_in_sync
+        return tuple(shard.data for shard in value.addressable_shards)
+
+    @property
+    def device(self) -> str:
+        """The name of the (first) device that holds the value."""
+        return device_name(self.stored)
+
     def get_shape(self) -> TensorShape:
         """Return `shape`."""
         return self.shape
 
-    def ref(self) -> "VariableReference":
+    def set_shape(self, shape: Any) -> None:
+        """Declare what is known of the shape.
+
+        Raises:
+            ValueError: If it is not so.
+        """
+        self._shape = TensorShape(shape).merge_with(self._shape)
+
+    def is_initialized(self, name: str | None = None) -> jax.Array:
+        """Return True: a variable has a value from the start."""
+        return convert_to_tensor(True)
+
+    def ref(self) -> Reference:
         """Return a hashable reference."""
-        return VariableReference(self)
+        return Reference(self)
+
+    def __getattr__(self, name: str) -> Any:
+        hint = _NOT_HERE.get(name, "")
+        raise AttributeError(f"'Variable' object has no attribute '{name}'{hint}")
+
+    def __deepcopy__(self, memo: Any) -> "Variable":
+        twin = object.__new__(Variable)
+        vars(twin).update(vars(self), stored=jnp.copy(self.stored))
+        memo[id(self)] = twin
+        if self._strategy is not None and self.per_replica:
+            self._strategy.adopt(twin)
+        return twin
+
+    def __reduce__(self) -> Any:
+        """Let pickle keep the value and what it was made with, but no strategy."""
+        options = {"trainable": self._trainable, "name": self._name, "dtype": self.dtype.name}
+        options |= {"synchronization": self._synchronization, "aggregation": self._aggregation}
+        return functools.partial(Variable, **options), (self.numpy(),)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.value(), dtype=dtype)
 
     def __repr__(self) -> str:
-        shown = f"<tf.Variable {self.name!r} shape={self._shape} dtype={self._dtype.name}"
-        return f"{shown}>" if _state.current_frame() is not None else f"{shown}, numpy={np.asarray(self.stored)!r}>"
+        text = functools.partial(variable_repr, shape=self._shape, dtype_name=self._dtype.name)
+        if _state.current_frame() is not None:
+            return text(self.name)
+        if self._strategy is None or self._strategy.num_replicas_in_sync == 1:
+            return text(self.name, array=np.asarray(self.stored))
+        names = [f"{self._name}/replica_{i}:0" if i else self.name for i in range(len(self.values))]
+        parts = [text(name, array=np.asarray(value)) for name, value in zip(names, self.values, strict=True)]
+        return replicas_text("SyncOnReadVariable" if self.per_replica else "MirroredVariable", parts)
 
     def __iter__(self) -> Any:
         return iter(self.value())
-
-    def __len__(self) -> int:
-        return len(self.value())
 
     def __bool__(self) -> bool:
         return bool(self.value())
@@ -267,63 +438,51 @@ class Variable:
     def __float__(self) -> float:
         return float(self.value())
 
-    def __index__(self) -> int:
-        return operator.index(self.value())
+    def __getitem__(self, key: Any) -> Any:
+        """Return a part of the value; eagerly, one that has `assign`, `assign_add` and `assign_sub`."""
+        value = self.value()
+        part = value[key]
+        if isinstance(part, Tracer):
+            return part
+        # Another array than the stored one, which must not point back here.
+        part: Any = jnp.copy(part) if part is value else part
+        part.assign = lambda new, **_: self.assign(value.at[key].set(self._like_me(new)))
+        part.assign_add = lambda delta, **_: self.assign(value.at[key].add(self._like_me(delta)))
+        part.assign_sub = lambda delta, **_: self.assign(value.at[key].add(-self._like_me(delta)))
+        return part
 
-    def __getitem__(self, key: Any) -> jax.Array:
-        return self.value()[key]
-
-
-@final
-class VariableReference:
-    """A hashable stand-in for a variable, equal for the same variable only."""
-
-    def __init__(self, variable: Variable) -> None:
-        """Refer to `variable`."""
-        self._variable = variable
-
-    def deref(self) -> Variable:
-        """Return the variable."""
-        return self._variable
-
-    def __hash__(self) -> int:
-        return id(self._variable)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, VariableReference) and self._variable is other._variable
+    def _like_me(self, value: Any) -> jax.Array:
+        return convert_to_tensor(value, dtype=self._dtype)
 
 
-_AGGREGATION_MISSING = (
-    "You must specify an aggregation method to update a MirroredVariable in Replica Context. You can do so by passing "
-    "an explicit value for argument `aggregation` to tf.Variable(..), such as tf.VariableAggregation.SUM: the replicas' "
-    "values must become one. Or assign in cross-replica context, inside "
-    "`tf.distribute.get_replica_context().merge_call(merge_fn, ..)`."
+def _placed(value: jax.Array, before: jax.Array) -> jax.Array:
+    """Return a copy of a variable's new value, laid out like the one before.
+
+    A variable that is bound to no device stays free, so that it can be combined with any tensor; it follows a value that
+    lies on all devices of a strategy.
+    """
+    value = jnp.copy(value)
+    if before.committed or (not value.committed and value.devices() != before.devices()):
+        return put(value, before.sharding)
+    if value.committed and len(value.devices()) == 1:
+        return jnp.asarray(np.asarray(value))
+    return value
+
+
+def _declared(shape: Any, value: jax.Array, validate: bool) -> TensorShape:
+    found = TensorShape(tuple(value.shape))
+    if shape is None:
+        return found if validate else TensorShape(None)
+    wanted = TensorShape(shape)
+    if not wanted.is_compatible_with(found):
+        raise ValueError(f"The initial value's shape {found} is not compatible with the explicitly given {wanted}.")
+    return wanted
+
+
+_NOT_HERE: dict[str, str] = dict.fromkeys(
+    ("handle", "op", "graph", "initializer"),
+    ": a variable is no operation in a graph here. Use the variable itself, `read_value()` or `ref()`.",
 )
 
 
-def _binary(name: str) -> Callable[[Variable, Any], Any]:
-    op = getattr(operator, name.strip("_"), None) or getattr(operator, name)
-
-    def method(self: Variable, other: Any) -> Any:
-        return op(self.value(), other.value() if isinstance(other, Variable) else other)
-
-    return method
-
-
-def _unary(name: str) -> Callable[[Variable], Any]:
-    op = getattr(operator, name)
-    return lambda self: op(self.value())
-
-
-def _reflected(name: str) -> Callable[[Variable, Any], Any]:
-    op = getattr(operator, name)
-    return lambda self, other: op(other, self.value())
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
-    setattr(Variable, f"__{_name}__", _binary(f"__{_name}__"))
-    setattr(Variable, f"__r{_name}__", _reflected(f"__{_name}__"))
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Variable, f"__{_name}__", _binary(f"__{_name}__"))
-for _name in ("neg", "abs", "pos", "invert"):
-    setattr(Variable, f"__{_name}__", _unary(f"__{_name}__"))
+operate_by_value(Variable)

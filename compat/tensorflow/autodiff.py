@@ -8,6 +8,7 @@ from tfdist_jax.compat.tensorflow._names import LazyNames
 __getattr__ = LazyNames(
     __name__,
     {
+        "_forward_mode": "ForwardAccumulator",
         "_gradient_tape": "GradientTape",
     },
 )

@@ -15,6 +15,14 @@ __getattr__ = LazyNames(
         ),
         "_ops._clip": "global_norm",
         "_ops._creation": "eye",
+        "_ops._linear_systems": (
+            "banded_triangular_solve eigh_tridiagonal logm lu_matrix_inverse lu_reconstruct lu_solve "
+            "tridiagonal_matmul tridiagonal_solve"
+        ),
+        "_ops._linear_operators": (
+            "LinearOperator LinearOperatorDiag LinearOperatorFullMatrix LinearOperatorIdentity "
+            "LinearOperatorLowerTriangular LinearOperatorScaledIdentity"
+        ),
     },
 )
 __dir__ = __getattr__.names

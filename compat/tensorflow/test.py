@@ -9,7 +9,7 @@ __getattr__ = LazyNames(
     __name__,
     {
         "_testing": (
-            "TestCase gpu_device_name is_built_with_cuda is_built_with_gpu_support is_built_with_rocm "
+            "TestCase compute_gradient gpu_device_name is_built_with_cuda is_built_with_gpu_support is_built_with_rocm "
             "is_built_with_xla is_gpu_available main"
         ),
     },

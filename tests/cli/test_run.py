@@ -218,3 +218,17 @@ def test_reader_may_stop_reading(start_program):
     process.stdout.close()
     assert "BrokenPipeError" in process.stderr.read()
     assert process.wait(timeout=30) != 0
+
+
+def test_a_program_written_for_jax_keeps_its_arrays(run_program):
+    """The facade, which gives arrays TensorFlow's looks, is loaded by what asks for TensorFlow or Keras."""
+    program = """
+    import sys
+    import jax.numpy as jnp
+    ones = jnp.ones((2, 3))
+    print(type(ones.shape).__name__, str(ones), "tfdist_jax.compat.tensorflow" in sys.modules)
+    import keras
+    print(keras.backend.backend(), "tfdist_jax.compat.tensorflow" in sys.modules)
+    """
+    ran = run_program(program, env={"KERAS_BACKEND": "tensorflow"})
+    assert ran.stdout == "tuple [[1. 1. 1.]\n [1. 1. 1.]] False\njax True\n", ran.stderr

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from tfdist_jax.compat.tensorflow import _alias
+from tfdist_jax.compat import _alias
 
 IMPORTS = """
 import importlib

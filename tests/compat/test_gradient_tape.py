@@ -175,16 +175,29 @@ def test_tensor_of_64_bits_gives_gradients_of_64_bits(compiled):
     np.testing.assert_allclose(gradient, [0.3, 0.1], rtol=1e-15)
 
 
-def test_while_loop_in_a_function_has_no_gradient_and_the_error_says_what_has():
-    @tf.function
+def test_function_with_a_gradient_through_a_while_loop_runs_as_python():
     def step(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
             _, y = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * x), (0, x))
         return tape.gradient(y, x)
 
-    with pytest.raises(ValueError, match=r"lax\.while_loop.* Try using lax\.scan"):
-        step(tf.constant(3.0))
+    assert float(tf.function(step)(tf.constant(3.0))) == 108
+    with pytest.raises(RuntimeError, match=r"has a bound .* Try using lax\.scan"):
+        jax.jit(step)(tf.constant(3.0))
+
+
+def test_tape_around_a_function_with_a_while_loop():
+    @tf.function
+    def power(x):
+        return jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * x), (0, x))[1]
+
+    x = tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = power(x)
+    assert float(y) == 81 and float(tape.gradient(y, x)) == 108
+    assert float(power(x)) == 81 and power.lower(x)
 
 
 def test_large_jacobian_is_made_of_gradients():

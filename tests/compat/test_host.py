@@ -39,16 +39,29 @@ def test_sizes_act_as_tensors():
     sizes = tf.shape(tf.zeros([2, 3]))
     assert tf.is_tensor(sizes) and sizes.dtype == tf.int32 and sizes.shape == (2,) and sizes.get_shape().rank == 1
     assert type(sizes[0].numpy()) is np.int32 and (sizes + 1).numpy().tolist() == [3, 4]
-    assert repr(sizes[0]) == "<tf.Tensor: shape=(), dtype=int32, numpy=np.int32(2)>"
+    assert repr(sizes[0]) == "<tf.Tensor: shape=(), dtype=int32, numpy=2>"
     assert float(tf.constant(6.0) / tf.cast(sizes[1], tf.float32)) == 2
     sizes.set_shape([2])
     with pytest.raises(ValueError, match="not compatible"):
         sizes.set_shape([3])
 
 
-def test_sizes_from_traced_values_are_refused_with_a_remedy():
-    with pytest.raises(TypeError, match="Compute it from Python numbers or from"):
-        in_program(lambda n: tf.zeros([n]), tf.constant(3))
+def test_function_of_sizes_from_traced_values_runs_as_python():
+    assert in_program(lambda n: tf.zeros([n]), tf.constant(3)).shape == [3]
+    assert in_program(lambda x, n: x[1:n], tf.range(5), tf.constant(3)).tolist() == [1, 2]
+
+
+def test_size_that_follows_from_constants_is_known():
+    size = lambda: tf.constant(2) * 3
+    function = tf.function(lambda x: x[: size()] + tf.zeros([size()]))
+    assert function(tf.ones([8])).shape == [6] and function.lower(tf.ones([8]))
+
+
+def test_sizes_from_traced_values_have_a_remedy_where_nobody_can_run_python():
+    with pytest.raises(RuntimeError, match="Compute it from Python numbers or from"):
+        jax.jit(lambda n: tf.zeros([n]))(3)
+    with pytest.raises(RuntimeError, match="A slice ends at a place that is not known"):
+        jax.jit(lambda x, n: x[:n])(tf.ones([3]), 3)
 
 
 SYMBOLIC = {

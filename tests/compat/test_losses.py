@@ -40,8 +40,8 @@ def test_global_batch_size_may_be_traced():
         tf.nn.compute_average_loss([1.0], global_batch_size=[1])
 
 
-def test_wrong_label_gives_nan():
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits([0, 7], [[1.0, 2.0], [3.0, 4.0]])
+def test_wrong_label_gives_nan_in_functions():
+    losses = tf.function(tf.nn.sparse_softmax_cross_entropy_with_logits)(tf.constant([0, 7]), [[1.0, 2.0], [3.0, 4.0]])
     assert np.isfinite(losses[0]) and np.isnan(losses[1])
 
 

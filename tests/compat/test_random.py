@@ -12,7 +12,7 @@ from tfdist_jax.compat.tensorflow._ops import _random_state
 @pytest.fixture(autouse=True)
 def unseeded():
     yield
-    _random_state._is_seeded = False
+    _random_state._global_seed = None
     _random_state._process.restart(None)
     _random_state._default.restart(_random_state._DEFAULT_SEED)
 
@@ -32,6 +32,7 @@ def test_draws_differ_and_a_seed_repeats_them():
 
 
 def test_operations_with_seeds_of_their_own_start_the_same_in_every_process():
+    _random_state._default.restart(_random_state._DEFAULT_SEED)
     first = draws(lambda: tf.random.uniform([2], seed=1))
     _random_state._default.restart(_random_state._DEFAULT_SEED)
     assert draws(lambda: tf.random.uniform([2], seed=1)) == first and first[0] != first[1]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow import _caller, _tensor
+from tfdist_jax import _user_code
+from tfdist_jax.compat.tensorflow import _tensor
 
 
 def test_tensor_has_tensorflows_methods():
@@ -60,13 +61,13 @@ def test_libraries_see_plain_tuples_and_numpy_dtypes():
         (jax.__file__, False),
         (np.__file__, False),
         (subprocess.__file__, False),
-        (_caller.__file__, False),
+        (_user_code.__file__, False),
         ("<frozen importlib._bootstrap>", False),
         ("/opt/lib/site-packages/thing/__init__.py", False),
     ],
 )
 def test_code_is_a_users_or_a_librarys_by_its_file(filename, is_user):
-    assert _caller._is_user_file(filename) is is_user
+    assert _user_code.is_user_file(filename) is is_user
 
 
 def test_dtypes_that_tensorflow_lacks_stay_jaxs():

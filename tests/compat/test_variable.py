@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import jax
 import numpy as np
 import pytest
@@ -38,8 +41,9 @@ def test_arithmetic_comparison_and_indexing_use_the_value():
     assert (v**2 / v).tolist() == [1.0, 2.0, 3.0]
     assert (-v).tolist() == [-1.0, -2.0, -3.0]
     assert v[1:].tolist() == [2.0, 3.0]
-    assert len(v) == 3
     assert (v == v).all()
+    with pytest.raises(TypeError):
+        len(v)
 
 
 def test_a_wrong_shape_is_refused_with_both_shapes():
@@ -67,11 +71,6 @@ def test_variables_are_keys_by_reference_only():
     assert v.ref().deref() is v
 
 
-def test_on_read_variables_are_not_trainable():
-    with pytest.raises(ValueError, match="ON_READ only for non-trainable"):
-        tf.Variable(1.0, trainable=True, synchronization=tf.VariableSynchronization.ON_READ)
-
-
 def test_a_variable_made_in_a_scope_lies_on_all_its_devices():
     strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:3"])
     with strategy.scope():
@@ -83,3 +82,48 @@ def test_a_variable_made_in_a_scope_lies_on_all_its_devices():
 
 def test_names_end_as_tensorflows_do():
     assert tf.Variable(1.0, name="weight").name == "weight:0"
+
+
+def test_slices_of_a_variable_can_be_assigned_and_do_not_keep_it_from_being_freed():
+    v = tf.Variable([1.0, 2.0, 3.0])
+    whole = v[:]
+    whole.assign([4.0, 5.0, 6.0])
+    v[1].assign_add(1.0)
+    assert v.numpy().tolist() == [4.0, 6.0, 6.0]
+    assert not hasattr(v.value(), "assign")
+
+
+def test_function_that_changes_a_variables_shape_runs_as_python():
+    v = tf.Variable([1.0], shape=tf.TensorShape(None))
+    assert tf.function(lambda: v.assign([1.0, 2.0]))().tolist() == [1.0, 2.0]
+    assert tf.function(lambda: v + 1.0)().tolist() == [2.0, 3.0]
+
+
+def test_pickle_and_deepcopy_keep_value_and_name():
+    v = tf.Variable([1.0], name="w", trainable=False)
+    for twin in (pickle.loads(pickle.dumps(v)), copy.deepcopy(v)):
+        twin.assign([5.0])
+        assert (v.numpy().tolist(), twin.name, twin.trainable) == ([1.0], "w:0", False)
+
+
+@pytest.mark.parametrize(("how", "wanted"), [("SUM", 23.0), ("MEAN", 21.5), ("ONLY_FIRST_REPLICA", 21.0)])
+def test_replicas_scatter_what_the_aggregation_says(how, wanted):
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    with strategy.scope():
+        v = tf.Variable([10.0, 20.0], aggregation=getattr(tf.VariableAggregation, how))
+
+    @tf.function
+    def run():
+        def step():
+            number = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32) + 1.0
+            v.scatter_add(tf.IndexedSlices(tf.reshape(number, [1]), tf.constant([1])))
+
+        strategy.run(step)
+
+    run()
+    assert v.numpy().tolist() == [10.0, wanted]
+
+
+def test_what_a_variable_does_not_have_is_explained():
+    with pytest.raises(AttributeError, match="no operation in a graph"):
+        _ = tf.Variable(1.0).handle

@@ -69,7 +69,11 @@ def default(value):
 
     if value is inspect.Parameter.empty:
         return ""
-    return f"={value.name if hasattr(value, 'as_numpy_dtype') else value!r}"
+    if isinstance(value, tuple):
+        value = list(value)  # A list as a default would be one object for all calls.
+    if hasattr(value, "as_numpy_dtype"):
+        return f"={value.name}"
+    return f"={value.__name__ if inspect.isfunction(value) else repr(value)}"
 
 
 if __name__ == "__main__":

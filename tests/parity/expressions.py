@@ -4,7 +4,10 @@
 positive definite; `image` float32 `[2, 5, 6, 3]`; `kernel` float32 `[3, 3, 3, 4]`; `z` complex64 `[3]`.
 """
 
-SETUP = """
+import namespace_expressions
+
+SETUP = (
+    """
 import numpy as np
 r = np.random.default_rng(0)
 x, y = (tf.constant(r.normal(size=(2, 3)).astype("float32")) for _ in range(2))
@@ -20,6 +23,8 @@ z = tf.constant(np.array([1 + 2j, -1j, 3], "complex64"))
 half, brain = tf.constant([1.5, -2.25], tf.float16), tf.constant([1.5, -2.25], tf.bfloat16)
 v = tf.Variable([1.0, 2.0])
 """
+    + namespace_expressions.SETUP
+)
 
 CONVERSION = """
 tf.constant(1) | tf.constant(1.5) | tf.constant(True) | tf.constant(2**40) | tf.constant(1 + 2j) | tf.constant([]) |
@@ -212,6 +217,7 @@ GROUPS = {
     "linalg": LINALG,
     "nn": NN,
     "control": CONTROL,
+    **namespace_expressions.GROUPS,
 }
 
 

@@ -1,8 +1,13 @@
-"""Compile three training steps for eight TPU chips that are not there; prints what each costs, as JSON."""
+"""Compile three training steps for TPU chips that are not there; prints what each costs on each topology, as JSON.
+
+`python tpu_steps.py v5e:2x4 v5e:4x4*2`: eight chips of two hosts, two slices of sixteen chips.
+"""
 
 import json
+import math
 import os
 import re
+import sys
 
 os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-8", "TPU_WORKER_HOSTNAMES": "localhost"}
 
@@ -20,11 +25,18 @@ from tfdist_jax._capture import capture
 from tfdist_jax._layout import tree_specs
 from tfdist_jax.compat.tensorflow.distribute import Strategy
 from tfdist_jax.compat.tensorflow.keras._functions import StepFunction
+from tfdist_jax.compat.tensorflow.keras._programs import SPLIT_STEPS
 from tfdist_jax.compat.tensorflow.keras._steps import make_train_step
 
-CHIPS = tuple(topologies.get_topology_desc("v5e:2x4", platform="tpu").devices)
 BATCH = 64
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter")
 keras = tf.keras
+
+
+def chips_of(topology):
+    """The chips of a topology, such as "v5e:2x4" or, for two slices, "v5e:2x4*2"."""
+    shape, _, slices = topology.partition("*")
+    return tuple(topologies.get_topology_desc(shape, platform="tpu", num_slices=int(slices or 1)).devices)
 
 
 def on(strategy, tree, specs=None):
@@ -41,17 +53,32 @@ def images(strategy):
 
 
 def figures(lowered):
-    """Collectives, memory and work of a compiled program."""
+    """Collectives of a program before and after compilation, and its memory."""
     compiled = lowered.compile()
     text = compiled.as_text()
     memory = compiled.memory_analysis()
-    names = ("all-reduce", "all-gather", "reduce-scatter")
+    found = re.findall(rf" ({'|'.join(COLLECTIVES)})(?:-start)?\(.*replica_groups=(.*)", text)
+    # Between slices the chips' hosts carry the data, each its chips' part.
+    sent = re.findall(r"= \(f32\[([\d,]+)\].* send\(.*_xla_megascale_transfer_type=\"(\w+)\"", text)
     return {
-        **{name: len(re.findall(rf" {name}(?:-start)?\(", text)) for name in names},
+        "asked": [lowered.as_text().count(f'"stablehlo.{name.replace("-", "_")}"') for name in COLLECTIVES],
+        "compiled": [[name for name, _ in found].count(name) for name in COLLECTIVES],
+        "group_sizes": sorted({group_size(groups) for _, groups in found}),
+        "between_slices": [(kind, math.prod(map(int, shape.split(",")))) for shape, kind in sent],
         "argument_bytes": memory.argument_size_in_bytes,
         "alias_bytes": memory.alias_size_in_bytes,
         "temp_bytes": memory.temp_size_in_bytes,
     }
+
+
+def group_size(groups):
+    """How many chips of a slice work together: XLA writes one group of all as a list, or as the axis of a mesh."""
+    if listed := re.match(r"\{\{([\d,]+)\}\}", groups):
+        return len(set(listed[1].split(",")))
+    axis = re.match(r"mesh\['(\w+)'=(\d+)\] \{'(\w+)'\}", groups)
+    if axis is None or axis[1] != axis[3]:
+        raise ValueError(f"These are no groups of all: {groups}")
+    return int(axis[2])
 
 
 def model():
@@ -70,24 +97,24 @@ def model():
     )
 
 
-def keras_step():
+def keras_step(chips):
     """The step of `model.fit`."""
-    strategy, net = Strategy(td.Mirrored(CHIPS)), model()
+    strategy, net = Strategy(td.Mirrored(chips)), model()
     net.compile(keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     net.optimizer.build(net.trainable_variables)
     function = StepFunction(make_train_step(net), strategy)
     groups = (net.trainable_variables, net.non_trainable_variables, net.optimizer.variables, net.metrics_variables)
     state = [on(strategy.native, [v.value for v in group]) for group in groups]
-    step, sizes = function._step, (BATCH // len(CHIPS),) * len(CHIPS)
+    step, sizes = function._step, (BATCH // len(chips),) * len(chips)
     split = step.num_read_only
-    return function._compiled.lower(
-        sizes, state[:split], state[split:], [images(strategy.native)], (np.zeros(3, np.uint32), [])
-    )
+    one_step = lambda types: jax.ShapeDtypeStruct((1, *types.shape), types.dtype)
+    batches = on(strategy.native, tuple(map(one_step, images(strategy.native))), (SPLIT_STEPS,) * 2)
+    return function._compiled.lower(sizes, state[:split], state[split:], batches, (np.zeros(3, np.uint32), [], []))
 
 
-def custom_loop_step():
+def custom_loop_step(chips):
     """The step of a custom loop: `strategy.run`, a tape, an optimizer, `reduce`."""
-    strategy, net = Strategy(td.Mirrored(CHIPS)), model()
+    strategy, net = Strategy(td.Mirrored(chips)), model()
     optimizer = keras.optimizers.Adam()
     optimizer.build(net.trainable_variables)
     losses = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
@@ -101,7 +128,7 @@ def custom_loop_step():
         return loss
 
     def step(x, y):
-        args = tuple(td.PerReplica(leaf, len(CHIPS), is_rows=True) for leaf in (x, y))
+        args = tuple(td.PerReplica(leaf, len(chips), is_rows=True) for leaf in (x, y))
         return strategy.reduce("SUM", strategy.run(train_step, args=args), axis=None)
 
     batch = images(strategy.native)
@@ -110,11 +137,11 @@ def custom_loop_step():
     return jax.jit(jaxpr_as_fun(captured.jaxpr)).lower(*batch, *cells)
 
 
-def flax_step():
+def fsdp_step(chips):
     """The step of a Flax program under FSDP."""
-    strategy, optimizer = td.FSDP(CHIPS), optax.adam(1e-3)
+    strategy, optimizer = td.FSDP(chips), optax.adam(1e-3)
     net = nnx.eval_shape(
-        lambda: nnx.Sequential(nnx.Linear(64, 256, rngs=nnx.Rngs(0)), nnx.Linear(256, 10, rngs=nnx.Rngs(1)))
+        lambda: nnx.Sequential(nnx.Linear(64, 4096, rngs=nnx.Rngs(0)), nnx.Linear(4096, 512, rngs=nnx.Rngs(1)))
     )
     graph, params = nnx.split(net)
     state = (params, jax.eval_shape(optimizer.init, params))
@@ -134,5 +161,5 @@ def flax_step():
     return step.lower(on(strategy, state, tree_specs(strategy.state_spec, state)), images(strategy))
 
 
-steps = {"keras": keras_step, "custom loop": custom_loop_step, "flax": flax_step}
-print(json.dumps({name: figures(make()) for name, make in steps.items()}))
+STEPS = {"keras": keras_step, "custom loop": custom_loop_step, "fsdp": fsdp_step}
+print(json.dumps({t: {name: figures(make(chips_of(t))) for name, make in STEPS.items()} for t in sys.argv[1:]}))

@@ -90,11 +90,15 @@ def run_as_main(program: Program) -> int:
     # Processes that `multiprocessing` spawns import their parent's `__main__` by this name.
     module.__spec__ = importlib.machinery.ModuleSpec("tfdist_jax.cli._spawned", None)
     sys.modules["__main__"] = module
+    # What ends the program is left where Python leaves it, also for an exit code: what runs at the end may ask.
     try:
         program.run(module)
-    except SystemExit:
+    except SystemExit as error:
+        if error.code:
+            sys.last_value = error
         raise
     except BaseException as error:
+        sys.last_value = error
         _show(error)
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0

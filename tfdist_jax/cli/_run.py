@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import tfdist_jax
+from tfdist_jax.cli._arguments import positive_int
+from tfdist_jax.cli._leash import follow_launcher
 from tfdist_jax.cli._program import Program, run_as_main
+from tfdist_jax.compat import _alias
 
 
 def add_parser(subparsers: Any) -> None:
@@ -16,10 +19,20 @@ def add_parser(subparsers: Any) -> None:
         "run",
         help="run a TensorFlow program on JAX",
         description="Run a TensorFlow program, unmodified, on JAX.",
-        usage="%(prog)s [-h] [--devices N] (script.py | -m module) [args ...]",
+        usage="%(prog)s [-h] [--devices N | --emulate-tpu N] (script.py | -m module) [args ...]",
     )
-    parser.add_argument(
-        "--devices", type=_count, metavar="N", help="split the processor into N devices where there is no accelerator"
+    split = parser.add_mutually_exclusive_group()
+    split.add_argument(
+        "--devices",
+        type=positive_int,
+        metavar="N",
+        help="split the processor into N devices where there is no accelerator",
+    )
+    split.add_argument(
+        "--emulate-tpu",
+        type=positive_int,
+        metavar="N",
+        help="let N parts of the processor stand for the cores of a TPU",
     )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, with its own arguments")
     parser.add_argument("script", nargs="?", help="the program: a Python file")
@@ -27,24 +40,18 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=_run, error=parser.error)
 
 
-def _count(text: str) -> int:
-    try:
-        count = int(text)
-    except ValueError:
-        count = 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"needs a number of devices, 1 or more, got {text!r}")
-    return count
-
-
 def _run(arguments: argparse.Namespace) -> int:
+    is_launched = follow_launcher()
     name, *args = arguments.module or [arguments.script or "", *arguments.args]
     if not name:
         arguments.error("name a program: a Python file, or -m and a module")
     if arguments.devices is not None:
         tfdist_jax.use_cpu_devices(arguments.devices)
-    from tfdist_jax.compat.tensorflow import _alias  # Sets Keras's backend before the program can import Keras.
-
+    if arguments.emulate_tpu is not None:
+        os.environ["TFDIST_EMULATED_TPU_CORES"] = str(arguments.emulate_tpu)
+        tfdist_jax.use_cpu_devices(arguments.emulate_tpu)
+    if is_launched and not _join():
+        return 1
     _alias.install()
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd() if arguments.module else str(Path(name).resolve().parent)
@@ -55,3 +62,13 @@ def _run(arguments: argparse.Namespace) -> int:
         return 2
     sys.argv = [str(program.path) if arguments.module else name, *args]
     return run_as_main(program)
+
+
+def _join() -> bool:
+    """Join the launcher's other processes before the program starts JAX, which it may do long before its strategy."""
+    try:
+        tfdist_jax.initialize()
+    except (OSError, RuntimeError) as error:
+        print(f"tfdist-jax run: {error}", file=sys.stderr)
+        return False
+    return True

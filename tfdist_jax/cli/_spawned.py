@@ -7,7 +7,7 @@ stands in for it, so that the child sees the facade too.
 import sys
 
 from tfdist_jax.cli._program import Program
-from tfdist_jax.compat.tensorflow import _alias
+from tfdist_jax.compat import _alias
 
 if __name__ == "__mp_main__":
     _alias.install()

@@ -24,7 +24,7 @@ class SingleDevice(Strategy):
     @property
     def mesh(self) -> Mesh:
         """A single replica."""
-        return data_mesh((self.device or jax.devices()[0],))
+        return data_mesh((self.device or jax.local_devices()[0],))
 
     def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
         """Keep every leaf whole."""

@@ -9,7 +9,7 @@ from tfdist_jax.compat.tensorflow import _dtypes
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, require, static_int, static_ints
 from tfdist_jax.compat.tensorflow._ops._clip import clip_by_norm
-from tfdist_jax.compat.tensorflow._ops._random_state import next_key
+from tfdist_jax.compat.tensorflow._ops._random_state import next_key, stateless_key
 from tfdist_jax.compat.tensorflow._ops._selection import gather
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
@@ -102,6 +102,13 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None,
         ValueError: If `rate` is out of range or `x` is not floating-point.
     """
     return _dropout(x, rate, noise_shape, lambda: next_key(seed))
+
+
+def stateless_dropout(
+    x: Any, rate: Any, seed: Any, rng_alg: str | None = None, noise_shape: Any = None, name: str | None = None
+) -> jax.Array:
+    """Return `dropout` with the random choices that two seed numbers name, which are JAX's."""
+    return _dropout(x, rate, noise_shape, lambda: stateless_key(seed))
 
 
 def _dropout(x: Any, rate: Any, noise_shape: Any, make_key: Any) -> jax.Array:

@@ -10,6 +10,8 @@ import numpy as np
 from jax.core import Tracer
 from jax.export import is_symbolic_dim
 
+from tfdist_jax._internals import known_value
+from tfdist_jax._one_program import ValueNeededError
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._host import HostTensor
@@ -99,13 +101,28 @@ def require(tensor: Any, wanted: str, operation: str) -> Any:
     return tensor
 
 
+_NOT_KNOWN = (
+    "`{}` depends on values that are not known while the function is traced, but XLA needs to know it. Compute it from "
+    "Python numbers or from `tf.shape(x)`, or outside of the function."
+)
+
+
+def value_of(tensor: Any, otherwise: str) -> Any:
+    """Return the value of a tensor; also while a function is traced, if it follows from constants.
+
+    Raises:
+        ValueNeededError: With the message `otherwise`, if the tensor depends on the function's inputs.
+    """
+    value = known_value(tensor)
+    if value is None:
+        raise ValueNeededError(otherwise)
+    return value
+
+
 def static_int(value: Any, name: str) -> Any:
     """Return an argument that XLA needs as a number when a function is traced."""
     if isinstance(value, Tracer):
-        raise TypeError(
-            f"`{name}` depends on values that are not known while the function is traced, but XLA needs to know it. "
-            "Compute it from Python numbers or from `tf.shape(x)`, or outside of the function."
-        )
+        value = value_of(value, _NOT_KNOWN.format(name))
     if isinstance(value, np.ndarray) and value.dtype == object:
         value = value.item()
     size: Any = value
@@ -118,10 +135,10 @@ def static_ints(values: Any, name: str) -> tuple[Any, ...]:
     """Return an argument that XLA needs as a sequence of numbers, such as a shape; one number is a sequence of one."""
     if hasattr(values, "__jax_array__") and not isinstance(values, jax.Array) and not is_symbolic_dim(values):
         values = convert_to_tensor(values)
-    if isinstance(values, Tracer):
+    if isinstance(values, Tracer) and values.ndim == 0:
         return (static_int(values, name),)
     if isinstance(values, jax.Array | np.ndarray):
-        values = np.asarray(values).tolist()
+        values = np.asarray(value_of(values, _NOT_KNOWN.format(name))).tolist()
     if isinstance(values, list | tuple):
         return tuple(static_int(value, name) for value in values)
     return (static_int(values, name),)

@@ -1,8 +1,7 @@
 """`tf.debugging`: assertions about tensors.
 
 What is known is checked at once: types, ranks and, outside of traced functions, values. Values of a compiled function
-are checked by the host when it runs; a failure then shows as an error of that function, at the latest when its
-results are used.
+are checked by the host when it runs: its call waits for that, and raises.
 """
 
 import operator
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from tfdist_jax._state import current_frame
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, same_type, static_ints
@@ -34,18 +34,40 @@ def _check(truth: Any, message: str, data: list[Any], summarize: int | None) -> 
     tensors = [item if isinstance(item, str) else convert_to_tensor(item) for item in data]
     places = [i for i, item in enumerate(tensors) if isinstance(item, jax.Array)]
 
-    def fail_unless(holds: Any, *values: Any) -> None:
-        if not bool(np.all(holds)):
-            shown = list(tensors)
-            for i, value in zip(places, values, strict=True):
-                shown[i] = _brief(np.asarray(value), summarize or _SHOWN)
-            raise InvalidArgumentError(None, None, ": ".join([message, *map(str, shown)]))
+    def failure(holds: Any, *values: Any) -> str | None:
+        if bool(np.all(holds)):
+            return None
+        shown = list(tensors)
+        for i, value in zip(places, values, strict=True):
+            shown[i] = _brief(np.asarray(value), summarize or _SHOWN)
+        return ": ".join([message, *map(str, shown)])
 
     arrays = [tensors[i] for i in places]
     if any(isinstance(value, Tracer) for value in (truth, *arrays)):
-        jax.debug.callback(fail_unless, truth, *arrays)
+        _check_when_run(failure, truth, *arrays)
     else:
-        fail_unless(truth, *arrays)
+        _raise_if(failure(truth, *arrays))
+
+
+def _check_when_run(failure: Callable[..., str | None], *arrays: Any) -> None:
+    """Check when the program runs: the function that runs it raises; where there is none, the program itself fails."""
+    failures: list[str | None] = []
+    frame = current_frame()
+
+    def raise_first() -> None:
+        found = next(filter(None, failures), None)
+        failures.clear()
+        _raise_if(found)
+
+    if frame is not None and frame.after_run(raise_first):
+        jax.debug.callback(lambda *values: failures.append(failure(*values)), *arrays)
+    else:
+        jax.debug.callback(lambda *values: _raise_if(failure(*values)), *arrays)
+
+
+def _raise_if(message: str | None) -> None:
+    if message is not None:
+        raise InvalidArgumentError(None, None, message)
 
 
 def _brief(array: np.ndarray, summarize: int) -> str:

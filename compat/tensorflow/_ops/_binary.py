@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import special
 
+from tfdist_jax.compat.tensorflow._checks import check_divisor
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     all_same_type,
@@ -34,6 +35,16 @@ def _binary(name: str, function: Callable[[Any, Any], Any], kinds: str, doc: str
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = f"{doc}\n\n    See {_PAGE}/{name}.\n    "
     return keeps_static(operation)
+
+
+def _of_whole(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Let a division of integers raise for zero."""
+
+    def divide(x: Any, y: Any) -> Any:
+        check_divisor(y, x)
+        return function(x, y)
+
+    return divide
 
 
 def _true_divide(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -65,11 +76,11 @@ multiply = _binary("multiply", jnp.multiply, "fci", "Return x * y.")
 truediv = _binary("truediv", _true_divide, "fcib", "Return x / y; integers give float64, small ones float32.")
 realdiv = truediv
 divide = _binary("divide", _true_divide, "fcib", "Return x / y as Python does: integers give floats.")
-floordiv = _binary("floordiv", jnp.floor_divide, "fi", "Return x / y rounded down.")
-floormod = _binary("floormod", jnp.mod, "fi", "Return the remainder of `floordiv`.")
-mod = _binary("mod", jnp.mod, "fi", "Return the remainder of `floordiv`.")
-truncatediv = _binary("truncatediv", jax.lax.div, "i", "Return x / y rounded towards zero.")
-truncatemod = _binary("truncatemod", jnp.fmod, "fi", "Return the remainder of `truncatediv`.")
+floordiv = _binary("floordiv", _of_whole(jnp.floor_divide), "fi", "Return x / y rounded down.")
+floormod = _binary("floormod", _of_whole(jnp.mod), "fi", "Return the remainder of `floordiv`.")
+mod = _binary("mod", _of_whole(jnp.mod), "fi", "Return the remainder of `floordiv`.")
+truncatediv = _binary("truncatediv", _of_whole(jax.lax.div), "i", "Return x / y rounded towards zero.")
+truncatemod = _binary("truncatemod", _of_whole(jnp.fmod), "fi", "Return the remainder of `truncatediv`.")
 pow = _binary("pow", jnp.power, "fci", "Return x to the power of y.")
 maximum = _binary("maximum", jnp.maximum, "fi", "Return the larger elements.")
 minimum = _binary("minimum", jnp.minimum, "fi", "Return the smaller elements.")
@@ -141,6 +152,12 @@ def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> jax.Array:
 def zeta(x: Any, q: Any, name: str | None = None) -> jax.Array:
     """Return Hurwitz zeta functions."""
     return compute(special.zeta, *same_type(x, q))
+
+
+def polygamma(a: Any, x: Any, name: str | None = None) -> jax.Array:
+    """Return derivatives of order `a`, whole numbers, of the digamma function."""
+    order, x = same_type(a, x)
+    return jnp.where(order == jnp.floor(order), compute(special.polygamma, order.astype(jnp.int32), x), jnp.nan)
 
 
 def add_n(inputs: Any, name: str | None = None) -> jax.Array:

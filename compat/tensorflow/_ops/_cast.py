@@ -6,7 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype, complex64, complex128, float64, string
+from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices, on_values
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, keeps_static, require, same_type
+from tfdist_jax.compat.tensorflow._sparse_tensor import is_sparse
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 
@@ -17,6 +19,10 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     Floats are cut towards zero as integers, complex numbers lose their imaginary part. The same tensor comes back if
     it has the type already. See https://www.tensorflow.org/api_docs/python/tf/cast.
     """
+    if isinstance(x, IndexedSlices):
+        return on_values(lambda values: cast(values, dtype), x)
+    if is_sparse(x):
+        return x.with_values(cast(x.values, dtype))
     wanted = as_dtype(dtype)
     tensor = convert_to_tensor(x)
     if tensor.dtype == wanted.dtype:

@@ -1,5 +1,6 @@
 """Control flow: Python's own on known values, XLA's while a function is traced."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,13 +9,15 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from tfdist_jax import _control_flow
+from tfdist_jax._one_program import ValueNeededError
 from tfdist_jax.compat.tensorflow._ops._arguments import static_int
+from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order, restored
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor, is_tracing
 
 
 def _tensors(structure: Any) -> Any:
     """Return a structure with its leaves as tensors; None stays."""
-    return jax.tree.map(convert_to_tensor, structure, is_leaf=is_tensor)
+    return map_in_order(convert_to_tensor, structure, is_leaf=is_tensor)
 
 
 def _is_traced(*values: Any) -> bool:
@@ -23,7 +26,20 @@ def _is_traced(*values: Any) -> bool:
 
 
 def _branch(index: Any, branches: Sequence[Callable[[], Any]]) -> Any:
-    return _control_flow.branch(index, [lambda fn=fn: _tensors(fn()) for fn in branches])
+    found: list[list[Any]] = []
+
+    def run(fn: Callable[[], Any]) -> Any:
+        results = in_order(_tensors(fn()))
+        found.append(_shapes(results))
+        if len(found[0]) == len(found[-1]) and found[0] != found[-1]:
+            raise ValueNeededError("Branches give tensors of different shapes, which XLA's conditionals cannot.")
+        return results
+
+    return restored(_control_flow.branch(index, [functools.partial(run, fn) for fn in branches]))
+
+
+def _shapes(structure: Any) -> list[Any]:
+    return [jnp.shape(leaf) for leaf in jax.tree.leaves(structure)]
 
 
 def cond(
@@ -102,12 +118,15 @@ def while_loop(
 ) -> Any:
     """Repeat `loop_vars = body(*loop_vars)` as long as `cond(*loop_vars)`.
 
-    While a function is traced, shapes and types stay the same from one iteration to the next, and gradients need
-    `maximum_iterations`: XLA cannot differentiate a loop without a known bound.
+    While a function is traced, shapes and types stay the same from one iteration to the next: where `shape_invariants`
+    say that they may not, the function runs as Python, one operation after the other. So it does if a tape asks for
+    gradients and there are no `maximum_iterations`: XLA cannot differentiate a loop without a known bound.
     See https://www.tensorflow.org/api_docs/python/tf/while_loop.
     """
     variables, tree = list(map(_tensors, loop_vars)), type(loop_vars)
     step = lambda *values: _as_list(body(*values), len(values))
+    if shape_invariants is not None:
+        step = _of_fixed_shapes(step)
     if not _is_traced(variables):
         result = _eager_loop(cond, step, variables, maximum_iterations)
     elif maximum_iterations is None:
@@ -122,6 +141,18 @@ def _as_list(values: Any, number: int) -> list[Any]:
     if len(listed) != number:
         raise ValueError(f"The body of tf.while_loop must return {number} values like `loop_vars`, got {len(listed)}.")
     return list(map(_tensors, listed))
+
+
+def _of_fixed_shapes(step: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Let a step whose results have other shapes than its arguments run as Python: loops of a program have fixed shapes."""
+
+    def checked(*values: Any) -> list[Any]:
+        results = step(*values)
+        if _shapes(list(values)) != _shapes(results) and _is_traced(values):
+            raise ValueNeededError("A variable of tf.while_loop changes its shape, which XLA's loops cannot.")
+        return results
+
+    return checked
 
 
 def _eager_loop(cond: Any, step: Any, variables: list[Any], maximum: Any) -> list[Any]:

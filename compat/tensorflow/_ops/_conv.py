@@ -209,6 +209,47 @@ def atrous_conv2d(value: Any, filters: Any, rate: Any, padding: Any, name: str |
     return conv2d(value, filters, 1, padding, dilations=rate)
 
 
+def atrous_conv2d_transpose(
+    value: Any, filters: Any, output_shape: Any, rate: Any, padding: Any, name: str | None = None
+) -> jax.Array:
+    """Return the transpose of `atrous_conv2d`; arguments as for `conv_transpose`."""
+    return conv2d_transpose(value, filters, output_shape, 1, padding, dilations=rate)
+
+
+def depthwise_conv2d_backprop_input(
+    input_sizes: Any,
+    filter: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+) -> jax.Array:
+    """Return the gradient of `depthwise_conv2d` for its input, of which the sizes are given."""
+    filter, gradient = same_type(filter, out_backprop)
+    given = jax.ShapeDtypeStruct(static_ints(input_sizes, "input_sizes"), gradient.dtype)
+    forward = lambda x: depthwise_conv2d(x, filter, strides, padding, data_format, dilations)
+    return compute(lambda: jax.linear_transpose(forward, given)(gradient)[0])
+
+
+def depthwise_conv2d_backprop_filter(
+    input: Any,
+    filter_sizes: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+) -> jax.Array:
+    """Return the gradient of `depthwise_conv2d` for its filter, of which the sizes are given."""
+    input, gradient = same_type(input, out_backprop)
+    given = jax.ShapeDtypeStruct(static_ints(filter_sizes, "filter_sizes"), gradient.dtype)
+    forward = lambda x: depthwise_conv2d(input, x, strides, padding, data_format, dilations)
+    return compute(lambda: jax.linear_transpose(forward, given)(gradient)[0])
+
+
 def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC", name: str | None = None) -> jax.Array:
     """Return images whose blocks of pixels have become channels."""
     tensor = _channels_last(convert_to_tensor(input), data_format)

@@ -5,11 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow import _dtypes
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._host_values import host_value
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     all_same_type,
     compute,
@@ -18,8 +18,9 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     same_type,
     static_int,
     static_ints,
+    value_of,
 )
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
 
 _TEXT = np.dtype(object)
 
@@ -98,13 +99,13 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
 
 
 def _known(bound: Any) -> np.ndarray:
-    tensor = convert_to_tensor(bound)
-    if isinstance(tensor, Tracer):
-        raise TypeError(
-            "tf.range needs numbers that are known while the function is traced: XLA's arrays have fixed sizes. "
-            "Use Python numbers or `tf.shape(x)`; for a loop of unknown length, `tf.while_loop`."
-        )
-    return np.asarray(tensor)
+    if not is_tensor(bound):
+        return host_value(bound)  # In a function that is being traced, conversion may make it a traced tensor.
+    otherwise = (
+        "tf.range needs numbers that are known while the function is traced: XLA's arrays have fixed sizes. "
+        "Use Python numbers or `tf.shape(x)`; for a loop of unknown length, `tf.while_loop`."
+    )
+    return np.asarray(value_of(convert_to_tensor(bound), otherwise))
 
 
 def _range_type(bounds: list[np.ndarray]) -> _dtypes.DType:
@@ -122,8 +123,8 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: Any
         start, stop = start.astype(jnp.float64), stop.astype(jnp.float64)
     require(start, "f", "linspace")
     count = static_int(num, "num")
-    if count < 1:
-        raise invalid(f"Requires num > 0: {count}.")
+    if count < 0:
+        raise invalid(f"Requires num >= 0: {count}.")
     return jnp.linspace(start, stop, count, axis=static_int(axis, "axis"), dtype=start.dtype)
 
 

@@ -44,8 +44,12 @@ erf = _unary("erf", special.erf, "f", "Return Gauss error functions.")
 erfc = _unary("erfc", special.erfc, "f", "Return complements of Gauss error functions.")
 erfcinv = _unary("erfcinv", lambda x: special.erfinv(1 - x), "f", "Return inverses of `erfc`.")
 erfinv = _unary("erfinv", special.erfinv, "f", "Return inverses of `erf`.")
+dawsn = _unary("dawsn", special.dawsn, "f", "Return Dawson's integrals.")
 exp = _unary("exp", jnp.exp, "fc", "Return e to the power of each element.")
+expint = _unary("expint", special.expi, "f", "Return exponential integrals Ei.")
 expm1 = _unary("expm1", jnp.expm1, "fc", "Return e to the power of each element, less 1.")
+fresnel_cos = _unary("fresnel_cos", lambda x: special.fresnel(x)[1], "f", "Return Fresnel cosine integrals.")
+fresnel_sin = _unary("fresnel_sin", lambda x: special.fresnel(x)[0], "f", "Return Fresnel sine integrals.")
 floor = _unary("floor", jnp.floor, "f", "Return the next integers below.")
 is_finite = _unary("is_finite", jnp.isfinite, "f", "Tell which elements are finite.")
 is_inf = _unary("is_inf", jnp.isinf, "f", "Tell which elements are infinite.")
@@ -65,10 +69,20 @@ sigmoid = _unary("sigmoid", lambda x: jax.nn.sigmoid(x), "fc", "Return 1 / (1 + 
 sign = _unary("sign", jnp.sign, "fci", "Return -1, 0 or 1.")
 sin = _unary("sin", jnp.sin, "fc", "Return sines.")
 sinh = _unary("sinh", jnp.sinh, "fc", "Return hyperbolic sines.")
+spence = _unary("spence", special.spence, "f", "Return Spence's integrals.")
 sqrt = _unary("sqrt", jnp.sqrt, "fc", "Return square roots.")
 square = _unary("square", jnp.square, "fci", "Return squares.")
 tan = _unary("tan", jnp.tan, "fc", "Return tangents.")
 tanh = _unary("tanh", jnp.tanh, "fc", "Return hyperbolic tangents.")
+
+
+def lbeta(x: Any, name: str | None = None) -> jax.Array:
+    """Return logarithms of the beta function of vectors along the last axis.
+
+    See https://www.tensorflow.org/api_docs/python/tf/math/lbeta.
+    """
+    tensor = require(convert_to_tensor(x), "f", "math.lbeta")
+    return jnp.sum(special.gammaln(tensor), -1) - special.gammaln(jnp.sum(tensor, -1))
 
 
 def real(input: Any, name: str | None = None) -> jax.Array:

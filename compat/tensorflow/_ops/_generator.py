@@ -8,7 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax import _state
+from tfdist_jax._internals import known_value
 from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._context import replica_context
+from tfdist_jax.compat.tensorflow._creation_scope import note_creation
 from tfdist_jax.compat.tensorflow._ops import _distributions
 from tfdist_jax.compat.tensorflow._ops._random_state import KeyStream
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
@@ -41,7 +44,15 @@ class Generator:
         if (copy_from is None) == (state is None):
             raise ValueError("Give one of `copy_from` and `state`, or use tf.random.Generator.from_seed(seed).")
         self._stream = KeyStream(0)
-        self.reset(state if copy_from is None else copy_from.state)
+        words = _checked(state if copy_from is None else copy_from.state)
+        known = known_value(words)
+        if known is None or replica_context() is not None:
+            # Each run of the program starts the generator again.
+            _state.write(self._stream, words)
+        else:
+            # Made in a function that is being traced, it goes on to live outside, as variables do.
+            note_creation(self)
+            self._stream.stored = known
 
     @classmethod
     def from_seed(cls, seed: Any, alg: Any = None) -> "Generator":
@@ -64,6 +75,11 @@ class Generator:
         return _state.read(self._stream).astype(jnp.int64)
 
     @property
+    def cell(self) -> KeyStream:
+        """What holds the state."""
+        return self._stream
+
+    @property
     def key(self) -> jax.Array:
         """The part of the state that draws leave as it is."""
         return self.state[:2]
@@ -75,10 +91,7 @@ class Generator:
 
     def reset(self, state: Any) -> None:
         """Go on from a state."""
-        words = convert_to_tensor(state)
-        if words.shape != (3,):
-            raise ValueError(f"The state of a generator has shape [3], got {tuple(words.shape)}.")
-        _state.write(self._stream, words.astype(jnp.uint32))
+        _state.write(self._stream, _checked(state))
 
     def reset_from_seed(self, seed: Any) -> None:
         """Go to the start of the numbers that a seed names."""
@@ -130,6 +143,13 @@ class Generator:
 def create_rng_state(seed: Any, alg: Any) -> jax.Array:
     """Return the state of the generator that a number names."""
     return Generator.from_seed(seed, alg).state
+
+
+def _checked(state: Any) -> jax.Array:
+    words = convert_to_tensor(state)
+    if words.shape != (3,):
+        raise ValueError(f"The state of a generator has shape [3], got {tuple(words.shape)}.")
+    return words.astype(jnp.uint32)
 
 
 def _words_of(stream: KeyStream) -> jax.Array:

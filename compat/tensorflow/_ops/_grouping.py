@@ -2,6 +2,8 @@
 
 import builtins
 import contextlib
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, final
@@ -10,6 +12,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from tfdist_jax._one_program import ValueNeededError
+from tfdist_jax.compat.tensorflow import _dtypes
 from tfdist_jax.compat.tensorflow._ops._elementwise import identity
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tracing
 
@@ -91,8 +95,7 @@ def py_function(
 ) -> Any:
     """Return `func(*inp)` as tensors of types `Tout`; `func` gets tensors that have values.
 
-    Raises:
-        NotImplementedError: While a function is traced: the sizes of the result are not known then.
+    A function that calls it runs as Python: the sizes of the result are not known while it is traced.
     """
     return _call_python(func, [convert_to_tensor(value) for value in inp or ()], Tout, "tf.py_function")
 
@@ -112,7 +115,7 @@ def numpy_function(
 
 def _call_python(func: Any, arguments: list[Any], wanted: Any, name: str) -> Any:
     if any(isinstance(argument, Tracer) for argument in arguments):
-        raise NotImplementedError(
+        raise ValueNeededError(
             f"{name} gives tensors of unknown shape, which XLA cannot compile. Call the function outside of "
             "tf.function, in Dataset.map, or use jax.pure_callback with the result's shape."
         )
@@ -120,5 +123,43 @@ def _call_python(func: Any, arguments: list[Any], wanted: Any, name: str) -> Any
     if wanted is None:
         return None
     if isinstance(wanted, list | builtins.tuple):
-        return [convert_to_tensor(result, dtype) for result, dtype in zip(results, wanted, strict=True)]
+        listed = results if isinstance(results, list | builtins.tuple) else [] if results is None else [results]
+        return [convert_to_tensor(result, dtype) for result, dtype in zip(listed, wanted, strict=True)]
     return convert_to_tensor(results, wanted)
+
+
+def guarantee_const(input: Any, name: str | None = None) -> Any:
+    """Return the tensor; XLA finds out itself what is constant."""
+    return convert_to_tensor(input)
+
+
+def timestamp(name: str | None = None) -> Any:
+    """Return the seconds since 1970, float64; in a function those when it runs."""
+    now = lambda: np.float64(time.time())
+    return numpy_function(now, [], _dtypes.float64) if is_tracing() else convert_to_tensor(now())
+
+
+@final
+class CriticalSection:
+    """Runs functions one after another, which effects of a program do anyway.
+
+    Ref: https://www.tensorflow.org/api_docs/python/tf/CriticalSection.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        shared_name: str | None = None,
+        critical_section_def: Any = None,
+        import_scope: Any = None,
+    ) -> None:
+        """Keep the name."""
+        self.name = name or shared_name or "critical_section"
+        self._lock = threading.RLock()
+
+    def execute(self, fn: Any, exclusive_resource_access: bool = True, name: str | None = None) -> Any:
+        """Return `fn()`, which no other thread runs in this section at the same time."""
+        if not callable(fn):
+            raise TypeError(f"Argument `fn` must be callable. Received: {fn}")
+        with self._lock:
+            return fn()

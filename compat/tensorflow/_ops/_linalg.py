@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._checks import check_solvable
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     all_same_type,
@@ -183,7 +184,10 @@ slogdet = _matrix(
 
 def inv(input: Any, adjoint: bool = False, name: str | None = None) -> jax.Array:
     """Return inverse matrices, of the adjoint ones if `adjoint`."""
-    return compute(jnp.linalg.inv, _oriented(convert_to_tensor(input), transpose=False, adjoint=adjoint))
+    matrix = _oriented(convert_to_tensor(input), transpose=False, adjoint=adjoint)
+    inverse = compute(jnp.linalg.inv, matrix)
+    check_solvable(inverse, matrix)
+    return inverse
 
 
 def logdet(matrix: Any, name: str | None = None) -> jax.Array:
@@ -194,7 +198,9 @@ def logdet(matrix: Any, name: str | None = None) -> jax.Array:
 def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> jax.Array:
     """Return X with matrix @ X = rhs."""
     matrix, rhs = same_type(matrix, rhs)
-    return compute(jnp.linalg.solve, _oriented(matrix, transpose=False, adjoint=adjoint), rhs)
+    solution = compute(jnp.linalg.solve, _oriented(matrix, transpose=False, adjoint=adjoint), rhs)
+    check_solvable(solution, matrix, rhs)
+    return solution
 
 
 def triangular_solve(

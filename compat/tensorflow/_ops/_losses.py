@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._checks import check_indices
 from tfdist_jax.compat.tensorflow._context import current_strategy, replica_context
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, invalid, require, same_type, static_int
@@ -32,7 +33,9 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1, 
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> jax.Array:
-    """Return the cross entropy of each example; a label out of range gives NaN, as TensorFlow does on GPU.
+    """Return the cross entropy of each example.
+
+    A label out of range raises if it is known and on CPU, and gives NaN otherwise, as TensorFlow does on GPU.
 
     Args:
         labels: Numbers of the right classes, `[...]`.
@@ -46,6 +49,7 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
             "`labels.shape` must equal `logits.shape` except for the last dimension. Received: "
             f"labels.shape={tuple(labels.shape)} and logits.shape={tuple(logits.shape)}"
         )
+    check_indices(labels, logits.shape[-1])
     inside = (labels >= 0) & (labels < logits.shape[-1])
     safe = jnp.where(inside, labels, 0)[..., None]
     own = jnp.take_along_axis(jax.nn.log_softmax(logits), safe, -1)[..., 0]

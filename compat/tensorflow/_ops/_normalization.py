@@ -93,3 +93,18 @@ def local_response_normalization(
     edges = ((0, 0),) * (tensor.ndim - 1) + ((depth_radius, depth_radius),)
     squares = jax.lax.reduce_window(jnp.square(tensor), 0.0, jax.lax.add, window, (1,) * tensor.ndim, edges)
     return tensor / (bias + alpha * squares) ** beta
+
+
+def batch_norm_with_global_normalization(
+    input: Any,
+    mean: Any,
+    variance: Any,
+    beta: Any,
+    gamma: Any,
+    variance_epsilon: Any,
+    scale_after_normalization: bool,
+    name: str | None = None,
+) -> jax.Array:
+    """Return `batch_normalization`, scaled by `gamma` only if `scale_after_normalization`."""
+    scale = gamma if scale_after_normalization else None
+    return batch_normalization(input, mean, variance, beta, scale, variance_epsilon)

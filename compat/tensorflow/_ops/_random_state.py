@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, final
@@ -77,12 +78,13 @@ class KeyStream:
             words = _state.read(self)
             _state.write(self, words.at[2].add(delta))
             return words
-        on_host = functools.partial(self._move_on_host, delta)
+        on_host = functools.partial(self.move_on_host, delta)
         # Inside a transformation that knows nothing of cells, such as the step of a Keras model without a strategy,
         # each run of the program asks the host.
         return io_callback(on_host, jax.ShapeDtypeStruct((3,), np.uint32)) if is_tracing() else on_host()
 
-    def _move_on_host(self, delta: int) -> np.ndarray:
+    def move_on_host(self, delta: int) -> np.ndarray:
+        """Return the words before they are moved on, whatever is being traced."""
         # A strategy's program leaves the words on all its devices; what is drawn outside must not be bound to them.
         words = np.asarray(self._words)
         self._words = words + np.array([0, 0, delta], np.uint32)
@@ -140,9 +142,60 @@ def _key(words: Any, seed: int | None) -> jax.Array:
     return key if seed is None else jax.random.fold_in(key, seed)
 
 
+@final
+class FunctionStreams:
+    """The streams of one compiled function: it draws the same numbers as any other that does the same draws.
+
+    Draws without a seed share a stream, which goes on from call to call; a draw with a seed has one of its own.
+    """
+
+    def __init__(self) -> None:
+        """Start at the global seed, or anywhere if there is none."""
+        self._unseeded: KeyStream | None = None
+
+    def key(self, seed: int | None) -> jax.Array:
+        """Return the key for the next draw."""
+        if seed is not None:
+            return _stream_of_function(seed).draw()
+        if self._unseeded is None:
+            self._unseeded = _stream_of_function(None)
+        return self._unseeded.draw()
+
+
+# With the seeds of their draws: `set_seed` lets them start again.
+_of_functions: weakref.WeakKeyDictionary[KeyStream, int | None] = weakref.WeakKeyDictionary()
+
+
+def _stream_of_function(seed: int | None) -> KeyStream:
+    stream = KeyStream(_start(seed))
+    _of_functions[stream] = seed
+    return stream
+
+
+def _start(seed: int | None) -> int | None:
+    """Return the number of the stream of draws with a seed of their own, or without, under the global seed."""
+    if seed is None:
+        return _global_seed
+    base = _DEFAULT_SEED if _global_seed is None else _global_seed
+    return (int(base) & _WORD) << 32 | int(seed) & _WORD
+
+
+_function_streams: ContextVar[FunctionStreams | None] = ContextVar("function_streams", default=None)
+
+
+@contextlib.contextmanager
+def drawing_for_function() -> Iterator[None]:
+    """Give the function that is traced inside streams of its own."""
+    token = _function_streams.set(FunctionStreams())
+    try:
+        yield
+    finally:
+        _function_streams.reset(token)
+
+
 _process = KeyStream(None)
 _default = KeyStream(_DEFAULT_SEED)
-_is_seeded = False
+_global_seed: int | None = None
 
 
 def set_seed(seed: int) -> None:
@@ -151,14 +204,61 @@ def set_seed(seed: int) -> None:
     See https://www.tensorflow.org/api_docs/python/tf/random/set_seed. Difference: JAX's generators give other numbers
     than TensorFlow's for the same seed.
     """
-    global _is_seeded
+    global _global_seed
     _process.restart(seed)
-    _is_seeded = True
+    _global_seed = int(seed)
+    for stream, own in list(_of_functions.items()):
+        stream.restart(_start(own))
+
+
+def host_seed(seed: int | None) -> list[int]:
+    """Return numbers that seed a generator on the host, by the rules of draws with a seed of their own, or without."""
+    if seed is not None:
+        return [_DEFAULT_SEED if _global_seed is None else _global_seed & _WORD, int(seed) & _WORD]
+    return [int(word) for word in _process.move_on_host(1)]
+
+
+def global_words() -> list[int] | None:
+    """Return the global seed as two words, which functions start from; None if there is none."""
+    return None if _global_seed is None else [_global_seed >> 32 & _WORD, _global_seed & _WORD]
+
+
+def is_of_function(stream: KeyStream) -> bool:
+    """Whether a stream belongs to a function, rather than to the process or a `tf.random.Generator`."""
+    return stream in _of_functions
+
+
+def words_for_element(stream: KeyStream, words: jax.Array) -> jax.Array:
+    """Return the words at which a dataset's function starts its stream for one element.
+
+    Args:
+        stream: A stream of the function. One with a seed begins there, others where the iteration does.
+        words: Two of the iteration, two of the element; `[4]` uint32.
+    """
+    seeded = _of_functions[stream] is not None
+    key = jax.random.wrap_key_data(jnp.asarray(stream.stored)[:2] if seeded else words[:2], impl=_IMPL)
+    for word in (words[2], words[3]):
+        key = jax.random.fold_in(key, word)
+    return jnp.concatenate([jax.random.key_data(key), jnp.zeros(1, jnp.uint32)])
+
+
+def get_streams() -> list[list[int]]:
+    """Return where the process's streams are."""
+    return [np.asarray(stream.stored).tolist() for stream in (_process, _default)]
+
+
+def set_streams(words: list[list[int]]) -> None:
+    """Put the streams where `get_streams` has found them."""
+    for stream, own in zip((_process, _default), words, strict=True):
+        stream.stored = np.asarray(own, np.uint32)
 
 
 def next_key(seed: int | None = None) -> jax.Array:
     """Return the key for the next draw of an operation with its own seed, or without."""
-    stream = _default if seed is not None and not _is_seeded else _process
+    streams = _function_streams.get()
+    if streams is not None and _given.get() is None:
+        return streams.key(seed)
+    stream = _default if seed is not None and _global_seed is None else _process
     return stream.draw(seed)
 
 

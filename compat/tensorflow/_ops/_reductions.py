@@ -8,9 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._checks import on_cpu
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._ops._arguments import axes, compute, invalid, keeps_static, require, static_int
+from tfdist_jax.compat.tensorflow._ops._arguments import (
+    axes,
+    compute,
+    invalid,
+    keeps_static,
+    require,
+    same_type,
+    static_int,
+)
 from tfdist_jax.compat.tensorflow._ops._cast import cast
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
@@ -135,10 +144,13 @@ def _arg(function: Callable[..., Any], input: Any, axis: Any, output_type: Any) 
 
 
 def _position(function: Callable[..., Any], tensor: jax.Array, axis: int) -> jax.Array:
+    largest = function is jnp.argmax
+    if as_dtype(tensor.dtype).is_floating:
+        # TensorFlow passes over NaN, which is not larger than anything.
+        tensor = jnp.where(jnp.isnan(tensor), -jnp.inf if largest else jnp.inf, tensor)
     if tensor.dtype.itemsize < _WIDE:
         return function(tensor, axis)
     # JAX's own does not take 64-bit types while its global 64-bit switch is off: look for the extreme instead.
-    largest = function is jnp.argmax
     extreme = _extreme(jnp.max if largest else jnp.min, largest=largest)(tensor, axis, keepdims=True)
     return jnp.argmax(tensor == extreme, axis)
 
@@ -248,6 +260,36 @@ def confusion_matrix(
     size = static_int(num_classes, "num_classes")
     ones = jnp.ones(labels.shape, as_dtype(dtype).dtype) if weights is None else cast(weights, dtype)
     return jnp.zeros((size, size), as_dtype(dtype).dtype).at[labels, predictions].add(ones)
+
+
+def histogram_fixed_width_bins(
+    values: Any, value_range: Any, nbins: Any = 100, dtype: Any = _dtypes.int32, name: str | None = None
+) -> jax.Array:
+    """Return which of `nbins` bins of equal width each value falls into, values outside into the first or last.
+
+    See https://www.tensorflow.org/api_docs/python/tf/histogram_fixed_width_bins. The numbers are int32.
+    """
+    numbers, bounds = same_type(values, value_range)
+    count = static_int(nbins, "nbins")
+    if count < 1:
+        raise invalid(f"nbins {count} must > 0")
+    edges = on_cpu(bounds)
+    if edges is not None and not edges[0] < edges[1]:
+        raise invalid(f"value_range should satisfy value_range[0] < value_range[1], but got {edges.tolist()}")
+    wide = numbers.astype(jnp.promote_types(numbers.dtype, jnp.float32))
+    scaled = (wide - bounds[0]) / (bounds[1] - bounds[0])
+    return jnp.clip(jnp.floor(scaled * count), 0, count - 1).astype(jnp.int32)
+
+
+def histogram_fixed_width(
+    values: Any, value_range: Any, nbins: Any = 100, dtype: Any = _dtypes.int32, name: str | None = None
+) -> jax.Array:
+    """Return how many values fall into each of `nbins` bins of equal width, values outside into the first or last.
+
+    See https://www.tensorflow.org/api_docs/python/tf/histogram_fixed_width.
+    """
+    bins = histogram_fixed_width_bins(values, value_range, nbins).reshape(-1)
+    return jnp.zeros(static_int(nbins, "nbins"), as_dtype(dtype).dtype).at[bins].add(1)
 
 
 def is_non_decreasing(x: Any, name: str | None = None) -> jax.Array:

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._ops._arguments import compute, require, static_int
-from tfdist_jax.compat.tensorflow._ops._selection import known
+from tfdist_jax.compat.tensorflow._ops._arguments import compute, invalid, require, static_int
+from tfdist_jax.compat.tensorflow._ops._selection import gather, known
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 _PAGE = "https://www.tensorflow.org/api_docs/python/tf/math"
@@ -59,6 +59,8 @@ def _unsorted(kind: str) -> Callable[..., Any]:
         data, ids = convert_to_tensor(data), require(convert_to_tensor(segment_ids), "i", operation.__name__)
         # Negative numbers belong to no segment.
         number = static_int(num_segments, "num_segments")
+        if tuple(ids.shape) != tuple(data.shape[: ids.ndim]):
+            raise invalid(f"data.shape = {data.shape} does not start with segment_ids.shape = {ids.shape}")
         ids = jnp.where(ids < 0, number, ids).reshape(-1)
         rows = data.reshape(ids.shape[0], *data.shape[np.ndim(segment_ids) :])
         return compute(function, rows, ids, number)
@@ -73,7 +75,10 @@ def _sorted(kind: str) -> Callable[..., Any]:
 
     def operation(data: Any, segment_ids: Any, name: str | None = None) -> jax.Array:
         data, ids = convert_to_tensor(data), require(convert_to_tensor(segment_ids), "i", operation.__name__)
-        number = int(known(ids, f"tf.math.{operation.__name__}").max(initial=-1)) + 1
+        numbers = known(ids, f"tf.math.{operation.__name__}")
+        if (np.diff(numbers) < 0).any():
+            raise invalid(f"segment ids are not increasing: {numbers.tolist()}. Use `tf.math.unsorted_segment_{kind}`.")
+        number = int(numbers.max(initial=-1)) + 1
         result = compute(function, data, ids, number)
         if kind not in ("max", "min", "prod"):
             return result
@@ -84,6 +89,29 @@ def _sorted(kind: str) -> Callable[..., Any]:
     operation.__doc__ = (
         f"Return the {what} of each segment; the numbers are sorted and known while a function is traced.\n\n"
         f"    See {_PAGE}/segment_{kind}.\n    "
+    )
+    return operation
+
+
+def _of_rows(kind: str) -> Callable[..., Any]:
+    """Make the reduction of rows that are looked up."""
+    unsorted, in_order = _unsorted(kind), _sorted(kind)
+
+    def operation(
+        data: Any,
+        indices: Any,
+        segment_ids: Any,
+        num_segments: Any = None,
+        name: str | None = None,
+        sparse_gradient: bool = False,
+    ) -> jax.Array:
+        rows = gather(data, indices)
+        return in_order(rows, segment_ids) if num_segments is None else unsorted(rows, segment_ids, num_segments)
+
+    operation.__name__ = operation.__qualname__ = f"segment_{kind}"
+    operation.__doc__ = (
+        f"Return the {_REDUCTIONS[kind][1]} of each segment of the rows of `data` at `indices`.\n\n"
+        f"    See https://www.tensorflow.org/api_docs/python/tf/sparse/segment_{kind}.\n    "
     )
     return operation
 
@@ -99,3 +127,6 @@ unsorted_segment_max = _unsorted("max")
 unsorted_segment_min = _unsorted("min")
 unsorted_segment_mean = _unsorted("mean")
 unsorted_segment_sqrt_n = _unsorted("sqrt_n")
+sparse_segment_mean = _of_rows("mean")
+sparse_segment_sqrt_n = _of_rows("sqrt_n")
+sparse_segment_sum = _of_rows("sum")

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
+from tfdist_jax._custom_pullback import take_rows
 from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._checks import check_indices
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._host import HostTensor
 from tfdist_jax.compat.tensorflow._ops._arguments import (
@@ -19,6 +20,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     same_type,
     static_int,
     static_ints,
+    value_of,
 )
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
@@ -55,13 +57,11 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 def known(tensor: Any, what: str) -> np.ndarray:
     """Return the value of a tensor on which the size of a result depends."""
-    if isinstance(tensor, Tracer):
-        raise TypeError(
-            f"{what} gives a tensor whose size depends on values, but XLA's sizes are fixed when a function is "
-            "traced. Call it outside of the function, or keep the size and mask the elements with "
-            "tf.where(condition, x, y)."
-        )
-    return np.asarray(tensor)
+    otherwise = (
+        f"{what} gives a tensor whose size depends on values, but XLA's sizes are fixed when a function is traced. Call it "
+        "outside of the function, or keep the size and mask the elements with tf.where(condition, x, y)."
+    )
+    return np.asarray(value_of(tensor, otherwise))
 
 
 def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: str | None = "boolean_mask") -> jax.Array:
@@ -84,7 +84,7 @@ def gather(
 ) -> Any:
     """Return entries of `params` along an axis.
 
-    An index out of range gives zeros, as TensorFlow does on GPU (on CPU it raises).
+    An index out of range raises if it is known and on CPU, and gives zeros otherwise, as TensorFlow does on GPU.
 
     Args:
         params: The tensor to take from.
@@ -97,12 +97,20 @@ def gather(
     params, indices = convert_to_tensor(params), require(convert_to_tensor(indices), "i", "gather")
     batch = batch_dims if batch_dims >= 0 else batch_dims + indices.ndim
     where = batch if axis is None else static_int(axis, "axis") % params.ndim
+    check_indices(indices, params.shape[where])
     if isinstance(params, HostTensor):
         return HostTensor.of(np.take(params, np.asarray(indices), where))
+    # A negative axis has a dense gradient in TensorFlow too.
+    if where == batch == 0 and axis in (None, 0):
+        return compute(take_rows, params, indices, _take_rows)
     take: Callable[..., Any] = lambda p, i: jnp.take(p, i, axis=where - batch, mode="fill", fill_value=0)
     for _ in range(batch):
         take = jax.vmap(take)
     return compute(take, params, indices)
+
+
+def _take_rows(params: Any, indices: Any) -> Any:
+    return jnp.take(params, indices, axis=0, mode="fill", fill_value=0)
 
 
 def gather_nd(
@@ -112,13 +120,17 @@ def gather_nd(
 
     See https://www.tensorflow.org/api_docs/python/tf/gather_nd.
     """
+    params, indices = convert_to_tensor(params), convert_to_tensor(indices)
+    check_indices(indices, params.shape[batch_dims : batch_dims + indices.shape[-1]])
+    if indices.shape[-1] == 1 and not batch_dims:
+        return compute(take_rows, params, indices[..., 0], _take_rows)
 
     def take(p: Any, i: Any) -> Any:
         return p.at[tuple(jnp.moveaxis(i, -1, 0))].get(mode="fill", fill_value=0)
 
     for _ in range(batch_dims):
         take = jax.vmap(take)
-    return compute(take, convert_to_tensor(params), convert_to_tensor(indices))
+    return compute(take, params, indices)
 
 
 def scatter_nd(
@@ -163,7 +175,9 @@ def tensor_scatter_nd_min(
 
 
 def _updated(how: str, tensor: Any, indices: Any, updates: Any) -> jax.Array:
-    rows = tuple(jnp.moveaxis(convert_to_tensor(indices), -1, 0))
+    places = convert_to_tensor(indices)
+    check_indices(places, tensor.shape[: places.shape[-1]])
+    rows = tuple(jnp.moveaxis(places, -1, 0))
     return compute(getattr(tensor.at[rows], how), same_type(tensor, updates)[1])
 
 

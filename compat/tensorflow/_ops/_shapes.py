@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._checks import check_indices
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._host import HostTensor
 from tfdist_jax.compat.tensorflow._ops._arguments import axes, compute, invalid, keeps_static, static_int, static_ints
@@ -157,3 +158,47 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Any:
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> jax.Array:
     """Return the tensor with entries moved along axes, from the end back to the start."""
     return compute(jnp.roll, convert_to_tensor(input), convert_to_tensor(shift), axes(axis))
+
+
+def reverse_sequence(
+    input: Any, seq_lengths: Any, seq_axis: Any = None, batch_axis: Any = None, name: str | None = None
+) -> jax.Array:
+    """Return the tensor with the first entries of each sequence in opposite order.
+
+    See https://www.tensorflow.org/api_docs/python/tf/reverse_sequence.
+
+    Args:
+        input: A tensor.
+        seq_lengths: `[batch]` integers: how many entries of each sequence to turn round.
+        seq_axis: The axis of the sequences' entries.
+        batch_axis: The axis of the sequences, 0 if None.
+        name: Unused.
+    """
+    tensor, lengths = convert_to_tensor(input), convert_to_tensor(seq_lengths)
+    along, batch = (
+        static_int(seq_axis, "seq_axis") % tensor.ndim,
+        static_int(batch_axis or 0, "batch_axis") % tensor.ndim,
+    )
+    if tuple(lengths.shape) != (tensor.shape[batch],):
+        raise invalid(f"Length of seq_lengths {tuple(lengths.shape)} != input.dims({batch}) = {tensor.shape[batch]}")
+    place = jnp.arange(tensor.shape[along], dtype=lengths.dtype)
+    turned = jnp.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)
+    shape = [1] * tensor.ndim
+    shape[along] = tensor.shape[along]
+    shape[batch] = tensor.shape[batch]
+    order = turned if batch < along else turned.T
+    return jnp.take_along_axis(tensor, order.reshape(shape), along)
+
+
+def unravel_index(indices: Any, dims: Any, name: str | None = None) -> jax.Array:
+    """Return where in a tensor of sizes `dims` the entries are that its flat form has at `indices`.
+
+    See https://www.tensorflow.org/api_docs/python/tf/unravel_index.
+
+    Returns:
+        `[len(dims), *indices.shape]`.
+    """
+    flat, sizes = convert_to_tensor(indices), static_ints(dims, "dims")
+    check_indices(flat, int(np.prod(sizes)))
+    steps = np.cumprod([1, *reversed(sizes)])[-2::-1].astype(flat.dtype)
+    return jnp.stack([flat // step % size for step, size in zip(steps, sizes, strict=True)])

@@ -4,8 +4,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._checks import on_cpu
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, invalid, require, same_type, static_int
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
@@ -80,4 +82,55 @@ def searchsorted(
 def invert_permutation(x: Any, name: str | None = None) -> jax.Array:
     """Return the permutation that undoes one."""
     order = require(convert_to_tensor(x), "i", "math.invert_permutation")
+    known = on_cpu(order)
+    if known is not None and not np.array_equal(np.sort(known), np.arange(known.size)):
+        raise invalid(f"{known.tolist()} is no permutation of the numbers below {known.size}.")
     return jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0], dtype=order.dtype))
+
+
+def approx_max_k(
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+    name: str | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Return about the `k` largest entries along an axis and where they are; exact but on TPU.
+
+    See https://www.tensorflow.org/api_docs/python/tf/math/approx_max_k.
+    """
+    return compute(
+        jax.lax.approx_max_k,
+        require(convert_to_tensor(operand), "f", "math.approx_max_k"),
+        k,
+        reduction_dimension,
+        recall_target,
+        reduction_input_size_override,
+        aggregate_to_topk,
+    )
+
+
+def approx_min_k(
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+    name: str | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Return about the `k` smallest entries along an axis and where they are; exact but on TPU.
+
+    See https://www.tensorflow.org/api_docs/python/tf/math/approx_min_k.
+    """
+    return compute(
+        jax.lax.approx_min_k,
+        require(convert_to_tensor(operand), "f", "math.approx_min_k"),
+        k,
+        reduction_dimension,
+        recall_target,
+        reduction_input_size_override,
+        aggregate_to_topk,
+    )

@@ -14,9 +14,21 @@ from tfdist_jax import use_cpu_devices
 from tfdist_jax._internals import backends_are_initialized
 from tfdist_jax._mesh import Device
 from tfdist_jax.compat.tensorflow import _startup
-from tfdist_jax.compat.tensorflow._devices import count_accelerators, device_type as type_of, local_devices
+from tfdist_jax.compat.tensorflow._devices import (
+    count_accelerators,
+    device_type as type_of,
+    emulated_cores,
+    full_name,
+    has_process_names,
+    local_devices,
+    named_devices,
+    parse_device,
+)
 
 _GROWTH = "XLA_PYTHON_CLIENT_PREALLOCATE"
+
+# Numbers of the GPUs to use, or None for all: JAX's own setting cannot be read back.
+_chosen_gpus: list[str] | None = None
 
 
 @final
@@ -68,25 +80,36 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
 
     The processor and NVIDIA's GPUs are found without starting JAX, so that they can still be set up.
     """
-    counts = {"CPU": lambda: 1, "GPU": lambda: count_accelerators("GPU"), "TPU": lambda: count_accelerators("TPU")}
+    counts = {"CPU": lambda: 1, "GPU": lambda: count_accelerators("GPU"), "TPU": _count_tpus}
     kinds = [kind for kind in counts if device_type in (None, kind)]
     return [PhysicalDevice(f"/physical_device:{kind}:{i}", kind) for kind in kinds for i in range(counts[kind]())]
 
 
+def _count_tpus() -> int:
+    return emulated_cores() or count_accelerators("TPU")
+
+
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
-    """Return the devices that programs can use, of one type or all; starts JAX."""
-    kinds = [type_of(device) for device in local_devices()]
-    named = [LogicalDevice(f"/device:{kind}:{kinds[:i].count(kind)}", kind) for i, kind in enumerate(kinds)]
-    return [device for device in named if device_type in (None, device.device_type)]
+    """Return the devices that programs can use, of one type or all; starts JAX.
+
+    Once a strategy has connected several processes those of the others come behind this one's own.
+    """
+    kinds = [kind for kind in dict.fromkeys([*map(type_of, local_devices()), "TPU"]) if device_type in (None, kind)]
+    if not has_process_names():
+        return [LogicalDevice(f"/device:{kind}:{i}", kind) for kind in kinds for i in range(len(named_devices(kind)))]
+    own = [(device, kind) for kind in kinds for device in named_devices(kind)]
+    devices = dict.fromkeys([*jax.devices("cpu"), *jax.devices()])
+    others = [(device, type_of(device)) for device in devices if device.process_index != jax.process_index()]
+    others.sort(key=lambda other: other[0].process_index)
+    return [LogicalDevice(full_name(device, kind), kind) for device, kind in [*own, *others] if kind in kinds]
 
 
 def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
     """Return the physical devices in use, of one type or all."""
-    chosen = jax.config.jax_cuda_visible_devices
     present = list_physical_devices(device_type)
-    if chosen == "all" or backends_are_initialized():
-        return present
-    return [device for device in present if device.device_type != "GPU" or _number(device) in chosen.split(",")]
+    if _chosen_gpus is None or backends_are_initialized():
+        return present  # Once JAX has started it lists only the chosen ones itself.
+    return [device for device in present if device.device_type != "GPU" or _number(device) in _chosen_gpus]
 
 
 def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
@@ -103,7 +126,8 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
         raise RuntimeError("Visible devices cannot be modified after being initialized")
     if any(device.device_type == "TPU" for device in wanted):
         raise NotImplementedError("A part of the TPUs is chosen with TPU_VISIBLE_CHIPS before the program starts.")
-    numbers = [_number(device) for device in wanted if device.device_type == "GPU"]
+    global _chosen_gpus
+    _chosen_gpus = numbers = [_number(device) for device in wanted if device.device_type == "GPU"]
     if numbers:
         jax.config.update("jax_cuda_visible_devices", ",".join(numbers))
     else:
@@ -181,11 +205,11 @@ def get_memory_usage(device: str) -> int:
 
 
 def _named(name: str) -> Device:
-    logical = [device.name for device in list_logical_devices()]
-    wanted = name if name.startswith("/device:") else f"/device:{name.strip('/')}"
-    if wanted.upper() not in map(str.upper, logical):
-        raise ValueError(f"There is no device {name!r}, only {logical}.")
-    return local_devices()[[one.upper() for one in logical].index(wanted.upper())]
+    kind, number = parse_device(name) or ("", 0)
+    present = named_devices(kind) if kind else []
+    if number >= len(present):
+        raise ValueError(f"There is no device {name!r}, only {[device.name for device in list_logical_devices()]}.")
+    return present[number]
 
 
 def get_device_details(device: PhysicalDevice) -> dict[str, Any]:

@@ -6,8 +6,9 @@ __getattr__ = LazyNames(
     __name__,
     {
         "data._dataset": "Dataset",
+        "data._elements": "DatasetSpec",
         "data._iterator": "Iterator=DatasetIterator",
-        "data._options": "AUTOTUNE Options",
+        "data._options": "AUTOTUNE Options ThreadingOptions",
         "data._plan": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
     },
     modules="experimental",

@@ -1,76 +1,31 @@
 """`tf.data.Dataset`: TensorFlow's methods over plans."""
 
+import os
 from collections.abc import Callable, Iterator
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
+from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow.data import _elements, _plan
+from tfdist_jax.compat.tensorflow.data import _cache, _choosing, _elements, _mapping, _plan
+from tfdist_jax.compat.tensorflow.data._draws import Draws, Share, Source
+from tfdist_jax.compat.tensorflow.data._groups import Groups
 from tfdist_jax.compat.tensorflow.data._iterator import DatasetIterator
-from tfdist_jax.compat.tensorflow.data._options import AUTOTUNE, Options
+from tfdist_jax.compat.tensorflow.data._options import AUTOTUNE, SHARD_HINT, Options
+from tfdist_jax.compat.tensorflow.data._planned import positive
+from tfdist_jax.compat.tensorflow.data._sources import Sources
+from tfdist_jax.compat.tensorflow.data._unsupported import Unsupported
 
 _PREFETCH_DEPTH = 2
 
 
-@final
-class Dataset:
+class Dataset(Sources, Groups, Unsupported):
     """Drop-in for `tf.data.Dataset`: elements planned with NumPy, handed out as tensors.
 
     Differs from TensorFlow: random orders are other ones, repeatable by the same rules.
     Ref: https://www.tensorflow.org/api_docs/python/tf/data/Dataset
     """
-
-    def __init__(self, plan: _plan.Plan, options: Options | None = None) -> None:
-        """Hold a plan; users make datasets with `from_tensor_slices` and its like."""
-        self._plan = plan
-        self._options = options or Options()
-
-    @staticmethod
-    def from_tensor_slices(tensors: Any, name: str | None = None) -> "Dataset":
-        """Make the dataset of the rows of `tensors`: a tensor-like, or tuples and dicts of them."""
-        return Dataset(_plan.slices(_elements.as_arrays(tensors)))
-
-    @staticmethod
-    def from_tensors(tensors: Any, name: str | None = None) -> "Dataset":
-        """Make the dataset with the one element `tensors`."""
-        return Dataset(_plan.single(_elements.as_arrays(tensors)))
-
-    @staticmethod
-    def range(*args: int, output_type: Any = np.int64, name: str | None = None) -> "Dataset":
-        """Make the dataset of the numbers of `range(*args)`."""
-        numbers = np.arange(*(int(arg) for arg in args))
-        return Dataset(_plan.slices(numbers.astype(getattr(output_type, "as_numpy_dtype", output_type))))
-
-    @staticmethod
-    def from_generator(
-        generator: Callable[..., Any],
-        output_types: Any = None,
-        output_shapes: Any = None,
-        args: tuple[Any, ...] | None = None,
-        output_signature: Any = None,
-        name: str | None = None,
-    ) -> "Dataset":
-        """Make the dataset of what `generator(*args)` yields.
-
-        Args:
-            generator: Called for each iteration.
-            output_types: The elements' dtypes, where there is no signature.
-            output_shapes: The elements' shapes, with `output_types`.
-            args: Arguments of `generator`.
-            output_signature: A `tf.TensorSpec` for each tensor of an element.
-            name: Unused.
-        """
-        spec = _signature(output_signature, output_types, output_shapes)
-        typed = lambda value, s: np.asarray(convert_to_tensor(value, dtype=s.dtype))
-        make = lambda: (_elements.map_structure(lambda s, v: typed(v, s), spec, e) for e in generator(*(args or ())))
-        return Dataset(_plan.generated(make, spec))
-
-    @staticmethod
-    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> "Dataset":
-        """Make the dataset whose elements hold one element of each dataset."""
-        given = datasets if datasets is not None else (args[0] if len(args) == 1 else args)
-        return Dataset(_plan.zipped(_elements.map_structure(lambda dataset: dataset._plan, given)))
 
     def map(
         self,
@@ -82,23 +37,7 @@ class Dataset:
         name: str | None = None,
     ) -> "Dataset":
         """Apply `map_func` to each element; traced once and compiled where possible."""
-        return self._with(_plan.mapped(self._plan, map_func))
-
-    def batch(
-        self,
-        batch_size: int,
-        drop_remainder: bool = False,
-        num_parallel_calls: int | None = None,
-        deterministic: bool | None = None,
-        name: str | None = None,
-    ) -> "Dataset":
-        """Join `batch_size` elements at a time."""
-        size = _positive("batch_size", batch_size)
-        return self._with(_plan.batched(self._plan, size, drop_remainder=bool(drop_remainder)))
-
-    def unbatch(self, name: str | None = None) -> "Dataset":
-        """Take batches apart."""
-        return self._with(_plan.unbatched(self._plan))
+        return self._with(_mapping.mapped(self._plan, map_func))
 
     def shuffle(
         self,
@@ -109,13 +48,11 @@ class Dataset:
     ) -> "Dataset":
         """Shuffle through a buffer of `buffer_size` elements, in another order for each iteration.
 
-        With `seed`, a program gives the same orders each time it runs.
+        With `seed`, or after `tf.random.set_seed`, a program gives the same orders each time it runs.
         """
-        buffer = _positive("buffer_size", buffer_size)
-        root = np.random.SeedSequence(seed)
-        again = np.random.SeedSequence(root.entropy) if reshuffle_each_iteration is False else None
-        make_rng = lambda: np.random.default_rng(again or root.spawn(1)[0])
-        return self._with(_plan.shuffled(self._plan, buffer, make_rng))
+        buffer = positive("buffer_size", buffer_size)
+        source = Source.of_seed(seed, fixed=reshuffle_each_iteration is False)
+        return self._with(_plan.shuffled(self._plan, buffer, source))
 
     def repeat(self, count: int | None = None, name: str | None = None) -> "Dataset":
         """Go over the elements `count` times; for ever if None or -1."""
@@ -130,16 +67,68 @@ class Dataset:
         return self._with(_plan.skipped(self._plan, int(count)))
 
     def shard(self, num_shards: int, index: int, name: str | None = None) -> "Dataset":
-        """Keep each `num_shards`-th element, from number `index` on."""
+        """Keep each `num_shards`-th element, from number `index` on.
+
+        With `tf.data.experimental.SHARD_HINT` for both, a strategy whose policy is AutoShardPolicy.HINT fills them in.
+        """
+        if num_shards == index == SHARD_HINT:
+            return self._with(_plan.hinted(self._plan))
         if not 0 <= index < num_shards:
-            raise ValueError(f"`index` must be at least 0 and below `num_shards` {num_shards}, got {index}.")
+            raise invalid(f"`index` must be at least 0 and below `num_shards` {num_shards}, got {index}.")
         return self._with(_plan.sharded(self._plan, num_shards, index))
 
     def cache(self, filename: str = "", name: str | None = None) -> "Dataset":
         """Keep the elements in memory once they have been seen."""
         if filename:
             raise NotImplementedError("Dataset.cache keeps elements in memory only. Leave `filename` out.")
-        return self._with(_plan.cached(self._plan))
+        return self._with(_cache.cached(self._plan))
+
+    def flat_map(self, map_func: Callable[..., "Dataset"], name: str | None = None) -> "Dataset":
+        """Join the datasets that `map_func` makes from the elements, one after the other.
+
+        `map_func` runs in Python for each element; TensorFlow traces it.
+        """
+        return self._with(_mapping.flat_mapped(self._plan, _mapping.made(map_func)))
+
+    def interleave(
+        self,
+        map_func: Callable[..., "Dataset"],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> "Dataset":
+        """Take `block_length` elements in turn from `cycle_length` of the datasets that `map_func` makes."""
+        cycle = os.cpu_count() or 1 if cycle_length in (None, AUTOTUNE) else cycle_length
+        lengths = positive("cycle_length", cycle), positive("block_length", block_length or 1)
+        return self._with(_mapping.interleaved(self._plan, _mapping.made(map_func), *lengths))
+
+    def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> "Dataset":
+        """Keep the elements before the first for which `predicate` is false."""
+        return self._with(_mapping.taken_while(self._plan, predicate))
+
+    def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> "Dataset":
+        """Apply `new_state, result = scan_func(state, element)` to each element; the results are the elements."""
+        return self._with(_mapping.scanned(self._plan, _elements.as_arrays(initial_state), scan_func))
+
+    def unique(self, name: str | None = None) -> "Dataset":
+        """Leave out elements, each a single tensor, that have come before."""
+        return self._with(_choosing.without_repetitions(self._plan))
+
+    def rejection_resample(
+        self,
+        class_func: Callable[..., Any],
+        target_dist: Any,
+        initial_dist: Any = None,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> "Dataset":
+        """Leave elements out so that classes are as frequent as `target_dist`; gives pairs of class and element."""
+        given = None if initial_dist is None else np.asarray(initial_dist, np.float64)
+        wanted = np.asarray(target_dist, np.float64)
+        class_of = _mapping.ElementFunction(class_func)
+        return self._with(_choosing.resampled(self._plan, class_of, wanted, given, Source.of_seed(seed)))
 
     def prefetch(self, buffer_size: int, name: str | None = None) -> "Dataset":
         """Prepare up to `buffer_size` elements ahead of their use, in a thread."""
@@ -148,20 +137,16 @@ class Dataset:
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> "Dataset":
         """Keep the elements for which `predicate` is true."""
-        return self._with(_plan.filtered(self._plan, predicate))
+        return self._with(_mapping.filtered(self._plan, predicate))
 
     def enumerate(self, start: int = 0, name: str | None = None) -> "Dataset":
         """Put the element's number (int64) before each element."""
-        numbers = (
-            Dataset.range(start, np.iinfo(np.int64).max)
-            if self._plan.count < 0
-            else Dataset.range(start, start + self._plan.count)
-        )
+        numbers = Dataset.counter(start) if self._plan.count < 0 else Dataset.range(start, start + self._plan.count)
         return Dataset.zip(numbers, self)
 
     def concatenate(self, dataset: "Dataset", name: str | None = None) -> "Dataset":
         """Append the elements of `dataset`."""
-        return self._with(_plan.joined(self._plan, dataset._plan))
+        return self._with(_plan.joined(self._plan, dataset._plan), dataset)
 
     def apply(self, transformation_func: Callable[["Dataset"], "Dataset"]) -> "Dataset":
         """Return `transformation_func(self)`."""
@@ -175,17 +160,16 @@ class Dataset:
         return state
 
     def with_options(self, options: Options, name: str | None = None) -> "Dataset":
-        """Use `options` for what follows."""
-        return Dataset(self._plan, options)
+        """Use `options`, where they are set, for what follows."""
+        return Dataset(self._plan, self._options.merge(options), self._files)
 
     def options(self) -> Options:
         """Return the options in force."""
         return self._options
 
-    @property
-    def element_spec(self) -> Any:
-        """A `tf.TensorSpec` for each tensor of an element."""
-        return self._plan.make_spec()
+    def shared(self, share: Share) -> "Dataset":
+        """Return the dataset of one part of the data, of each source its own."""
+        return self._with(_plan.shared(self._plan, share))
 
     def cardinality(self) -> Any:
         """Return the number of elements as an int64 tensor; -1 if infinite, -2 if unknown."""
@@ -202,11 +186,11 @@ class Dataset:
         return True
 
     def __iter__(self) -> DatasetIterator:
-        return DatasetIterator(self._plan.elements(), self._plan.make_spec)
+        return DatasetIterator(self._plan)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Yield the elements with NumPy arrays."""
-        return map(_elements.as_numpy, self._plan.elements())
+        return map(_elements.as_numpy, self._plan.elements(Draws()))
 
     def get_single_element(self, name: str | None = None) -> Any:
         """Return the only element.
@@ -214,14 +198,10 @@ class Dataset:
         Raises:
             tf.errors.InvalidArgumentError: If there is none, or more than one.
         """
-        from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
-
-        elements = self._plan.elements()
+        elements = self._plan.elements(Draws())
         first, second = next(elements, None), next(elements, None)
         if first is None or second is not None:
-            raise InvalidArgumentError(
-                None, None, f"Dataset {'was empty' if first is None else 'had more than one element'}."
-            )
+            raise invalid(f"Dataset {'was empty' if first is None else 'had more than one element'}.")
         return _elements.as_tensors(first)
 
     def __repr__(self) -> str:
@@ -229,27 +209,6 @@ class Dataset:
             return f"<Dataset element_spec={self.element_spec}>"
         except ValueError:
             return "<Dataset (empty)>"
-
-    def _with(self, plan: _plan.Plan) -> "Dataset":
-        return Dataset(plan, self._options)
-
-
-def _positive(name: str, value: Any) -> int:
-    if int(value) < 1:
-        raise ValueError(f"`{name}` must be 1 or more, got {value!r}.")
-    return int(value)
-
-
-def _signature(signature: Any, types: Any, shapes: Any) -> Any:
-    from tfdist_jax.compat.tensorflow._shape import TensorSpec
-
-    if signature is not None:
-        return signature
-    if types is None:
-        raise TypeError("Either `output_signature` or `output_types` must be specified.")
-    if shapes is None:
-        return _elements.map_structure(lambda dtype: TensorSpec(None, dtype), types)
-    return _elements.map_structure(lambda dtype, shape: TensorSpec(shape, dtype), types, shapes)
 
 
 def cardinality(dataset: Any) -> Any:

@@ -1,8 +1,10 @@
 """Elements of datasets: nested structures of NumPy arrays, as TensorFlow sees them."""
 
 import collections.abc
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -13,14 +15,37 @@ from tfdist_jax.compat.tensorflow._shape import TensorShape, TensorSpec
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 
+@final
+@dataclasses.dataclass(frozen=True, repr=False)
+class DatasetSpec:
+    """Drop-in for `tf.data.DatasetSpec`: the type of a dataset that is a part of an element.
+
+    Ref: https://www.tensorflow.org/api_docs/python/tf/data/DatasetSpec
+    """
+
+    element_spec: Any
+    dataset_shape: Any = ()
+
+    def __repr__(self) -> str:
+        return f"DatasetSpec({self.element_spec!r}, {TensorShape(self.dataset_shape)!r})"
+
+
 def map_structure(fn: Callable[..., Any], element: Any, *others: Any) -> Any:
     """Apply `fn` to the tensors of an element: tuples and dicts are structure, everything else, lists too, a tensor."""
-    if isinstance(element, tuple):
+    if type(element) is np.ndarray:  # First, because every batch comes through here: asking for a Mapping is slow.
+        return fn(element, *others)
+    if isinstance(element, tuple) and not isinstance(element, TensorShape):
         parts = [map_structure(fn, *same) for same in zip(element, *others, strict=True)]
         return type(element)(*parts) if hasattr(element, "_fields") else tuple(parts)
     if isinstance(element, collections.abc.Mapping):
         return {key: map_structure(fn, value, *(other[key] for other in others)) for key, value in element.items()}
     return fn(element, *others)
+
+
+def map_columns(fn: Callable[[list[Any], Any], Any], elements: Sequence[Any], spec: Any) -> Any:
+    """Apply `fn` to each tensor of all elements, and its spec."""
+    columns = map(list, zip(*map(leaves, elements), strict=True))
+    return map_structure(lambda s: fn(next(columns), s), spec)
 
 
 def leaves(element: Any) -> list[Any]:
@@ -31,24 +56,31 @@ def leaves(element: Any) -> list[Any]:
 
 
 def as_arrays(element: Any) -> Any:
-    """Turn an element into NumPy arrays of the types its tensors have."""
+    """Turn an element into NumPy arrays of the types its tensors have; datasets in it stay what they are."""
     return map_structure(_as_array, element)
 
 
-def _as_array(value: Any) -> np.ndarray:
+def _as_array(value: Any) -> Any:
+    if is_dataset(value):
+        return value
     if isinstance(value, jax.Array) or hasattr(value, "stored"):
         return np.asarray(value)
     return host_value(value)
 
 
+def is_dataset(value: Any) -> bool:
+    """Tell whether a part of an element is a dataset, as windows are."""
+    return hasattr(value, "as_numpy_iterator")
+
+
 def as_tensors(element: Any) -> Any:
     """Turn an element of NumPy arrays into tensors."""
-    return map_structure(convert_to_tensor, element)
+    return map_structure(lambda value: value if is_dataset(value) else convert_to_tensor(value), element)
 
 
 def as_numpy(element: Any) -> Any:
     """Turn an element into what `as_numpy_iterator` yields: scalars become NumPy scalars."""
-    return map_structure(lambda array: array[()], element)
+    return map_structure(lambda value: value.as_numpy_iterator() if is_dataset(value) else value[()], element)
 
 
 def stack(elements: Sequence[Any]) -> Any:
@@ -72,14 +104,84 @@ def stack(elements: Sequence[Any]) -> Any:
 
 
 def rows(element: Any) -> Iterator[Any]:
-    """Yield the entries along the first axis of all arrays."""
-    for i in range(len(leaves(element)[0])):
-        yield map_structure(lambda array, i=i: array[i, ...], element)
+    """Return an iterator over the entries along the first axis of all arrays."""
+    columns = zip(*map(_entries, leaves(element)), strict=True)
+    if type(element) is tuple and all(isinstance(part, np.ndarray) for part in element):
+        return columns
+    return (rebuilt(element, entries) for entries in columns)
+
+
+def pick(element: Any, positions: np.ndarray) -> Any:
+    """Return rows of all arrays; views where they lie next to each other."""
+    if not len(positions):
+        return map_structure(lambda array: array[:0], element)
+    first, last = int(positions[0]), int(positions[-1])
+    if last - first == len(positions) - 1 and np.array_equal(positions, np.arange(first, last + 1)):
+        return map_structure(lambda array: array[first : last + 1], element)
+    return map_structure(lambda array: array[positions], element)
+
+
+def split(element: Any, sizes: Sequence[int]) -> Iterator[Any]:
+    """Yield parts of all arrays, so many rows each."""
+    ends = itertools.accumulate(sizes)
+    for size, end in zip(sizes, ends, strict=True):
+        yield map_structure(lambda array, part=slice(end - size, end): array[part], element)
+
+
+def _entries(array: np.ndarray) -> Iterable[Any]:
+    # NumPy hands texts out as bare objects, which have no shape.
+    return (array[i, ...] for i in range(len(array))) if array.dtype.kind == "O" else array
+
+
+def rebuilt(element: Any, parts: Iterable[Any]) -> Any:
+    """Return the structure of `element` with other tensors, in order."""
+    remaining = iter(parts)
+    return map_structure(lambda _: next(remaining), element)
 
 
 def spec_of(element: Any) -> Any:
     """Return the `TensorSpec`s of an element of arrays."""
-    return map_structure(lambda array: TensorSpec(array.shape, _dtype(array)), element)
+    return map_structure(_spec, element)
+
+
+def _spec(value: Any) -> Any:
+    return DatasetSpec(value.element_spec) if is_dataset(value) else TensorSpec(value.shape, _dtype(value))
+
+
+def example_of(spec: Any) -> Any:
+    """Return an element of a spec: zeros, one along each open size."""
+    return map_structure(lambda s: np.zeros([1 if size is None else size for size in s.shape], _numpy_dtype(s)), spec)
+
+
+def _numpy_dtype(spec: Any) -> Any:
+    return object if spec.dtype.name == "string" else spec.dtype.as_numpy_dtype
+
+
+def common_spec(first: Any, second: Any) -> Any:
+    """Return the spec of what may be of either one.
+
+    Raises:
+        TypeError: If their structures or types differ.
+    """
+    try:
+        return map_structure(_common, first, second)
+    except (ValueError, KeyError, TypeError):
+        raise TypeError(f"The elements of two datasets have different types: {first} and {second}.") from None
+
+
+def _common(first: Any, second: Any) -> Any:
+    if first == second:
+        return first
+    if first.dtype != second.dtype:
+        raise TypeError
+    return TensorSpec(common_shape(first.shape, second.shape), first.dtype)
+
+
+def common_shape(first: Any, second: Any) -> TensorShape:
+    """Return the shape that leaves the sizes open in which two shapes differ."""
+    if first.rank is None or first.rank != second.rank:
+        return TensorShape(None)
+    return TensorShape([size if size == other else None for size, other in zip(first, second, strict=True)])
 
 
 def batched_spec(spec: Any, size: int | None) -> Any:

@@ -1,25 +1,121 @@
 """Iterators over datasets."""
 
-from collections.abc import Iterator
+import abc
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any, final
 
+import jax
+import numpy as np
+
+from tfdist_jax.compat.tensorflow._autograph._host import require_host
 from tfdist_jax.compat.tensorflow.data import _elements
+from tfdist_jax.compat.tensorflow.data._draws import Draws
+from tfdist_jax.compat.tensorflow.data._optional import Optional
+from tfdist_jax.compat.tensorflow.data._plan import Plan
+from tfdist_jax.compat.tensorflow.data._step_rows import pass_over, require_same_rows, rows_of
+
+# So many elements of the same kind in a row make a program of their own worth its compilation.
+_ALIKE = 32
+
+_to_device = jax.jit(lambda *arrays: arrays)
 
 
 @final
-class DatasetIterator:
+class _Tensors:
+    """Turns elements into tensors: those of one kind in one call, which costs a fraction of a call for each array.
+
+    The arrays are copied later than the call, so they must stay what they are: no plan changes what it has handed out.
+    """
+
+    def __init__(self) -> None:
+        self._kind: list[Any] = []
+        self._alike = 0
+
+    def of(self, element: Any) -> Any:
+        arrays = _elements.leaves(element)
+        kind = [(array.shape, array.dtype) if isinstance(array, np.ndarray | np.generic) else None for array in arrays]
+        self._alike = self._alike + 1 if kind == self._kind else 0
+        self._kind = kind
+        if self._alike < _ALIKE or any(part is None or part[1].kind in "OSU" for part in kind):
+            return _elements.as_tensors(element)
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            return _elements.rebuilt(element, _to_device(*arrays))
+
+
+class Resumable(abc.ABC):
+    """An iterator whose place can be saved."""
+
+    @abc.abstractmethod
+    def state(self) -> str:
+        """Return where the iterator is."""
+
+    @abc.abstractmethod
+    def restore_state(self, state: str) -> None:
+        """Go to where an iterator over an equal dataset was, in this process or another one.
+
+        Raises:
+            ValueError: If its steps have had more or fewer rows.
+        """
+
+
+@final
+class DatasetIterator(Resumable):
     """What `iter(dataset)` gives: tensors, one element after the other."""
 
-    def __init__(self, elements: Iterator[Any], element_spec: Any) -> None:
-        """Hand `elements` (of arrays) out as tensors."""
-        self._elements = elements
-        self._element_spec = element_spec
+    def __init__(self, plan: Plan) -> None:
+        """Hand the elements of a plan out as tensors."""
+        self._plan = plan
+        self._start({})
+
+    def _start(self, seeds: Mapping[str, list[int]]) -> None:
+        self._tensors = _Tensors()
+        self._draws = Draws(seeds)
+        self._elements = self._plan.elements(self._draws)
+        self._position = 0
+        self._rows: int | None = None
 
     def __iter__(self) -> "DatasetIterator":
         return self
 
     def __next__(self) -> Any:
-        return _elements.as_tensors(next(self._elements))
+        require_host()
+        return self._tensors.of(self._take())
+
+    def _take(self) -> Any:
+        element = next(self._elements)
+        self._position += 1
+        self._rows = rows_of(element) if self._rows is None else self._rows
+        return element
+
+    def as_numpy(self) -> Iterator[Any]:
+        """Yield the elements that are left, with NumPy arrays."""
+        for element in self._elements:
+            self._position += 1
+            yield _elements.as_numpy(element)
+
+    def state(self) -> str:
+        """Return where the iterator is, as JSON text.
+
+        It says how many elements were handed out, how many rows the first one had, and the shuffles' seeds. The text is small,
+        whatever the shuffles' buffers hold.
+        """
+        return json.dumps({"position": self._position, "rows": self._rows, "seeds": self._draws.seeds()})
+
+    def restore_state(self, state: str) -> None:
+        """Go to where an iterator over an equal dataset was, in this process or another one.
+
+        The elements before are made again and passed over, so that it takes as long as they took.
+
+        Raises:
+            ValueError: If the first of them has more or fewer rows than it had.
+        """
+        wanted = json.loads(state)
+        self._start(wanted["seeds"])
+        self._position = wanted["position"]
+        if self._position:
+            self._rows = pass_over(self._elements, self._position)
+            require_same_rows(wanted.get("rows"), self._rows)
 
     def get_next(self) -> Any:
         """Return the next element.
@@ -34,7 +130,11 @@ class DatasetIterator:
 
             raise OutOfRangeError(None, None, "End of sequence") from None
 
+    def get_next_as_optional(self) -> Optional:
+        """Return the next element, or an empty optional at the end."""
+        return Optional.of_next(self.__next__, self._plan.make_spec)
+
     @property
     def element_spec(self) -> Any:
         """Types and shapes of the elements."""
-        return self._element_spec()
+        return self._plan.make_spec()

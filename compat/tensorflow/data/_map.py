@@ -1,5 +1,7 @@
-"""`Dataset.map`'s function: traced once, as in TensorFlow, and compiled for single elements and for whole batches."""
+"""Functions of elements, such as `Dataset.map`'s: traced once, as in TensorFlow, for single elements and for batches."""
 
+import dataclasses
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any, final
@@ -10,99 +12,181 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 from tfdist_jax import _state
+from tfdist_jax._one_program import ValueNeededError
+from tfdist_jax.compat.tensorflow._autograph._convert import converted
+from tfdist_jax.compat.tensorflow._errors import OpError
+from tfdist_jax.compat.tensorflow._ops._random_state import drawing_for_function
+from tfdist_jax.compat.tensorflow._ordered import in_order, restored
 from tfdist_jax.compat.tensorflow.data import _elements
+from tfdist_jax.compat.tensorflow.data._draws import Draws, Source
+from tfdist_jax.compat.tensorflow.data._element_frame import ElementFrame
 
 _logger = logging.getLogger("tfdist_jax")
 
-# What JAX raises when a function needs values that a trace does not have.
-_NEEDS_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError, NotImplementedError)
+# What comes when a function needs values that a trace does not have; a mistake in it will come again when it runs.
+_NEEDS_VALUES = (TypeError, ValueError, AttributeError, NotImplementedError, OpError, ValueNeededError)
+_NO_WORDS = np.zeros(4, np.uint32)
 
 
 @final
 class ElementFunction:
     """Runs a function of one element, on the host.
 
-    The function is traced once, so that its Python side effects and NumPy random draws happen once, as TensorFlow's
-    tracing has it. Functions of texts, or that need values, run in Python for each element.
+    The function is traced once for each shape of elements, so that its Python side effects and NumPy random draws
+    happen then, as TensorFlow's tracing has it. Functions of texts, or that need values, run in Python for each element.
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
-        """Prepare `fn`; nothing is traced yet."""
-        self._fn = fn
+        """Prepare `fn`; nothing is traced yet.
+
+        Raises:
+            ValueError: If `fn` cannot be called.
+        """
+        if not callable(fn):
+            raise ValueError(f"A dataset's function must be callable, got {fn!r}.")
+        self._fn = converted(fn)
         self._device = jax.local_devices(backend="cpu")[0]
-        self._template: Any = None
-        self._single: Any = None
-        self._many: Any = None
-        self._decided = False
+        self._programs: dict[Any, _Program | None] = {}
+        self._source = Source.of_function()
 
-    def call(self, element: Any) -> Any:
-        """Return the function's result for one element of arrays, as arrays."""
-        if not self._compiles(element):
-            result = self._fn(*_arguments(_elements.as_tensors(element)))
-            return _elements.as_arrays(_tuple_of(result))
+    def caller(self, draws: Draws) -> Callable[[Any], Any]:
+        """Return the function for the elements of one iteration, in their order: from arrays to arrays."""
+        first = self.words(draws)
+        numbers = itertools.count()
+
+        def call(element: Any) -> Any:
+            number = next(numbers)
+            return self._call(element, lambda: first + np.array([0, 0, number, 0], np.uint32))
+
+        return call
+
+    def example(self, element: Any) -> Any:
+        """Return the result for an example of an element, outside of any iteration."""
+        return self.caller(Draws(is_example=True))(element)
+
+    def _call(self, element: Any, words: Callable[[], np.ndarray]) -> Any:
+        program = self._program(element)
+        if program is None:
+            with drawing_for_function(), _state.entering(ElementFrame(words, is_traced=False)):
+                return _elements.as_arrays(tuple_of(call_in_python(self._fn, element)))
         with jax.enable_x64(True), jax.default_device(self._device):
-            return self._result(self._single(_elements.leaves(element)))
+            own = words() if program.draws else _NO_WORDS
+            return program.result(program.single(own, _elements.leaves(element)))
 
-    def call_rows(self, batch: Any, example: Callable[[], Any]) -> Any:
-        """Return the results for all rows of `batch`, as arrays; `example` gives one element."""
-        if not self._compiles(example()):
-            return _elements.stack([self.call(row) for row in _elements.rows(batch)])
+    def words(self, draws: Draws) -> np.ndarray:
+        """Return the words of an iteration's first element, for `call_rows`."""
+        return draws.words(self._source)
+
+    def compiles(self, element: Any) -> bool:
+        """Tell whether the function has been compiled for elements such as this one."""
+        return self._program(element) is not None
+
+    def draws(self, element: Any) -> bool:
+        """Tell whether the function, compiled for elements such as this one, draws random numbers."""
+        program = self._program(element)
+        return program is not None and program.draws
+
+    def reads_variables(self, element: Any) -> bool:
+        """Tell whether the function, compiled for elements such as this one, depends on variables."""
+        program = self._program(element)
+        return program is not None and bool(program.variables)
+
+    def call_rows(self, batch: Any, example: Any, words: np.ndarray = _NO_WORDS) -> Any:
+        """Return the results for all rows of `batch`, as arrays; the function compiles for them, as for `example`.
+
+        Args:
+            batch: Arrays with a first axis for the rows.
+            example: An element.
+            words: The words of each row, `[rows, 4]`, for a function that draws.
+        """
+        program = self._program(example)
+        if program is None:
+            raise RuntimeError(f"{self._fn!r} could be compiled before, and cannot be now.")
         with jax.enable_x64(True), jax.default_device(self._device):
-            return self._result(self._many(_elements.leaves(batch)))
+            return program.result(program.many(words, _elements.leaves(batch)))
 
-    def _result(self, arrays: Any) -> Any:
-        return _elements.map_structure(np.asarray, jax.tree.unflatten(self._template, arrays))
+    def spec_of(self, element: Any) -> Any:
+        """Return the spec of the result for an element of this kind, if it can be found without its values."""
+        try:
+            program = self._program(element)
+        except (TypeError, ValueError, ArithmeticError, OpError) as error:
+            _logger.info("map: %r does not take elements of other sizes: %s", self._fn, error)
+            return None
+        return None if program is None else program.spec
 
-    def _compiles(self, element: Any) -> bool:
-        if not self._decided:
-            self._decided = True
-            if all(array.dtype.kind not in "OSU" for array in _elements.leaves(element)):
-                self._trace(element)
-        return self._single is not None
+    def _program(self, element: Any) -> "_Program | None":
+        arrays = _elements.leaves(element)
+        if not all(isinstance(array, np.ndarray | np.generic) and array.dtype.kind not in "OSU" for array in arrays):
+            return None
+        signature = tuple((array.shape, array.dtype) for array in arrays)
+        program = self._programs.get(signature)
+        if signature not in self._programs or (program is not None and not program.is_current()):
+            program = self._programs[signature] = self._trace(element)
+        return program
 
-    def _trace(self, element: Any) -> None:
-        def flat(arrays: list[jax.Array]) -> list[jax.Array]:
-            remaining = iter(arrays)
-            inputs = _elements.map_structure(lambda _: next(remaining), element)
-            with _state.entering(_Frozen()):
-                result = _tuple_of(self._fn(*_arguments(inputs)))
+    def _trace(self, element: Any) -> "_Program | None":
+        template: Any = None
+        frames: list[ElementFrame] = []
+
+        def flat(words: jax.Array, arrays: list[jax.Array]) -> list[jax.Array]:
+            nonlocal template
+            inputs = _elements.rebuilt(element, arrays)
+            frames.append(ElementFrame(lambda: words, is_traced=True))
+            with drawing_for_function(), _state.entering(frames[-1]):
+                result = tuple_of(self._fn(*arguments(inputs)))
             result = _elements.map_structure(jnp.asarray, result)
-            outputs, self._template = jax.tree.flatten(result)
+            outputs, template = jax.tree.flatten(in_order(result))
             return outputs
 
         shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _elements.leaves(element)]
         try:
             with jax.enable_x64(True):
-                traced = jax.make_jaxpr(flat)(shapes)
-        except (*_NEEDS_VALUES, AttributeError) as error:
+                traced = jax.make_jaxpr(flat)(_NO_WORDS, shapes)
+        except _NEEDS_VALUES as error:
             _logger.info("map: %r runs in Python for each element: %s", self._fn, error)
-            return
-        run = jaxpr_as_fun(traced)
-        self._single = jax.jit(lambda arrays: run(*arrays))
-        self._many = jax.jit(jax.vmap(lambda arrays: run(*arrays)))
+            return None
+        (frame,) = frames
+        function = jaxpr_as_fun(traced)
+        run = lambda words, arrays: function(words, *arrays)
+        return _Program(
+            single=jax.jit(run),
+            many=jax.jit(jax.vmap(run, in_axes=(0 if frame.has_drawn else None, 0))),
+            template=template,
+            variables=frame.reads,
+            draws=frame.has_drawn,
+            spec=_elements.spec_of(restored(jax.tree.unflatten(template, traced.out_avals))),
+        )
 
 
 @final
-class _Frozen(_state.Frame):
-    """Inside a traced map function variables can be read; they count with the value they have now."""
+@dataclasses.dataclass(frozen=True)
+class _Program:
+    """A traced function of elements of one shape: for one of them, and for rows of them; and its result's structure."""
 
-    def read(self, cell: Any) -> jax.Array:
-        return cell.stored
+    single: Callable[[Any, list[Any]], Any]
+    many: Callable[[Any, list[Any]], Any]
+    template: Any
+    variables: list[tuple[Any, Any]]
+    draws: bool
+    spec: Any
 
-    def write(self, cell: Any, array: jax.Array, merge: Any) -> None:
-        raise NotImplementedError("A variable is assigned inside a function given to Dataset.map.")
+    def is_current(self) -> bool:
+        return all(cell.stored is array for cell, array in self.variables)
+
+    def result(self, arrays: Any) -> Any:
+        return _elements.map_structure(np.asarray, restored(jax.tree.unflatten(self.template, arrays)))
 
 
-def _arguments(element: Any) -> tuple[Any, ...]:
+def arguments(element: Any) -> tuple[Any, ...]:
     """TensorFlow hands a tuple's parts over as separate arguments, anything else as one."""
     return element if isinstance(element, tuple) and not hasattr(element, "_fields") else (element,)
 
 
-def _tuple_of(result: Any) -> Any:
+def tuple_of(result: Any) -> Any:
     """Lists of results are tuples to TensorFlow."""
     return tuple(result) if isinstance(result, list) else result
 
 
 def call_in_python(fn: Callable[..., Any], element: Any) -> Any:
     """Call `fn` on one element's tensors, eagerly."""
-    return fn(*_arguments(_elements.as_tensors(element)))
+    return fn(*arguments(_elements.as_tensors(element)))

@@ -5,19 +5,23 @@ whole batches can be cut and mapped at once; and `Stream`, whose elements come o
 """
 
 import dataclasses
-import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import numpy as np
 
+from tfdist_jax.compat.tensorflow._errors import FailedPreconditionError
 from tfdist_jax.compat.tensorflow.data import _elements, _order
-from tfdist_jax.compat.tensorflow.data._map import ElementFunction
+from tfdist_jax.compat.tensorflow.data._draws import Draws, Share, Source
 from tfdist_jax.compat.tensorflow.data._prefetch import prefetched
 
 INFINITE = -1
 UNKNOWN = -2
+
+# Bytes that are got together.
+_AT_ONCE = 1 << 22
 
 
 @final
@@ -25,22 +29,53 @@ UNKNOWN = -2
 class Rows:
     """Elements picked by position.
 
+    As for all plans, an iteration takes its random seeds when it is made, not when its first element is asked for: so
+    its state can be saved at any moment, and threads do not race for seeds.
+
     Attributes:
-        get: Positions `[k]` to a batch of `k` elements.
-        order: Makes a fresh iteration over the positions, in chunks.
+        get: Positions `[k]` to a batch of `k` elements. Functions that draw random numbers see numbers beside each
+            position, `[k, n]`: which draws are meant.
+        order: Makes an iteration over the positions, in chunks; random choices come from the `Draws`.
         make_spec: Gives the element's spec.
         count: Number of elements, or `INFINITE`.
+        at_once: How many rows may be got together, before they are asked for; 1 where each is work of its own, or where
+            a position may give something else later, since variables are read.
     """
 
     get: Callable[[np.ndarray], Any]
-    order: Callable[[], Iterator[np.ndarray]]
+    order: Callable[[Draws], Iterator[np.ndarray]]
     make_spec: Callable[[], Any]
     count: int
+    at_once: int
 
-    def elements(self) -> Iterator[Any]:
-        """Yield the elements."""
-        for chunk in self.order():
-            yield from _elements.rows(self.get(chunk))
+    def elements(self, draws: Draws) -> Iterator[Any]:
+        """Return an iterator over the elements."""
+        pieces = (
+            self.get(chunk[start : start + self.at_once])
+            for chunk in self.order(draws)
+            for start in range(0, len(chunk), self.at_once)
+        )
+        return itertools.chain.from_iterable(map(_elements.rows, pieces))
+
+    def batches(self, draws: Draws, size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
+        """Return an iterator over batches of `size` elements, the last one smaller unless it is dropped."""
+        cut = _order.regroup(self.order(draws), size, drop_remainder=drop_remainder)
+        return self._together(cut, self.at_once // size) if self.at_once >= 2 * size else map(self.get, cut)
+
+    def _together(self, cut: Iterator[np.ndarray], batches: int) -> Iterator[Any]:
+        while several := list(itertools.islice(cut, batches)):
+            rows = self.get(np.concatenate(several))
+            yield from _elements.split(rows, [len(positions) for positions in several])
+
+
+def rows_at_once(spec: Any) -> int:
+    """Return how many rows of a spec are worth getting together: a power of two, so that few programs are compiled."""
+    rows = _AT_ONCE // max(1, sum(map(_bytes, _elements.leaves(spec))))
+    return min(1 << max(0, rows.bit_length() - 1), _order.CHUNK)
+
+
+def _bytes(spec: Any) -> int:
+    return math.prod(spec.shape) * np.dtype(spec.dtype.as_numpy_dtype).itemsize
 
 
 @final
@@ -49,29 +84,17 @@ class Stream:
     """Elements that come one after the other.
 
     Attributes:
-        elements: Makes a fresh iteration.
+        elements: Makes an iteration; random choices come from the `Draws`.
         make_spec: Gives the element's spec.
         count: Number of elements, `INFINITE` or `UNKNOWN`.
     """
 
-    elements: Callable[[], Iterator[Any]]
+    elements: Callable[[Draws], Iterator[Any]]
     make_spec: Callable[[], Any]
     count: int
 
 
 Plan = Rows | Stream
-
-
-def _spec_of_first(elements: Callable[[], Iterator[Any]]) -> Callable[[], Any]:
-    """Find the spec from the first element, once, when asked."""
-
-    @functools.cache
-    def spec() -> Any:
-        for element in elements():
-            return _elements.spec_of(element)
-        raise ValueError("The type of the elements is not known: the dataset is empty.")
-
-    return spec
 
 
 def slices(arrays: Any) -> Rows:
@@ -82,39 +105,28 @@ def slices(arrays: Any) -> Rows:
     if len(lengths) != 1 or () in shapes:
         raise ValueError(f"Slices need arrays with the same first dimension, got the shapes {shapes}.")
     (count,) = lengths
-    get = lambda positions: _elements.map_structure(lambda column: _pick(column, positions), arrays)
-    spec = lambda: _elements.unbatched_spec(_elements.spec_of(arrays))
-    return Rows(get, lambda: _order.in_order(count), spec, count)
+    get = lambda positions: _elements.pick(arrays, positions)
+    spec = _elements.unbatched_spec(_elements.spec_of(arrays))
+    return Rows(get, lambda draws: _order.in_order(count), lambda: spec, count, rows_at_once(spec))
 
 
-def _pick(column: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Pick rows; a view where they lie next to each other."""
-    if not len(positions):
-        return column[:0]
-    first, last = int(positions[0]), int(positions[-1])
-    if last - first == len(positions) - 1 and np.array_equal(positions, np.arange(first, last + 1)):
-        return column[first : last + 1]
-    return column[positions]
-
-
-def single(element: Any) -> Rows:
+def single(element: Any) -> Stream:
     """Plan one element."""
-    return slices(_elements.map_structure(lambda array: array[None], element))
+    return Stream(lambda draws: iter([element]), lambda: _elements.spec_of(element), 1)
 
 
-def generated(make: Callable[[], Iterator[Any]], spec: Any) -> Stream:
+def generated(make: Callable[[], Iterator[Any]], spec: Any, count: int = UNKNOWN) -> Stream:
     """Plan the elements of a Python generator."""
-    return Stream(make, lambda: spec, UNKNOWN)
+    return Stream(lambda draws: make(), lambda: spec, count)
 
 
 def zipped(plans: Any) -> Stream:
     """Plan elements that hold one element of each plan, in the structure of `plans`."""
     parts = _elements.leaves(plans)
 
-    def elements() -> Iterator[Any]:
-        for together in zip(*(part.elements() for part in parts), strict=False):
-            remaining = iter(together)
-            yield _elements.map_structure(lambda _, source=remaining: next(source), plans)
+    def elements(draws: Draws) -> Iterator[Any]:
+        iterations = [part.elements(draws.part(i)) for i, part in enumerate(parts)]
+        return (_elements.rebuilt(plans, together) for together in zip(*iterations, strict=False))
 
     counts = [part.count for part in parts]
     finite = [count for count in counts if count >= 0]
@@ -122,68 +134,40 @@ def zipped(plans: Any) -> Stream:
     return Stream(elements, lambda: _elements.map_structure(lambda part: part.make_spec(), plans), count)
 
 
-def mapped(plan: Plan, fn: Callable[..., Any]) -> Plan:
-    """Apply `fn` to each element."""
-    function = ElementFunction(fn)
+def shuffled(plan: Plan, buffer_size: int, source: Source) -> Plan:
+    """Shuffle through a buffer; each iteration has its own seed from `source`."""
     if isinstance(plan, Rows):
-        first = lambda: _elements.map_structure(
-            lambda s: np.zeros(tuple(s.shape), s.dtype.as_numpy_dtype), plan.make_spec()
+        mix = lambda draws: _order.shuffled_chunks(
+            plan.order(draws.part("shuffled")), buffer_size, draws.generator(source)
         )
-        get = lambda positions: function.call_rows(plan.get(positions), first)
-        found = Rows(get, plan.order, lambda: None, plan.count)
-        return dataclasses.replace(found, make_spec=_spec_of_first(found.elements))
-    elements = lambda: map(function.call, plan.elements())
-    return Stream(elements, _spec_of_first(elements), plan.count)
-
-
-def batched(plan: Plan, size: int, *, drop_remainder: bool) -> Stream:
-    """Join `size` elements at a time."""
-
-    def groups() -> Iterator[Any]:
-        if isinstance(plan, Rows):
-            cut = _order.regroup(plan.order(), size, drop_remainder=drop_remainder)
-            yield from map(plan.get, cut)
-            return
-        source = plan.elements()
-        while group := list(itertools.islice(source, size)):
-            if len(group) == size or not drop_remainder:
-                yield _elements.stack(group)
-
-    spec = lambda: _elements.batched_spec(plan.make_spec(), size if drop_remainder else None)
-    count = plan.count if plan.count < 0 else (plan.count // size if drop_remainder else -(-plan.count // size))
-    return Stream(groups, spec, count)
-
-
-def unbatched(plan: Plan) -> Stream:
-    """Take batches apart."""
-    elements = lambda: itertools.chain.from_iterable(map(_elements.rows, plan.elements()))
-    return Stream(elements, lambda: _elements.unbatched_spec(plan.make_spec()), UNKNOWN)
-
-
-def shuffled(plan: Plan, buffer_size: int, make_rng: Callable[[], np.random.Generator]) -> Plan:
-    """Shuffle through a buffer; `make_rng` is called for each iteration."""
-    if isinstance(plan, Rows):
-        order = lambda: _order.shuffled_chunks(plan.order(), buffer_size, make_rng())
-        return dataclasses.replace(plan, order=order)
-    return dataclasses.replace(plan, elements=lambda: _order.shuffled(plan.elements(), buffer_size, make_rng()))
+        return dataclasses.replace(plan, order=mix)
+    elements = lambda draws: _order.shuffled(
+        plan.elements(draws.part("shuffled")), buffer_size, draws.generator(source)
+    )
+    return dataclasses.replace(plan, elements=elements)
 
 
 def repeated(plan: Plan, times: int) -> Plan:
     """Go over the elements `times` times; for ever if negative."""
-    again = lambda make: itertools.chain.from_iterable(_repeat(make, times))
     count = _repeated_count(plan.count, times)
     if isinstance(plan, Rows):
-        return dataclasses.replace(plan, order=lambda: again(plan.order), count=count)
-    return dataclasses.replace(plan, elements=lambda: again(plan.elements), count=count)
+        return dataclasses.replace(plan, order=lambda draws: _again(plan.order, times, draws), count=count)
+    return dataclasses.replace(plan, elements=lambda draws: _again(plan.elements, times, draws), count=count)
 
 
-def _repeat(make: Callable[[], Iterator[Any]], times: int) -> Iterator[Iterator[Any]]:
-    for _ in itertools.count() if times < 0 else range(times):
-        items = make()
+def _again(make: Callable[[Draws], Iterator[Any]], times: int, draws: Draws) -> Iterator[Any]:
+    return _repeat(make, times, draws, make(draws.again(0))) if times else iter(())
+
+
+def _repeat(make: Callable[[Draws], Iterator[Any]], times: int, draws: Draws, items: Iterator[Any]) -> Iterator[Any]:
+    for number in itertools.count(1) if times < 0 else range(1, times + 1):
         first = next(items, None)
         if first is None:  # Repeating nothing for ever would never come back.
             return
-        yield itertools.chain([first], items)
+        yield first
+        yield from items
+        if number != times:
+            items = make(draws.again(number))
 
 
 def _repeated_count(count: int, times: int) -> int:
@@ -198,10 +182,11 @@ def taken(plan: Plan, count: int) -> Plan:
     """Keep the first `count` elements; all if negative."""
     kept = plan.count if count < 0 else _least(plan.count, count)
     if isinstance(plan, Rows):
-        return dataclasses.replace(plan, order=lambda: _order.take(plan.order(), count), count=kept)
+        return dataclasses.replace(plan, order=lambda draws: _order.take(plan.order(draws), count), count=kept)
     if count < 0:
         return plan
-    return dataclasses.replace(plan, elements=lambda: itertools.islice(plan.elements(), count), count=kept)
+    first = lambda draws: itertools.islice(plan.elements(draws), count)
+    return dataclasses.replace(plan, elements=first, count=kept)
 
 
 def _least(count: int, limit: int) -> int:
@@ -214,69 +199,47 @@ def skipped(plan: Plan, count: int) -> Plan:
         return taken(plan, 0)
     left = plan.count if plan.count < 0 else max(0, plan.count - count)
     if isinstance(plan, Rows):
-        return dataclasses.replace(plan, order=lambda: _order.skip(plan.order(), count), count=left)
-    return dataclasses.replace(plan, elements=lambda: itertools.islice(plan.elements(), count, None), count=left)
+        return dataclasses.replace(plan, order=lambda draws: _order.skip(plan.order(draws), count), count=left)
+    rest = lambda draws: itertools.islice(plan.elements(draws), count, None)
+    return dataclasses.replace(plan, elements=rest, count=left)
 
 
 def sharded(plan: Plan, num_shards: int, index: int) -> Plan:
     """Keep each `num_shards`-th element, from number `index` on."""
     count = plan.count if plan.count < 0 else len(range(index, plan.count, num_shards))
     if isinstance(plan, Rows):
-        return dataclasses.replace(plan, order=lambda: _order.every(plan.order(), num_shards, index), count=count)
-    pick = lambda: itertools.islice(plan.elements(), index, None, num_shards)
+        pick_rows = lambda draws: _order.every(plan.order(draws), num_shards, index)
+        return dataclasses.replace(plan, order=pick_rows, count=count)
+    pick = lambda draws: itertools.islice(plan.elements(draws), index, None, num_shards)
     return dataclasses.replace(plan, elements=pick, count=count)
 
 
-def cached(plan: Plan) -> Plan:
-    """Keep the elements, in their order, once they have all been seen."""
-    return _cached_rows(plan) if isinstance(plan, Rows) else _cached_stream(plan)
+def of_files(plan: Rows) -> Rows:
+    """Plan files, of which an iteration may be given a part."""
+    numbers = np.arange(plan.count)
+    return dataclasses.replace(plan, order=lambda draws: _order.cut(draws.own_files(numbers)))
 
 
-def _cached_stream(plan: Stream) -> Stream:
-    kept: list[list[Any]] = []
-
-    def elements() -> Iterator[Any]:
-        if kept:
-            yield from kept[0]
-            return
-        seen = []
-        for element in plan.elements():
-            seen.append(element)
-            yield element
-        kept[:] = [seen]
-
-    return dataclasses.replace(plan, elements=elements)
+def shared(plan: Plan, share: Share) -> Stream:
+    """Plan what is made of one part of the data."""
+    return Stream(lambda draws: plan.elements(draws.sharing(share)), plan.make_spec, UNKNOWN)
 
 
-def _cached_rows(plan: Rows) -> Rows:
-    kept: list[tuple[list[np.ndarray], np.ndarray, Any]] = []
+def hinted(plan: Plan) -> Stream:
+    """Keep the elements of the part that an iteration is given, which must be given one."""
 
-    def order() -> Iterator[np.ndarray]:
-        if kept:
-            yield from kept[0][0]
-            return
-        chunks = []
-        for chunk in plan.order():
-            chunks.append(chunk)
-            yield chunk
-        if chunks:
-            positions = np.unique(np.concatenate(chunks))
-            kept[:] = [(chunks, positions, plan.get(positions))]
+    def elements(draws: Draws) -> Iterator[Any]:
+        share = draws.share
+        if share is None or share.by != "hint":
+            raise FailedPreconditionError(
+                None,
+                None,
+                "`tf.data.Dataset.shard(SHARD_HINT, ...)` needs `Strategy.experimental_distribute_dataset` and "
+                "`AutoShardPolicy.HINT` in the dataset's options: they say what to put in its place.",
+            )
+        return sharded(plan, share.count, share.index).elements(draws)
 
-    def get(positions: np.ndarray) -> Any:
-        if not kept:
-            return plan.get(positions)
-        _, known, values = kept[0]
-        where = np.searchsorted(known, positions)
-        return _elements.map_structure(lambda array: _pick(array, where), values)
-
-    return dataclasses.replace(plan, order=order, get=get)
-
-
-def filtered(plan: Plan, predicate: Callable[..., Any]) -> Stream:
-    """Keep the elements for which `predicate` is true."""
-    function = ElementFunction(predicate)
-    return Stream(lambda: (e for e in plan.elements() if bool(function.call(e))), plan.make_spec, UNKNOWN)
+    return Stream(elements, plan.make_spec, UNKNOWN)
 
 
 def joined(first: Plan, second: Plan) -> Stream:
@@ -285,9 +248,32 @@ def joined(first: Plan, second: Plan) -> Stream:
         count = UNKNOWN
     else:
         count = INFINITE if INFINITE in (first.count, second.count) else first.count + second.count
-    return Stream(lambda: itertools.chain(first.elements(), second.elements()), first.make_spec, count)
+    both = lambda draws: itertools.chain(first.elements(draws.part(0)), second.elements(draws.part(1)))
+    return Stream(both, lambda: _elements.common_spec(first.make_spec(), second.make_spec()), count)
+
+
+def counted(plan: Plan, count: int) -> Stream:
+    """Say how many elements there are; an iteration with another number fails."""
+
+    def checked(elements: Iterator[Any]) -> Iterator[Any]:
+        found = 0
+        for element in elements:
+            found += 1
+            if count >= 0 and found > count:
+                break
+            yield element
+        if found != count and count != UNKNOWN:
+            raise FailedPreconditionError(
+                None, None, f"Expected {count} elements, the dataset has {_words(found, count)}."
+            )
+
+    return Stream(lambda draws: checked(plan.elements(draws)), plan.make_spec, count)
+
+
+def _words(found: int, count: int) -> str:
+    return "more" if 0 <= count < found else str(found)
 
 
 def ahead(plan: Plan, depth: int) -> Stream:
     """Prepare elements in a thread."""
-    return Stream(lambda: prefetched(plan.elements, depth), plan.make_spec, plan.count)
+    return Stream(lambda draws: prefetched(plan.elements(draws), depth), plan.make_spec, plan.count)

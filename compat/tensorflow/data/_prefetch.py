@@ -2,15 +2,15 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 _END = object()
 _POLL_S = 0.1
 
 
-def prefetched(make: Callable[[], Iterator[Any]], depth: int) -> Iterator[Any]:
-    """Yield the items of `make()`, up to `depth` of which a thread has ready.
+def prefetched(items: Iterable[Any], depth: int) -> Iterator[Any]:
+    """Yield items, up to `depth` of which a thread has ready.
 
     An exception in the thread is raised where its item would have come. The thread ends when the items do, or when
     the consumer stops.
@@ -28,7 +28,7 @@ def prefetched(make: Callable[[], Iterator[Any]], depth: int) -> Iterator[Any]:
 
     def work() -> None:
         try:
-            for item in make():
+            for item in items:
                 put(item)
                 if stopped.is_set():
                     return

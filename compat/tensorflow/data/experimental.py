@@ -6,8 +6,18 @@ __getattr__ = LazyNames(
     __name__,
     {
         "data._dataset": "cardinality",
-        "data._options": "AUTOTUNE AutoShardPolicy DistributeOptions",
+        "data._optional": "Optional",
+        "data._options": (
+            "AUTOTUNE AutoShardPolicy AutotuneAlgorithm AutotuneOptions DistributeOptions ExternalStatePolicy "
+            "OptimizationOptions SHARD_HINT ThreadingOptions"
+        ),
         "data._plan": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
+        "data._transformations": (
+            "Counter=counter RandomDataset assert_cardinality bucket_by_sequence_length "
+            "choose_from_datasets copy_to_device enumerate_dataset from_list get_next_as_optional get_single_element "
+            "get_structure group_by_window map_and_batch parallel_interleave prefetch_to_device rejection_resample "
+            "sample_from_datasets scan shuffle_and_repeat take_while unbatch unique"
+        ),
     },
 )
 __dir__ = __getattr__.names

@@ -3,11 +3,8 @@
 import functools
 from typing import Any
 
-from tfdist_jax.compat.tensorflow._context import (
-    OnlyReplicaContext,
-    current_strategy,
-    replica_context,
-)
+from tfdist_jax.compat.tensorflow._context import current_strategy, replica_context, set_current_strategy
+from tfdist_jax.compat.tensorflow._replica_contexts import OnlyReplicaContext
 from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy, Strategy
 
 
@@ -37,3 +34,12 @@ def get_replica_context() -> Any:
     if in_cross_replica_context():
         return None
     return replica_context() or OnlyReplicaContext(_default_strategy())
+
+
+def experimental_set_strategy(strategy: Strategy | None) -> None:
+    """Make `strategy` the current one for the rest of the program, as if everything were in its scope.
+
+    Raises:
+        RuntimeError: In the scope or `run` of a strategy.
+    """
+    set_current_strategy(strategy)

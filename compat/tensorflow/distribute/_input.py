@@ -1,14 +1,30 @@
 """Distributed datasets: each batch split over the replicas and sent to their devices ahead of the step."""
 
-from collections.abc import Callable, Iterator
+import abc
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from tfdist_jax import PerReplica
-from tfdist_jax._input import ahead
+from tfdist_jax._input import num_rows, split_rows
+from tfdist_jax._placement import local_replicas, processes, spans_processes
 from tfdist_jax._replica import is_per_replica, split_batch
+from tfdist_jax._shared_input import Share, placed, shares_of_own, shares_of_same, sizes_of
+from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order, restored
+from tfdist_jax.compat.tensorflow._own_texts import per_replica_texts, texts_of_this_process
+from tfdist_jax.compat.tensorflow._per_replica_spec import PerReplicaSpec
+from tfdist_jax.compat.tensorflow._shape import TensorSpec
+from tfdist_jax.compat.tensorflow.data._elements import map_structure
+from tfdist_jax.compat.tensorflow.data._step_rows import noting_first, rows_of
+from tfdist_jax.compat.tensorflow.distribute._auto_shard import auto_sharded
+from tfdist_jax.compat.tensorflow.distribute._iterator import DistributedIterator, InTurn, begun, brought
+from tfdist_jax.compat.tensorflow.distribute._options import InputOptions
 
 
 @final
@@ -24,6 +40,12 @@ class InputContext:
         self.input_pipeline_id = input_pipeline_id
         self.num_replicas_in_sync = num_replicas_in_sync
 
+    def __str__(self) -> str:
+        """Describe it."""
+        return (
+            f"tf.distribute.InputContext(input pipeline id {self.input_pipeline_id}, total: {self.num_input_pipelines})"
+        )
+
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
         """Return the share of one replica.
 
@@ -38,37 +60,121 @@ class InputContext:
         return global_batch_size // self.num_replicas_in_sync
 
 
+class _Distributed(abc.ABC):
+    """Batches of a dataset for the replicas of a strategy."""
+
+    is_own: bool
+    """Whether this process's data is its own, rather than all processes'."""
+
+    def __init__(self, strategy: Any, dataset: Any, options: InputOptions | None = None) -> None:
+        """Hand out the batches of `dataset`: ours, TensorFlow's or any iterable of batches."""
+        self._strategy = strategy
+        self._dataset = dataset
+        self._mesh = strategy.native.mesh
+        self.input_options = options or InputOptions()
+
+    def __iter__(self) -> DistributedIterator:
+        return DistributedIterator(self)
+
+    def begin(self, seeds: Any = None) -> tuple[Iterator[Any], Any]:
+        """Begin an iteration over the host's data of each step, and return it with the seeds that it has taken.
+
+        Args:
+            seeds: What an earlier iteration has taken, which is run again; as this has returned them.
+        """
+        batches, seeds = begun(self._dataset, seeds)
+        return self.rounds(batches), seeds
+
+    def placed(self, rounds: Iterator[Any], note_rows: Callable[[int], None]) -> Iterator[Any]:
+        """Bring the data of steps to the devices, a few steps ahead; `note_rows` is told the rows of the first one."""
+        if spans_processes(self._mesh):
+            shares = noting_first(self._shares(rounds), lambda share: note_rows(sum(next(iter(share[1]), ()))))
+            # What other processes have is reached through devices alone.
+            options = dataclasses.replace(self.input_options, experimental_fetch_to_device=True)
+            return brought(shares, lambda share: _place_share(share, self._strategy), options)
+        noted = noting_first(rounds, lambda own: note_rows(self.own_rows(own)))
+        return brought(noted, lambda batch: restored(self._place(batch)), self.input_options)
+
+    def shares(self) -> Iterator[Share]:
+        """Yield this process's part of each step's batch."""
+        return self._shares(self.begin()[0])
+
+    @property
+    @abc.abstractmethod
+    def element_spec(self) -> Any:
+        """Type of the batches."""
+
+    @abc.abstractmethod
+    def rounds(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield this process's data of each step, as NumPy arrays, from the dataset's batches."""
+
+    @abc.abstractmethod
+    def own_rows(self, own: Any) -> int:
+        """Return how many rows this process's data of a step has."""
+
+    @abc.abstractmethod
+    def _shares(self, rounds: Iterator[Any]) -> Iterator[Share]:
+        """Yield this process's part of each step's batch, where there are several processes."""
+
+    @abc.abstractmethod
+    def _place(self, batch: Any) -> Any:
+        """Bring the data of a step to the devices, where there is one process."""
+
+
 @final
-class DistributedDataset:
+class DistributedDataset(_Distributed):
     """The batches of a dataset, split over a strategy's replicas.
 
     Each step gives every replica ceil(n / replicas) rows of a batch of n until they are used up; replicas may get
     fewer rows or none at the end, no row is dropped.
+    Where the dataset is this process's alone (`_auto_shard`), each process takes one batch after the other, in as many
+    steps as there are processes.
     Ref: https://www.tensorflow.org/api_docs/python/tf/distribute/DistributedDataset
     """
 
-    def __init__(self, strategy: Any, dataset: Any) -> None:
+    def __init__(self, strategy: Any, dataset: Any, options: InputOptions | None = None) -> None:
         """Split the batches of `dataset`: ours, TensorFlow's or any iterable of batches."""
-        self._strategy = strategy
-        self._dataset = dataset
+        super().__init__(strategy, dataset, options)
+        self._dataset, self.is_own = auto_sharded(dataset, processes(self._mesh))
 
-    def __iter__(self) -> "DistributedIterator":
-        place = lambda batch: _place(batch, self._strategy)
-        return DistributedIterator(ahead(self.as_numpy_iterator(), place))
+    def rounds(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield the batches; or the parts of this process's own, one for each step."""
+        whole = (map_in_order(np.asarray, batch) for batch in batches)
+        if not self.is_own:
+            return whole
+        parts = len(processes(self._mesh))
+        pieces = (piece for batch in whole for piece in _pieces(in_order(batch), parts))
+        return (piece for piece in pieces if any(map(len, jax.tree.leaves(piece))))
+
+    def own_rows(self, own: Any) -> int:
+        """Return how many rows a batch, or a part of it, has."""
+        return rows_of(own)
+
+    def _shares(self, rounds: Iterator[Any]) -> Iterator[Share]:
+        if not self.is_own:
+            return shares_of_same(map(in_order, rounds), self._mesh)
+        replicas = len(local_replicas(self._mesh))
+        sized = ((piece, sizes_of(piece, replicas)) for piece in rounds)
+        return shares_of_own(sized, self._mesh, like=in_order(self._dataset.element_spec))
+
+    def _place(self, batch: Any) -> Any:
+        return _place(in_order(batch), self._strategy)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Yield the whole batches as NumPy arrays."""
-        iterate = getattr(self._dataset, "as_numpy_iterator", None)
-        batches = self._dataset if iterate is None else iterate()
-        return (jax.tree.map(np.asarray, batch) for batch in batches)
+        return (map_in_order(np.asarray, batch) for batch in begun(self._dataset)[0])
 
     @property
     def element_spec(self) -> Any:
-        """Type of the dataset's batches, before they are split."""
-        return self._dataset.element_spec
+        """Type of the batches: a `TensorSpec` for each replica's part."""
+        split = lambda spec: PerReplicaSpec.of_batch(spec, self._strategy.num_replicas_in_sync)
+        return _spec_of_replicas(self._dataset.element_spec, split, self._strategy)
 
+    @property
     def cardinality(self) -> int:
-        """Number of batches: -1 if infinite, -2 if unknown."""
+        """Number of batches: -1 if infinite, -2 if unknown, such as how many other processes have."""
+        if self.is_own:
+            return -2
         return int(self._dataset.cardinality()) if hasattr(self._dataset, "cardinality") else -2
 
     def __len__(self) -> int:
@@ -76,41 +182,56 @@ class DistributedDataset:
 
 
 @final
-class DistributedPerReplicaDataset:
+class DistributedPerReplicaDataset(_Distributed):
     """Batches that are made for one replica each: every step takes one for each replica."""
 
-    def __init__(self, strategy: Any, dataset: Any) -> None:
+    def __init__(self, strategy: Any, dataset: Any, options: InputOptions | None = None) -> None:
         """Deal the batches of `dataset` out to the replicas in turn."""
-        self._strategy = strategy
-        self._dataset = dataset
+        super().__init__(strategy, dataset, options)
+        self.is_own = spans_processes(self._mesh)
 
-    def __iter__(self) -> "DistributedIterator":
-        place = lambda parts: _place_parts(parts, self._strategy)
-        return DistributedIterator(ahead(self._rounds(), place))
+    def rounds(self, batches: Iterator[Any]) -> Iterator[list[Any]]:
+        """Yield the batches of each step, one for each replica of this process."""
+        replicas = len(local_replicas(self._mesh))
+        parts: list[Any] = []
+        for batch in batches:
+            parts.append(map_in_order(np.asarray, batch))
+            if len(parts) == replicas:
+                yield parts
+                parts = []
+        if parts and all(map(np.ndim, jax.tree.leaves(parts))):
+            # The last replicas have no batch left; they take part with no rows.
+            nothing = map_in_order(lambda leaf: leaf[:0], parts[0])
+            yield parts + [nothing] * (replicas - len(parts))
+
+    def own_rows(self, own: Any) -> int:
+        """Return how many rows the batches of one step have together."""
+        return sum(map(rows_of, own))
+
+    def _shares(self, rounds: Iterator[Any]) -> Iterator[Share]:
+        """Yield the batches of one step for this process's replicas, joined, and the sizes of all replicas'."""
+        sized = ((parts, _row_counts(parts)) for parts in rounds)
+        joined = ((in_order(_joined(parts)), counts) for parts, counts in sized)
+        return shares_of_own(joined, self._mesh, like=in_order(self._dataset.element_spec))
+
+    def _place(self, batch: Any) -> Any:
+        return _place_parts([in_order(part) for part in batch], self._strategy)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Yield the batches of one step joined, as NumPy arrays."""
-        return (jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts) for parts in self._rounds())
-
-    def _rounds(self) -> Iterator[list[Any]]:
-        parts: list[Any] = []
-        for batch in self._dataset.as_numpy_iterator():
-            parts.append(jax.tree.map(np.asarray, batch))
-            if len(parts) == self._strategy.num_replicas_in_sync:
-                yield parts
-                parts = []
-        if parts:
-            # The last replicas have no batch left; they take part with no rows.
-            nothing = jax.tree.map(lambda leaf: leaf[:0], parts[0])
-            yield parts + [nothing] * (self._strategy.num_replicas_in_sync - len(parts))
+        return map(_joined, self.begin()[0])
 
     @property
     def element_spec(self) -> Any:
-        """Type of one replica's batches."""
-        return self._dataset.element_spec
+        """Type of the batches: a `TensorSpec` for each replica's."""
+        repeated = lambda spec: PerReplicaSpec((spec,) * self._strategy.num_replicas_in_sync)
+        return _spec_of_replicas(self._dataset.element_spec, repeated, self._strategy)
 
+    @property
     def cardinality(self) -> int:
-        """Number of steps: -1 if infinite, -2 if unknown."""
+        """Number of steps: -1 if infinite, -2 if unknown, such as how many other processes have."""
+        if self.is_own:
+            return -2
         batches = int(self._dataset.cardinality())
         return batches if batches < 0 else -(-batches // self._strategy.num_replicas_in_sync)
 
@@ -118,50 +239,85 @@ class DistributedPerReplicaDataset:
         return -(-len(self._dataset) // self._strategy.num_replicas_in_sync)
 
 
-@final
-class DistributedIterator:
-    """Iterator over distributed batches."""
-
-    def __init__(self, batches: Iterator[Any]) -> None:
-        """Hand out `batches`."""
-        self._batches = batches
-
-    def __iter__(self) -> "DistributedIterator":
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._batches)
-
-    def get_next(self) -> Any:
-        """Return the next batch.
-
-        Raises:
-            tf.errors.OutOfRangeError: At the end of the data.
-        """
-        from tfdist_jax.compat.tensorflow._errors import OutOfRangeError
-
-        try:
-            return next(self._batches)
-        except StopIteration:
-            raise OutOfRangeError(None, None, "End of sequence") from None
+def _spec_of_replicas(spec: Any, of_replicas: Callable[[TensorSpec], Any], strategy: Any) -> Any:
+    """Return what `of_replicas` makes of each tensor's spec; a single replica has plain tensors."""
+    return map_structure(of_replicas, spec) if strategy.num_replicas_in_sync > 1 else spec
 
 
-def distribute_from_function(strategy: Any, dataset_fn: Callable[[InputContext], Any]) -> DistributedPerReplicaDataset:
-    """Make this process's dataset with `dataset_fn` and deal its batches out to the replicas."""
-    return DistributedPerReplicaDataset(strategy, dataset_fn(InputContext(1, 0, strategy.num_replicas_in_sync)))
+def distribute_from_function(
+    strategy: Any, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
+) -> DistributedPerReplicaDataset:
+    """Make this process's dataset with `dataset_fn` and deal its batches out to the replicas.
+
+    With one pipeline for each replica, `dataset_fn` makes a dataset for each of this process's, from which it gets its batches.
+    """
+    replicas = strategy.num_replicas_in_sync
+    if options is None or not options.per_replica:
+        pipelines = processes(strategy.native.mesh)
+        context = InputContext(len(pipelines), pipelines.index(jax.process_index()), replicas)
+        return DistributedPerReplicaDataset(strategy, dataset_fn(context), options)
+    datasets = [dataset_fn(InputContext(replicas, i, replicas)) for i in local_replicas(strategy.native.mesh)]
+    return DistributedPerReplicaDataset(strategy, InTurn(datasets), options)
 
 
 def _place(batch: Any, strategy: Any) -> Any:
+    mesh, columns = strategy.native.mesh, jax.tree.leaves(batch)
+    alike = len({np.shape(column)[:1] for column in columns}) == 1 and not any(map(_is_text, columns))
     with jax.enable_x64(True):  # TensorFlow's tensors keep 64-bit dtypes.
-        return _unwrapped(split_batch(batch, strategy.native.mesh), strategy)
+        split = split_batch(batch, mesh) if alike else jax.tree.map(functools.partial(_place_column, mesh), batch)
+    return _unwrapped(split, strategy)
+
+
+def _place_column(mesh: Mesh, column: Any) -> Any:
+    """Split one column of a batch whose columns have different lengths, or are texts."""
+    if not _is_text(column):
+        return split_batch(column, mesh)
+    return per_replica_texts([np.asarray(part).view(HostTensor) for part in split_rows(column, mesh.size)])
+
+
+def _is_text(column: Any) -> bool:
+    return np.asarray(column).dtype == object
+
+
+def _place_share(share: Share, strategy: Any) -> Any:
+    with jax.enable_x64(True):
+        batch = placed(share, strategy.native.mesh)
+    return restored(jax.tree.map(_with_texts, batch, is_leaf=is_per_replica))
+
+
+def _with_texts(value: PerReplica) -> PerReplica:
+    is_text = value.is_uneven and any(part is None for part in value.values)
+    return texts_of_this_process(value.values) if is_text else value
+
+
+def _pieces(batch: Any, count: int) -> list[Any]:
+    """Cut the columns of a batch, which may have different lengths, into pieces of rows."""
+    leaves, tree = jax.tree.flatten(batch)
+    return [tree.unflatten(parts) for parts in zip(*(split_rows(leaf, count) for leaf in leaves), strict=True)]
+
+
+def _row_counts(parts: Sequence[Any]) -> list[tuple[int, ...]]:
+    """Return how many rows each part has, for each column."""
+    return [tuple(map(num_rows, column)) for column in zip(*map(jax.tree.leaves, parts), strict=True)]
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return map_in_order(lambda *leaves: np.concatenate(leaves), *parts)
 
 
 def _place_parts(parts: list[Any], strategy: Any) -> Any:
-    if len({tuple(np.shape(leaf) for leaf in jax.tree.leaves(part)) for part in parts}) == 1:
-        return _place(jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts), strategy)
     with jax.enable_x64(True):
-        placed = [jax.device_put(p, d) for p, d in zip(parts, strategy.native.mesh.devices.flat, strict=True)]
-    return jax.tree.map(lambda *values: PerReplica.uneven(values), *placed)
+        placed = jax.tree.map(lambda *column: _place_parts_of_column(column, strategy), *parts)
+    return _unwrapped(placed, strategy)
+
+
+def _place_parts_of_column(parts: Sequence[Any], strategy: Any) -> Any:
+    if _is_text(parts[0]):
+        return per_replica_texts([np.asarray(part).view(HostTensor) for part in parts])
+    if len({np.shape(part) for part in parts}) == 1 and np.ndim(parts[0]):
+        return split_batch(np.concatenate(parts), strategy.native.mesh)
+    devices = strategy.native.mesh.devices.flat
+    return PerReplica.uneven([jax.device_put(part, where) for part, where in zip(parts, devices, strict=True)])
 
 
 def _unwrapped(batch: Any, strategy: Any) -> Any:

@@ -1,6 +1,7 @@
 """`tf.distribute` strategies: TensorFlow's rules checked here, the work done by the native strategies."""
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
@@ -14,14 +15,15 @@ from tfdist_jax import DATA, PerReplica, ReduceOp as ReduceOp
 from tfdist_jax._capture import Discovery
 from tfdist_jax._collectives import BUCKET_BYTES
 from tfdist_jax._lockstep import LockStep, run_in_lockstep
+from tfdist_jax._one_program import NotOneProgramError
+from tfdist_jax._placement import put
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._replica_state import run_with_cells
 from tfdist_jax._state import current_frame
-from tfdist_jax.compat.tensorflow._calls import CallCache, as_results
+from tfdist_jax.compat.tensorflow._autograph._convert import converted_inside
+from tfdist_jax.compat.tensorflow._calls import CallCache, is_input
 from tfdist_jax.compat.tensorflow._closure_guard import closure_guard
 from tfdist_jax.compat.tensorflow._context import (
-    LockStepContext,
-    OnlyReplicaContext,
     as_reduce_op,
     current_strategy,
     entering_replica,
@@ -29,12 +31,34 @@ from tfdist_jax.compat.tensorflow._context import (
     merging_context,
     replica_context,
 )
-from tfdist_jax.compat.tensorflow._devices import resolve_devices
+from tfdist_jax.compat.tensorflow._devices import full_name, resolve_devices
+from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order, restored
+from tfdist_jax.compat.tensorflow._own_texts import UnknownText, has_own_texts, per_replica_texts
+from tfdist_jax.compat.tensorflow._replica_contexts import (
+    DiffersByReplicaError,
+    LockStepContext,
+    OnlyReplicaContext,
+    ProgramContext,
+)
+from tfdist_jax.compat.tensorflow._results import (
+    as_replica_results,
+    from_one_program,
+    joined_results,
+    with_constants,
+)
+from tfdist_jax.compat.tensorflow._slow_ways import tell
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax.compat.tensorflow.distribute._cross_device_ops import CrossDeviceOps
+from tfdist_jax.compat.tensorflow.distribute._eager import NEEDS_VALUES, run_with_values
+from tfdist_jax.compat.tensorflow.distribute._extended import StrategyExtended
 from tfdist_jax.compat.tensorflow.distribute._input import (
     DistributedDataset,
     InputContext,
     distribute_from_function,
 )
+from tfdist_jax.compat.tensorflow.distribute._reduction import gather_replicas, reduce_merging, reduce_replicas
 
 
 class Strategy:
@@ -45,11 +69,29 @@ class Strategy:
     Ref: https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy
     """
 
-    def __init__(self, native: tfdist_jax.Strategy, *, bucket_bytes: int = BUCKET_BYTES) -> None:
-        """Run on the mesh of `native`; gradients smaller than `bucket_bytes` share all-reduces."""
+    is_default = False
+    has_workers = False
+    is_first = True
+
+    def __init__(
+        self, native: tfdist_jax.Strategy, *, cross_device_ops: CrossDeviceOps | None = None, kind: str | None = None
+    ) -> None:
+        """Run on the mesh of `native`.
+
+        Args:
+            native: Says which devices there are and where variables lie.
+            cross_device_ops: How values are reduced, and whether small ones share an all-reduce; XLA's way if None.
+            kind: The type that the devices' names have, if not their own.
+        """
+        if cross_device_ops is not None and not isinstance(cross_device_ops, CrossDeviceOps):
+            raise TypeError(f"`cross_device_ops` must be a tf.distribute.CrossDeviceOps, got {cross_device_ops!r}.")
         self.native = native
-        self.bucket_bytes = bucket_bytes
+        self.cross_device_ops = cross_device_ops
+        self.bucket_bytes = getattr(cross_device_ops, "bucket_bytes", None) or BUCKET_BYTES
+        self._kind = kind
         self._programs = CallCache()
+        self._needs_values: set[Any] = set()
+        self._compiled: set[Any] = set()
         self._own_variables: list[weakref.ref[Any]] = []
 
     @property
@@ -57,17 +99,27 @@ class Strategy:
         """Number of replicas that share each step."""
         return self.native.num_replicas
 
+    @functools.cached_property
+    def extended(self) -> StrategyExtended:
+        """The lower-level methods."""
+        return StrategyExtended(self)
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """TensorFlow's names of the replicas' devices."""
+        return tuple(full_name(device, self._kind) for device in self.native.mesh.devices.flat)
+
+    @property
+    def cluster_resolver(self) -> Any:
+        """What knows the other processes: None, since there are none."""
+        return None
+
     @contextlib.contextmanager
     def scope(self) -> Iterator["Strategy"]:
         """Make variables and models inside belong to this strategy."""
-        present = current_strategy()
-        if replica_context() is not None:
+        self._must_not_mix()
+        if _in_many_replicas():
             raise RuntimeError("A strategy's scope cannot be entered inside `strategy.run`.")
-        if present is not None and present is not self:
-            raise RuntimeError(
-                "Mixing different tf.distribute.Strategy objects: there is already another strategy's scope "
-                f"({type(present).__name__}). Leave it before entering this one."
-            )
         with entering_scope(self):
             yield self
 
@@ -90,12 +142,41 @@ class Strategy:
             What `fn` returns, with a `PerReplica` for each tensor; with one replica, the tensors themselves.
         """
         self._require_cross_replica()
+        if not isinstance(args, list | tuple):
+            raise ValueError(f"positional args must be a list or tuple, got {type(args)}: write `args=(x,)`.")
         call = (tuple(args), dict(kwargs or {}))
+        merging = merging_context()
+        if merging is not None:
+            with entering_replica(self, merging):
+                results = fn(*call[0], **call[1])
+            merging.own_values += jax.tree.leaves(results)
+            return results
         with entering_scope(self):
             if current_frame() is not None:
                 return self._run_in_program(fn, *call)
-            guard = closure_guard(fn)
-            return self._programs.call(lambda *a, **k: self._run_in_program(fn, a, k), *call, guard=guard)
+            return self._run_compiled(fn, *call)
+
+    def _run_compiled(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        guard = closure_guard(fn)
+        if guard not in self._needs_values:
+            try:
+                as_program = lambda *a, **k: as_replica_results(self._run_in_program(fn, a, k))
+                traced = functools.wraps(fn)(as_program)
+                program, tensors = self._programs.find(traced, args, kwargs, guard=guard)
+                if self._compiles_everywhere(guard, here=True):
+                    return with_constants(program(tensors))
+            except (*NEEDS_VALUES, NotOneProgramError) as error:
+                tell(fn, error, "replica by replica, uncompiled")
+                self._compiles_everywhere(guard, here=False)
+            self._needs_values.add(guard)
+        return self._unwrap(run_with_values(self, fn, args, kwargs))
+
+    def _compiles_everywhere(self, guard: Any, *, here: bool) -> bool:
+        """Tell whether all processes could compile a step, of which some may have lines of their own."""
+        if guard not in self._compiled:
+            self._compiled.add(guard)
+            return self.all_agree(here)
+        return here
 
     def experimental_run_v2(
         self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -104,38 +185,51 @@ class Strategy:
         return self.run(fn, args=args, kwargs=kwargs)
 
     def _run_in_program(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        fn = converted_inside(fn)
         leaves = jax.tree.leaves((args, kwargs), is_leaf=is_per_replica)
-        if any(isinstance(leaf, PerReplica) and leaf.is_uneven for leaf in leaves):
-            return self._unwrap(self._run_uneven(fn, args, kwargs))
+        if not any(isinstance(leaf, PerReplica) and leaf.is_uneven and not has_own_texts(leaf) for leaf in leaves):
+            with contextlib.suppress(DiffersByReplicaError):
+                return self._unwrap(self._run_as_one(fn, args, kwargs, leaves))
+        return self._unwrap(self._run_side_by_side(fn, args, kwargs))
+
+    def _run_as_one(self, fn: Callable[..., Any], args: Any, kwargs: Any, shared: Sequence[Any]) -> Any:
+        context = ProgramContext(self)
 
         def replica(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-            with entering_replica(self):
-                return as_results(fn(*args, **kwargs))
+            args, kwargs = restored((args, kwargs))
+            with entering_replica(self, context):
+                return as_replica_results(fn(*args, **kwargs), shared, context.merged)
 
         own = [variable for ref in self._own_variables if (variable := ref()) is not None]
-        return self._unwrap(run_with_cells(replica, (args, kwargs), self.native.mesh, own_cells=own))
+        unknown = lambda leaf: UnknownText() if has_own_texts(leaf) else leaf
+        args, kwargs = jax.tree.map(unknown, in_order((args, kwargs)), is_leaf=is_per_replica)
+        results = run_with_cells(replica, (args, kwargs), self.native.mesh, own_cells=own)
+        return from_one_program(results, self.num_replicas_in_sync)
 
-    def _run_uneven(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _run_side_by_side(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         frame = _program_frame()
-        frame.mesh = self.native.mesh
+        frame.belong_to(self.native.mesh)
+        shared = jax.tree.leaves((args, kwargs), is_leaf=is_per_replica)
 
         def make_replica(lockstep: LockStep, i: int) -> Callable[[], Any]:
             own = lambda leaf: leaf.values[i] if isinstance(leaf, PerReplica) else leaf
-            mine_args, mine_kwargs = jax.tree.map(own, (args, kwargs), is_leaf=is_per_replica)
+            mine_args, mine_kwargs = map_in_order(own, (args, kwargs), is_leaf=is_per_replica)
+
+            context = LockStepContext(self, lockstep, i)
 
             def replica() -> Any:
-                with entering_replica(self, LockStepContext(self, lockstep, i)):
-                    return as_results(fn(*mine_args, **mine_kwargs))
+                with entering_replica(self, context):
+                    return as_replica_results(fn(*mine_args, **mine_kwargs), shared, context.merged)
 
             return replica
 
-        results = run_in_lockstep(make_replica, frame, self.num_replicas_in_sync)
-        return jax.tree.map(lambda *values: PerReplica.uneven(values), *results)
+        return joined_results(run_in_lockstep(make_replica, frame, self.num_replicas_in_sync))
 
     def _unwrap(self, results: Any) -> Any:
-        if self.num_replicas_in_sync > 1:
-            return results
-        return jax.tree.map(lambda leaf: leaf.values[0], results, is_leaf=is_per_replica)
+        if self.num_replicas_in_sync == 1:
+            first = lambda leaf: leaf.values[0] if isinstance(leaf, PerReplica) else leaf
+            results = jax.tree.map(first, results, is_leaf=is_per_replica)
+        return restored(results)
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
         """Combine the replicas' values into one.
@@ -146,51 +240,81 @@ class Strategy:
             axis: None, or the axis of each replica's value to reduce too; a mean then counts every element once.
         """
         self._require_cross_replica()
-        op = as_reduce_op(reduce_op)
-        context = merging_context()
+        op, context = as_reduce_op(reduce_op), merging_context()
         if context is not None:
-            return _reduce_merging(context, op, value, axis)
-        if self.num_replicas_in_sync == 1:
-            return jax.tree.map(lambda leaf: _reduce_axis(op, leaf, axis), value)
-        return self.native.reduce(op, value, axis=axis)
+            return reduce_merging(context, op, value, axis)
+        return reduce_replicas(op, value, axis, self.num_replicas_in_sync)
 
     def gather(self, value: Any, axis: int) -> Any:
         """Join the replicas' values along `axis`, in replica order."""
         self._require_cross_replica()
-        return self.native.gather(value, axis=axis)
+        context = merging_context()
+        return gather_replicas(value, axis) if context is None else context.gather(value, axis)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
         """Return the values of this process's replicas as a tuple."""
+        if isinstance(value, Variable):
+            return value.values
+        context = merging_context()
+        if context is not None and isinstance(value, jax.Array):
+            gathered = context.gather(value[None], 0)
+            return tuple(gathered[i] for i in range(self.num_replicas_in_sync))
         return self.native.local_results(value)
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> DistributedDataset:
         """Split each batch of `dataset` over the replicas."""
-        return DistributedDataset(self, dataset)
+        return DistributedDataset(self, dataset, options)
 
     def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> Any:
         """Let `dataset_fn` make the dataset of this process; its batches are per replica."""
-        return distribute_from_function(self, dataset_fn)
+        return distribute_from_function(self, dataset_fn, options)
 
     def experimental_distribute_values_from_function(self, value_fn: Callable[..., Any]) -> Any:
-        """Give each replica the value that `value_fn` makes for it."""
-        from_replica = [value_fn(ValueContext(i, self.num_replicas_in_sync)) for i in range(self.num_replicas_in_sync)]
-        values = jax.tree.map(lambda *leaves: PerReplica.uneven([jnp.asarray(leaf) for leaf in leaves]), *from_replica)
-        return self._unwrap(jax.tree.map(self._stack_if_even, values, is_leaf=is_per_replica))
+        """Give each replica the value that `value_fn` makes for it; Python's numbers and texts stay what they are."""
+        self._require_cross_replica()
+        replicas = range(self.num_replicas_in_sync)
+        made = [value_fn(ValueContext(i, self.num_replicas_in_sync)) for i in replicas]
+        return self._unwrap(jax.tree.map(self._one_for_each, *made, is_leaf=lambda leaf: leaf is None))
 
-    def _stack_if_even(self, value: PerReplica) -> PerReplica:
+    def _one_for_each(self, *values: Any) -> PerReplica:
+        if all(isinstance(value, HostTensor) for value in values):
+            return per_replica_texts(values)
+        if not all(map(is_input, values)):
+            return PerReplica.uneven(values)
+        return self.stack_if_even(PerReplica.uneven([convert_to_tensor(value) for value in values]))
+
+    def stack_if_even(self, value: PerReplica) -> PerReplica:
+        """Hold tensors of one shape and type as one array, sharded over the replicas."""
         if len({(v.shape, v.dtype) for v in value.values}) > 1:
             return value
         return PerReplica(self.stacked(value.values), self.num_replicas_in_sync)
+
+    def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Any:
+        """Make a dataset of the rows of NumPy arrays."""
+        from tfdist_jax.compat.tensorflow.data._dataset import Dataset
+
+        return Dataset.from_tensor_slices(numpy_input)
+
+    make_experimental_numpy_dataset = experimental_make_numpy_dataset
+    experimental_distribute_datasets_from_function = distribute_datasets_from_function
+
+    def initial(self, value: Any) -> jax.Array:
+        """Return a variable's initial value on every device."""
+        return self.mirrored(value)
+
+    def all_agree(self, here: bool) -> bool:
+        """Return whether something holds in all processes."""
+        return here
 
     def mirrored(self, value: Any) -> jax.Array:
         """Copy `value` to every device."""
         # The transfer alone would share memory with the first device's copy, which a later step may give away.
         value = jnp.copy(value) if isinstance(value, jax.Array) else value
-        return jax.device_put(value, NamedSharding(self.native.mesh, PartitionSpec()))
+        return put(value, NamedSharding(self.native.mesh, PartitionSpec()))
 
     def stacked(self, values: Sequence[Any]) -> jax.Array:
         """Put value `i` on replica `i`: an array `[replicas, ...]` sharded over them."""
-        return jax.device_put(jnp.stack(list(values)), NamedSharding(self.native.mesh, PartitionSpec(DATA)))
+        return put(jnp.stack(list(values)), NamedSharding(self.native.mesh, PartitionSpec(DATA)))
 
     def adopt(self, variable: Any) -> None:
         """Note a variable with one value per replica: `run` hands it to its replicas."""
@@ -198,8 +322,31 @@ class Strategy:
         self._own_variables.append(weakref.ref(variable))
 
     def _require_cross_replica(self) -> None:
-        if replica_context() is not None and not isinstance(replica_context(), OnlyReplicaContext):
+        self._must_not_mix()
+        if _in_many_replicas():
             raise RuntimeError("Method requires being in cross-replica context, use get_replica_context().merge_call()")
+
+    def _must_not_mix(self) -> None:
+        present = current_strategy()
+        if present is not None and present is not self and not isinstance(present, DefaultStrategy):
+            raise RuntimeError(
+                "Mixing different tf.distribute.Strategy objects: this is the scope or the `run` of another one "
+                f"({type(present).__name__}). Leave it first."
+            )
+
+    def __copy__(self) -> "Strategy":
+        """Refuse: there would be two strategies for the same variables."""
+        raise RuntimeError("Must only deepcopy strategies, or use the same one: a shallow copy would share its state.")
+
+    def __deepcopy__(self, memo: Any) -> "Strategy":
+        """Return the strategy itself, to which copies of its variables belong too."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """Refuse: devices belong to this process."""
+        raise TypeError(
+            f"cannot pickle {type(self).__name__}: it holds devices of this process. Make it where it is used."
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} with {self.num_replicas_in_sync} replica(s) on {list(self.native.mesh.devices.flat)}>"
@@ -215,11 +362,11 @@ class MirroredStrategy(Strategy):
     def __init__(self, devices: Sequence[str] | None = None, cross_device_ops: Any = None) -> None:
         """Use `devices`, such as ["/gpu:0", "/gpu:1"]; all of JAX's default devices if None.
 
-        `cross_device_ops` says how many arrays share an all-reduce; the reduction itself is XLA's.
+        `cross_device_ops` says whether small arrays share an all-reduce; the reduction itself is XLA's, unless its class
+        is the user's own.
         """
-        chosen = None if devices is None else tuple(resolve_devices(devices))
-        options = getattr(cross_device_ops, "bucket_bytes", None)
-        super().__init__(tfdist_jax.Mirrored(chosen), bucket_bytes=options or BUCKET_BYTES)
+        chosen = tuple(jax.local_devices() if devices is None else resolve_devices(devices))
+        super().__init__(tfdist_jax.Mirrored(chosen), cross_device_ops=cross_device_ops)
 
 
 @final
@@ -239,6 +386,8 @@ class OneDeviceStrategy(Strategy):
 class DefaultStrategy(Strategy):
     """What `tf.distribute.get_strategy()` returns outside of any scope: one replica, nothing moved."""
 
+    is_default = True
+
     def __init__(self) -> None:
         """Use the first device."""
         super().__init__(tfdist_jax.SingleDevice())
@@ -246,6 +395,7 @@ class DefaultStrategy(Strategy):
     @contextlib.contextmanager
     def scope(self) -> Iterator[Strategy]:
         """Change nothing."""
+        self._must_not_mix()
         yield self
 
     def run(
@@ -256,6 +406,7 @@ class DefaultStrategy(Strategy):
         options: Any = None,
     ) -> Any:
         """Call `fn`."""
+        self._must_not_mix()
         with entering_replica(self, OnlyReplicaContext(self)):
             return fn(*args, **(kwargs or {}))
 
@@ -273,6 +424,11 @@ class ValueContext:
         self.replica_id_in_sync_group = replica_id_in_sync_group
         self.num_replicas_in_sync = num_replicas_in_sync
 
+    def __str__(self) -> str:
+        """Describe it."""
+        number, count = self.replica_id_in_sync_group, self.num_replicas_in_sync
+        return f"tf.distribute.ValueContext(replica id {number}, total replicas in sync: {count})"
+
 
 def _program_frame() -> Discovery:
     """Return the frame of the surrounding program."""
@@ -282,15 +438,6 @@ def _program_frame() -> Discovery:
     return frame
 
 
-def _reduce_merging(context: Any, op: Any, value: Any, axis: int | None) -> Any:
-    """Reduce inside `merge_call`, where each value is still the replica's own."""
-    if axis is not None:
-        value = context.all_gather(value, axis)
-        return jax.tree.map(lambda leaf: _reduce_axis(op, leaf, axis), value)
-    return context.all_reduce(op, value)
-
-
-def _reduce_axis(op: Any, value: Any, axis: int | None) -> Any:
-    if axis is None:
-        return value
-    return jnp.sum(value, axis) if op is tfdist_jax.ReduceOp.SUM else jnp.mean(value, axis)
+def _in_many_replicas() -> bool:
+    context = replica_context()
+    return context is not None and not isinstance(context, OnlyReplicaContext)

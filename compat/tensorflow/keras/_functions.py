@@ -8,24 +8,58 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.sparse import JAXSparse
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax import DATA, fused_mean
-from tfdist_jax._input import ahead, pad_to_equal, put_padded
+from tfdist_jax import DATA, PerReplica, fused_mean
+from tfdist_jax._agreed_program import compiled
+from tfdist_jax._input import ahead, pad_to_equal
+from tfdist_jax._placement import local, put_own, spans_processes
 from tfdist_jax._replica import map_replicas
 from tfdist_jax._runtime import InFlight
+from tfdist_jax._shared_input import equal_sizes, shares_of_same
 from tfdist_jax._state import entering
 from tfdist_jax.compat.tensorflow._ops._random_state import drawing_from, next_words
+from tfdist_jax.compat.tensorflow._ordered import restored
 from tfdist_jax.compat.tensorflow.keras._accumulation import accumulator_slots
-from tfdist_jax.compat.tensorflow.keras._outside import CellFoundError, OutsideCells
+from tfdist_jax.compat.tensorflow.keras._adapters import OwnRows
+from tfdist_jax.compat.tensorflow.keras._outside import CellFoundError, OptimizerFoundError, OutsideCells
 from tfdist_jax.compat.tensorflow.keras._placement import Placed, Values, is_placed, place
-from tfdist_jax.compat.tensorflow.keras._programs import Sizes, run_side_by_side, run_steps, runs_on_cpu
+from tfdist_jax.compat.tensorflow.keras._programs import (
+    SPLIT_STEPS,
+    Sizes,
+    run_side_by_side,
+    run_steps,
+    runs_on_cpu,
+    stacked,
+)
 from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, State, Step, TrainStep
 
 # Steps that are compiled into one program on CPU, where they are unrolled and compile time grows with them.
 _MOST_UNROLLED = 8
 # Host batches on their way to an accelerator while it computes.
 _AHEAD = 2
+
+
+# What Keras's loops hand to a step: all of it to `fit`'s, which are the only ones with an optimizer.
+STATE_KINDS = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
+
+
+def give_back(model: Any, state: Any) -> None:
+    """Hand the state to Keras's loop, which has taken it from the variables before it was known that there is no batch.
+
+    Raises:
+        ValueError: If there was nothing to train on at all.
+    """
+    trains = len(state) == len(STATE_KINDS)
+    is_first = not getattr(model, "_jax_state", None)
+    kinds = STATE_KINDS if trains else [kind for kind in STATE_KINDS if kind != "optimizer_variables"]
+    model._jax_state = dict(zip(kinds, state, strict=False))
+    if trains and is_first:
+        raise ValueError(
+            "`fit` has got no batch of data. Look whether the arrays or the dataset are empty, and whether a generator or an "
+            "iterator has been used up by an earlier call."
+        )
 
 
 @final
@@ -39,18 +73,18 @@ class StepFunction:
         self._strategy = strategy
         self._mesh = strategy.native.mesh
         self._in_flight = InFlight(self._mesh.size)
-        self._feed = Feed(self._mesh, ahead=0 if runs_on_cpu(strategy) else _AHEAD)
-        self._steps_per_execution = model.steps_per_execution
-        self._most_in_program = _most_in_program(step, strategy)
+        depth = 0 if runs_on_cpu(strategy) else _AHEAD
+        self._feed = Feed(self._mesh, model.steps_per_execution, _most_in_program(step, strategy), ahead=depth)
         self._returned: Placed = ()
         self._outside: list[Any] = []
-        whole, split = NamedSharding(self._mesh, PartitionSpec()), NamedSharding(self._mesh, PartitionSpec(DATA))
-        self._compiled = jax.jit(
-            self._trace, static_argnums=0, donate_argnums=2, in_shardings=(whole, whole, split, whole)
+        whole, split = NamedSharding(self._mesh, PartitionSpec()), NamedSharding(self._mesh, SPLIT_STEPS)
+        layouts = (whole, whole, split, whole)
+        self._compiled = compiled(
+            self._trace, self._mesh, name=step.name, static_argnums=0, donate_argnums=2, in_shardings=layouts
         )
         self._program: Callable[..., Any] = self._run_eagerly if model.run_eagerly else self._compiled
         same = PartitionSpec()
-        self._mean = jax.jit(map_replicas(fused_mean, self._mesh, in_specs=(same,), out_specs=same))
+        self._mean = compiled(map_replicas(fused_mean, self._mesh, in_specs=(same,), out_specs=same), self._mesh)
 
     def __call__(self, state: Any, iterator: Iterator[Any]) -> tuple[Any, Placed]:
         """Run the next `steps_per_execution` steps.
@@ -64,25 +98,28 @@ class StepFunction:
 
         Raises:
             StopIteration: If `iterator` is at its end.
+            ValueError: If it has nothing to train on at all.
         """
+        try:
+            runs = next(self._feed(iterator))
+        except StopIteration:
+            give_back(self._step.model, state)
+            raise
         if not is_placed(state):
             state = place(state, self._mesh, num_read_only=self._step.num_read_only, holders=_holders(self._step.model))
-        batches = list(itertools.islice(self._feed(iterator), self._steps_per_execution))
-        if not batches:
-            raise StopIteration
         results = []
-        for sizes, run in _runs(batches, self._most_in_program):
-            result, state = self._run(sizes, state, run)
+        for sizes, batches in runs:
+            result, state = self._run(sizes, state, batches)
             results.append(result)
         self._returned = state
-        return (_joined(results) if isinstance(self._step, PredictStep) else results[-1]), state
+        return (restored(_joined(results)) if isinstance(self._step, PredictStep) else results[-1]), state
 
     def lower(self, state: Any, batch: Any) -> Any:
         """Lower the step for a host batch without running it, as `jax.jit(fn).lower` does."""
         data, sizes = pad_to_equal(batch, self._mesh.shape[DATA])
         split = self._step.num_read_only
         arrays = [v.arrays for v in place(state, self._mesh, num_read_only=len(state), holders=Counter())]
-        return self._call(self._compiled.lower, sizes, arrays[:split], arrays[split:], [data])
+        return self._call(self._compiled.lower, sizes, arrays[:split], arrays[split:], stacked([data]))
 
     def forget(self) -> None:
         """Let go of the state, when Keras's loop has ended."""
@@ -98,18 +135,22 @@ class StepFunction:
 
         The mean stands for all of them and leaves the coming update as it is.
         """
-        if isinstance(self._step, TrainStep) and self._step.accumulates_locally:
-            values = list(state["optimizer_variables"])
-            slots = accumulator_slots(self._step.model.optimizer)
+        held = state.get("optimizer_variables")
+        # What no step has returned is equal.
+        if isinstance(self._step, TrainStep) and self._step.accumulates_locally and isinstance(held, Values):
+            values = list(held)
+            slots = [i for i in accumulator_slots(self._step.model.optimizer) if i is not None]
             for i, mean in zip(slots, self._mean([values[i] for i in slots]), strict=True):
                 values[i] = mean
             state["optimizer_variables"] = values
 
-    def _run(self, sizes: Sizes, state: Placed, batches: Sequence[Any]) -> tuple[Any, Placed]:
+    def _run(self, sizes: Sizes, state: Placed, batches: Any) -> tuple[Any, Placed]:
         split = self._step.num_read_only
         arrays = [values.arrays for values in state]
-        logs, rows, new, token = self._call(self._program, sizes, arrays[:split], arrays[split:], batches)
+        logs, rows, new, carried, token = self._call(self._program, sizes, arrays[:split], arrays[split:], batches)
         self._in_flight.add(token)
+        for variable, value in zip(self._step.carried, carried, strict=True):
+            variable.stored = value
         state = (*state[:split], *map(Values, new))
         return (logs if rows is None else _without_padding(rows, sizes)), state
 
@@ -118,22 +159,46 @@ class StepFunction:
         words = next_words()
         while True:
             try:
-                return program(*args, (words, [self._strategy.mirrored(cell.stored) for cell in self._outside]))
+                return program(*args, (words, self._values(self._outside), self._values(self._step.carried)))
             except CellFoundError as found:
                 self._outside.append(found.cell)
+            except OptimizerFoundError as found:
+                self._step.carried.extend(found.variables)
 
-    def _trace(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any], others: Any) -> Any:
-        words, outside = others
+    def _values(self, cells: Sequence[Any]) -> list[jax.Array]:
+        return [self._strategy.mirrored(cell.stored) for cell in cells]
+
+    def _trace(self, sizes: Sizes, read_only: State, own: State, batches: Any, others: Any) -> Any:
+        words, outside, carried = others
         with drawing_from(words), entering(OutsideCells(self._outside, outside)):
-            logs, rows, state = run_steps(self._step, self._strategy, sizes, (*read_only, *own), batches)
+            given = _with_carried((*read_only, *own), carried)
+            logs, rows, state = run_steps(self._step, self._strategy, sizes, given, batches)
+        state, carried = _without_carried(state, len(carried))
         # The state is donated to the next step and logs may be empty: something must tell when the step is done.
-        return logs, rows, state[len(read_only) :], jnp.zeros((), jnp.int32)
+        return logs, rows, state[len(read_only) :], carried, jnp.zeros((), jnp.int32)
 
-    def _run_eagerly(self, sizes: Sizes, read_only: State, own: State, batches: Sequence[Any], others: Any) -> Any:
-        (batch,), (words, _) = batches, others
+    def _run_eagerly(self, sizes: Sizes, read_only: State, own: State, batches: Any, others: Any) -> Any:
+        batch, (words, _, carried) = jax.tree.map(lambda leaf: leaf[0], batches), others
         with drawing_from(words):
-            logs, rows, state = run_side_by_side(self._step, self._strategy, sizes, (*read_only, *own), batch)
-        return logs, rows, state[len(read_only) :], ()
+            given = _with_carried((*read_only, *own), carried)
+            logs, rows, state = run_side_by_side(self._step, self._strategy, sizes, given, batch)
+        state, carried = _without_carried(state, len(carried))
+        return logs, rows, state[len(read_only) :], carried, ()
+
+
+def _with_carried(state: State, values: list[jax.Array]) -> State:
+    """Put other optimizers' values behind those of the model's optimizer."""
+    return (*state[:2], [*state[2], *values], *state[3:]) if values else state
+
+
+def _without_carried(state: State, count: int) -> tuple[State, list[jax.Array]]:
+    if not count:
+        return state, []
+    return (*state[:2], state[2][:-count], *state[3:]), state[2][-count:]
+
+
+Run = tuple[Sizes, Any]
+"""Batches that one program takes, `[steps, rows, ...]`, and how each of them is split."""
 
 
 @final
@@ -143,20 +208,61 @@ class Feed:
     On CPU (`ahead=0`) batches stay NumPy arrays until their step, which takes each device's rows from them.
     """
 
-    def __init__(self, mesh: Mesh, *, ahead: int) -> None:
-        """Feed the devices of `mesh`, with the transfers of `ahead` batches started early, or none before its step."""
-        host = lambda batch: pad_to_equal(jax.tree.map(np.asarray, batch), mesh.shape[DATA])
-        self._place = (lambda batch: put_padded(batch, mesh)) if ahead else host
+    def __init__(self, mesh: Mesh, steps_per_execution: int, most: int, *, ahead: int) -> None:
+        """Feed the devices of `mesh`.
+
+        Args:
+            mesh: The mesh of the strategy.
+            steps_per_execution: How many batches a call of Keras's loop takes.
+            most: How many of them one program takes.
+            ahead: How many calls' transfers are started early.
+        """
+        self._steps, self._most = steps_per_execution, most
+        self._mesh = mesh
+        split = NamedSharding(mesh, SPLIT_STEPS)
+        self._is_shared = spans_processes(mesh)
+        transfer = put_own if self._is_shared else jax.device_put
+        placed = lambda runs: [(sizes, transfer(batches, split)) for sizes, batches in runs]
+        self._place = placed if ahead or self._is_shared else lambda runs: runs
         self._depth = ahead
         self._source: Any = None
-        self._batches: Iterator[Any] = iter(())
+        self._executions: Iterator[list[Run]] = iter(())
 
-    def __call__(self, source: Iterable[Any]) -> Iterator[Any]:
-        """Return the batches of `source` as `(data, sizes)`; calls with the same source go on where it is."""
+    def __call__(self, source: Iterable[Any]) -> Iterator[list[Run]]:
+        """Return what is run in each call of Keras's loop; calls with the same source go on where it is."""
         if source is not self._source:
             self._source = source
-            self._batches = ahead(source, self._place, depth=self._depth)
-        return self._batches
+            self._executions = ahead(self._grouped(self._split(source)), self._place, depth=self._depth)
+        return self._executions
+
+    def _split(self, source: Iterable[Any]) -> Iterator[tuple[Any, Sizes]]:
+        if not self._is_shared:
+            return (pad_to_equal(_on_host(batch), self._mesh.shape[DATA]) for batch in source)
+        # A process may have no batch of its own at all, but then none has: shares of nothing come all the same.
+        first = next(source := iter(source), None)
+        rest = () if first is None else itertools.chain([first], source)
+        if isinstance(next(iter(jax.tree.leaves(first)), None), OwnRows):
+            return ((_on_host(batch), jax.tree.leaves(batch)[0].sizes) for batch in rest)
+        shares = shares_of_same((_on_host(batch) for batch in rest), self._mesh)
+        return ((batch, equal_sizes(sizes)) for batch, sizes in shares)
+
+    def _grouped(self, batches: Iterator[tuple[Any, Sizes]]) -> Iterator[list[Run]]:
+        if self._steps == 1:
+            yield from ([(sizes, stacked([data]))] for data, sizes in batches)
+        while taken := list(itertools.islice(batches, self._steps)):
+            yield list(_runs(taken, self._steps, self._most))
+
+
+def _on_host(batch: Any) -> Any:
+    """Return a batch as NumPy arrays."""
+    return jax.tree.map(_array, batch, is_leaf=lambda leaf: isinstance(leaf, JAXSparse | PerReplica))
+
+
+def _array(leaf: Any) -> np.ndarray:
+    if isinstance(leaf, PerReplica):
+        return np.concatenate([np.asarray(value) for value in leaf.values])
+    # The parts of a sparse array have no rows to split.
+    return np.asarray(leaf.todense() if isinstance(leaf, JAXSparse) else leaf)
 
 
 def _holders(model: Any) -> Counter[int]:
@@ -180,16 +286,23 @@ def _most_in_program(step: Step, strategy: Any) -> int:
     return min(wanted, _MOST_UNROLLED) if runs_on_cpu(strategy) else wanted
 
 
-def _runs(batches: Sequence[tuple[Any, Sizes]], most: int) -> Iterator[tuple[Sizes, list[Any]]]:
-    """Group batches that one program can take: `most` at a time of equal shapes, the others one by one."""
-    if most == 1:
-        yield from ((sizes, [data]) for data, sizes in batches)
-        return
-    for sizes, alike in itertools.groupby(batches, key=_shapes):
-        run = [data for data, _ in alike]
-        whole = len(run) - len(run) % most
-        yield from ((sizes[0], run[i : i + most]) for i in range(0, whole, most))
-        yield from ((sizes[0], [data]) for data in run[whole:])
+def _runs(batches: Sequence[tuple[Any, Sizes]], steps: int, most: int) -> Iterator[Run]:
+    """Group batches that one program can take: neighbours of equal shapes."""
+    for (sizes, *_), group in itertools.groupby(batches, key=_shapes):
+        alike = [data for data, _ in group]
+        start = 0
+        for length in _run_lengths(len(alike), steps, most):
+            yield sizes, stacked(alike[start : start + length])
+            start += length
+
+
+def _run_lengths(count: int, steps: int, most: int) -> list[int]:
+    """Return in which runs to take `count` batches, with few different lengths: each is a program to compile."""
+    parts = -(-steps // most)
+    if count == steps:
+        return [steps * (i + 1) // parts - steps * i // parts for i in range(parts)]
+    length = -(-steps // parts)
+    return [length] * (count // length) + [1] * (count % length)
 
 
 def _shapes(batch: tuple[Any, Sizes]) -> Any:
@@ -199,10 +312,12 @@ def _shapes(batch: tuple[Any, Sizes]) -> Any:
 
 
 def _without_padding(rows: Any, sizes: Sizes) -> Any:
-    """Return the real rows, which come first; on the devices where nothing has to be cut off."""
+    """Return the real rows; on the devices where nothing has to be cut out."""
     if len(set(sizes)) == 1:
-        return rows
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[: sum(sizes)], rows)
+        return jax.tree.map(local, rows)
+    length = max(sizes)
+    blocks = [slice(i * length, i * length + size) for i, size in enumerate(sizes)]
+    return jax.tree.map(lambda leaf: np.concatenate([np.asarray(local(leaf))[block] for block in blocks]), rows)
 
 
 def _joined(results: Sequence[Any]) -> Any:

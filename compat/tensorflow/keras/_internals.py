@@ -1,22 +1,29 @@
-"""Every private Keras name this project uses or replaces; nothing else may import `keras.src`.
+"""Every private Keras name this project touches; nothing else may import `keras.src`.
 
-`tests/compat/keras/test_internals.py` holds a contract test per name: a Keras release that drops or changes one
-fails the test that carries its name.
+What is replaced, and why, is listed in `_hooks`. Used as they are:
 
-- `backend.compute_output_spec`: finds out shapes by running a layer on nothing; called through the module.
-- `BaseOptimizer.apply`: where gradients of all replicas are summed. `_accumulated_gradients`, `_iterations`: its
-  variables for gradient accumulation.
-- `class_weight_to_sample_weights`, `DataAdapter`, `data_adapters.get_data_adapter`: how input is read.
+- `BaseOptimizer._accumulated_gradients`, `_iterations`: its variables for gradient accumulation;
+  `_trainable_variables`: what it was built for; `_get_current_learning_rate`: the rate that a step uses.
+- `Adagrad._accumulators`, `RMSprop._velocities`, `_average_gradients`, `Nadam._momentums`, `_velocities`, `_u_product`,
+  `BaseOptimizer._get_variable_index`: the state that older formulas work on.
+- `BackupAndRestore._weights_path`, `_current_epoch`, `_last_batch_seen`, and `_initial_epoch` of the model.
+- `class_weight_to_sample_weights`, `DataAdapter`: how input is read.
+- `EpochIterator._current_iterator`, `_steps_seen`, `_num_batches`: where an epoch is.
 - `get_keras_mask`, `set_keras_mask`: the mask that a layer has attached to its output.
 - `get_stateless_scope`: the scope in which Keras maps variables to explicit values, or None.
-- `jax_trainer._distribute_data`: sends a whole batch to the first device.
-- `jax_utils.is_in_jax_tracing_scope`: makes unseeded random draws an error while JAX traces.
-- `JAXTrainer`: `__init__`, the `make_*_function` methods, `jax_state_sync` with `_jax_state` and
-  `_jax_state_synced`, and `_aggregate_additional_loss` are replaced; `compute_loss_and_updates` and
-  `_update_metrics_variables` make up a training step.
-- `JaxVariable`: its reads and writes go through cells.
-- `loss_module.scale_loss_for_distribution`, `unscale_loss_for_distribution`: called through the module.
-- `SeedGenerator.next`: where each replica gets a seed of its own.
+- `global_seed_generator`: what unseeded draws come from.
+- `is_default`: tells a callback's own methods from those that do nothing.
+- `JAXTrainer.compute_loss_and_updates`, `_update_metrics_variables`: what a training step is made of; `_jax_state`,
+  `_jax_state_synced`: its values between steps.
+- `JaxVariable._value`, `_layout`, `_maybe_autocast`, `_initializer`: what a variable holds.
+- `Layer._trainable_variables`, `_non_trainable_variables`, `_seed_generators`, `Metric._variables`: what they hold, for
+  checkpoints; Keras's other lists of the same things are left out there by name.
+- `legacy_h5_format.load_model_from_hdf5`: reads a file without suffix.
+- `Operation._setattr_hook`: asked before an attribute is searched for layers.
+- `TensorBoard._init_profile_batch`: takes the batches to profile.
+
+`tests/compat/keras/test_internals.py` holds a contract test for each: a Keras release that drops or changes one fails
+the test that carries its name.
 """
 
 from keras.src import backend
@@ -25,27 +32,49 @@ from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.jax import trainer as jax_trainer
 from keras.src.backend.jax.core import JaxVariable
 from keras.src.backend.jax.trainer import JAXTrainer
+from keras.src.callbacks import tensorboard
+from keras.src.callbacks.callback_list import CallbackList
+from keras.src.legacy import backend as legacy_backend
+from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
+from keras.src.ops.operation import Operation
 from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.random.seed_generator import SeedGenerator
+from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
+from keras.src.saving import saving_api, saving_lib
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
-from keras.src.utils import jax_utils
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from keras.src.trainers.epoch_iterator import EpochIterator
+from keras.src.utils import file_utils, jax_utils, python_utils
+from keras.src.utils.python_utils import is_default
 
 __all__ = [
     "BaseOptimizer",
+    "CallbackList",
     "DataAdapter",
+    "EpochIterator",
     "JAXTrainer",
     "JaxVariable",
+    "Operation",
+    "PyDatasetAdapter",
     "SeedGenerator",
     "backend",
     "class_weight_to_sample_weights",
     "data_adapters",
+    "file_utils",
     "get_keras_mask",
     "get_stateless_scope",
+    "global_seed_generator",
+    "is_default",
     "jax_trainer",
     "jax_utils",
+    "legacy_backend",
+    "legacy_h5_format",
     "loss_module",
+    "python_utils",
+    "saving_api",
+    "saving_lib",
     "set_keras_mask",
+    "tensorboard",
 ]

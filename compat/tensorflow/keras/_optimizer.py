@@ -1,29 +1,103 @@
-"""Keras optimizers in replicas: gradients are summed over the replicas before they are applied."""
+"""Keras optimizers: gradients are summed over the replicas before they are applied; sparse ones stay sparse for SGD."""
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
+from keras.optimizers import SGD
+
 from tfdist_jax.compat.tensorflow._context import replica_context
+from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._scatter import scattered
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer, get_stateless_scope
+from tfdist_jax.compat.tensorflow.keras._outside import OptimizerFoundError
+from tfdist_jax.compat.tensorflow.keras._overwritten import reduced
+
+# Set while a step in TensorFlow's form is traced, which applies optimizers itself; no argument could carry it.
+_in_step: ContextVar[bool] = ContextVar("in_step", default=False)
 
 
 def install() -> None:
-    """Let `optimizer.apply` and `apply_gradients` reduce gradients inside `strategy.run`."""
+    """Let `optimizer.apply` and `apply_gradients` take sparse gradients, and reduce all inside `strategy.run`."""
     BaseOptimizer.apply = _reducing(BaseOptimizer.apply)
+    SGD.update_step = _scattering(SGD.update_step)
+
+
+@contextlib.contextmanager
+def applied_by_steps() -> Iterator[None]:
+    """Let every optimizer that a step applies sum the replicas' gradients, and have its state carried along."""
+    token = _in_step.set(True)
+    try:
+        yield
+    finally:
+        _in_step.reset(token)
+
+
+def context_to_sum_in(optimizer: Any, variables: Any) -> Any:
+    """Return the replica whose own gradients an optimizer is given, or None if nothing is to be summed.
+
+    Raises:
+        OptimizerFoundError: If the optimizer belongs to a step that does not know its state yet.
+    """
+    context, scope = replica_context(), get_stateless_scope()
+    if context is None or context.is_updating or (scope is not None and not _in_step.get()):
+        return None
+    if scope is not None:
+        if not optimizer.built and variables is not None:
+            optimizer.build(variables)
+        unknown = [variable for variable in optimizer.variables if scope.get_current_value(variable) is None]
+        if unknown:
+            raise OptimizerFoundError(unknown)
+    return context
 
 
 def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        sparse = _takes_slices(self)
         # Tensor-like gradients, such as accumulators held in tf.Variable, are fine for TensorFlow.
-        grads = [None if grad is None else convert_to_tensor(grad) for grad in grads]
-        context = replica_context()
-        if context is None or get_stateless_scope() is not None:
+        grads = [
+            grad if grad is None or (sparse and isinstance(grad, IndexedSlices)) else convert_to_tensor(grad)
+            for grad in grads
+        ]
+        if trainable_variables is not None:
+            trainable_variables = list(trainable_variables)
+        context = context_to_sum_in(self, trainable_variables)
+        if context is None:
             return original(self, grads, trainable_variables)
-        summed = context.all_reduce("SUM", grads)
+        variables = trainable_variables
+        if variables is None:
+            variables = self._trainable_variables if self.built else [None] * len(grads)
+        grads = reduced(context, grads, variables)
         with context.updating():
-            return original(self, summed, trainable_variables)
+            return original(self, grads, trainable_variables)
 
     return apply
+
+
+def _takes_slices(optimizer: Any) -> bool:
+    """Whether the gradient goes into the variable alone, and in proportion: then the rows do as well as all of it."""
+    changed_before = (
+        optimizer.clipnorm,
+        optimizer.global_clipnorm,
+        optimizer.clipvalue,
+        optimizer.gradient_accumulation_steps,
+        optimizer.loss_scale_factor,
+    )
+    return type(optimizer) is SGD and not optimizer.momentum and not any(changed_before)
+
+
+def _scattering(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def update_step(self: Any, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        if not isinstance(gradient, IndexedSlices):
+            original(self, gradient, variable, learning_rate)
+            return
+        table = convert_to_tensor(variable)
+        step = gradient.values.astype(table.dtype) * convert_to_tensor(learning_rate).astype(table.dtype)
+        variable.assign(scattered("sub", table, gradient.indices[:, None], step))
+
+    return update_step

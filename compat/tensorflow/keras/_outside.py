@@ -40,6 +40,16 @@ class OutsideCells(Frame):
 
 
 @final
+class OptimizerFoundError(BaseException):
+    """Ends a trace that changes an optimizer which is not the model's `optimizer`: its state has to be carried along."""
+
+    def __init__(self, variables: Sequence[Any]) -> None:
+        """Ask for the optimizer's variables."""
+        super().__init__(variables)
+        self.variables: Any = variables
+
+
+@final
 class CellFoundError(BaseException):
     """Ends a trace that needs one more input; not an Exception, so that the model's code does not catch it."""
 

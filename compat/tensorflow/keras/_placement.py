@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tfdist_jax._placement import put
+
 
 @final
 class Values(Sequence[jax.Array]):
@@ -68,7 +70,7 @@ def _placed(values: Sequence[jax.Array], i: int, whole: NamedSharding, holders: 
     value, is_replaced = values[i], holders is not None
     if value.sharding != whole:
         # The transfer alone would keep the memory of a value that is on the first device already.
-        return jax.device_put(jnp.copy(value) if is_replaced else value, whole)
+        return put(jnp.copy(value) if is_replaced else value, whole)
     return jnp.copy(value) if is_replaced and is_shared else value
 
 

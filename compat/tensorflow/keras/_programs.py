@@ -7,14 +7,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec
 
 from tfdist_jax import DATA, fused_sum
 from tfdist_jax._gradients import switch_on_size
 from tfdist_jax._lockstep import LockStep
 from tfdist_jax._replica import map_replicas
-from tfdist_jax.compat.tensorflow._context import LockStepContext, entering_replica
+from tfdist_jax.compat.tensorflow._context import entering_replica
 from tfdist_jax.compat.tensorflow._ops._random_state import draw_for_iteration
+from tfdist_jax.compat.tensorflow._replica_contexts import LockStepContext, ProgramContext
 from tfdist_jax.compat.tensorflow.keras._aggregation import Share
 from tfdist_jax.compat.tensorflow.keras._steps import Parts, State, Step
 
@@ -22,13 +24,23 @@ Sizes = tuple[int, ...]
 Results = tuple[Any, Any, State]
 """Logs, results by row (padded as the batch is) and the new state."""
 
+SPLIT_STEPS = PartitionSpec(None, DATA)
+"""How batches of several steps, `[steps, rows, ...]`, lie on the devices."""
+
+
+def stacked(batches: Sequence[Any]) -> Any:
+    """Join host batches of equal shapes to `[steps, rows, ...]`: one transfer for all."""
+    if len(batches) == 1:
+        return jax.tree.map(lambda leaf: leaf[None], batches[0])
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
+
 
 def runs_on_cpu(strategy: Any) -> bool:
     """Tell whether the replicas are (virtual) CPU devices, where other ways are fast than on accelerators."""
     return strategy.native.mesh.devices.flat[0].platform == "cpu"
 
 
-def run_steps(step: Step, strategy: Any, sizes: Sizes, state: State, batches: Sequence[Any]) -> Results:
+def run_steps(step: Step, strategy: Any, sizes: Sizes, state: State, batches: Any) -> Results:
     """Run `step` on one batch after another, of which every one is split into `sizes`.
 
     Args:
@@ -36,22 +48,23 @@ def run_steps(step: Step, strategy: Any, sizes: Sizes, state: State, batches: Se
         strategy: The facade's strategy.
         sizes: Number of real rows of each replica.
         state: The model's values, equal on all devices.
-        batches: Batches of arrays `[R * ceil(rows / R), ...]`, sharded over the replicas.
+        batches: Arrays `[steps, R * max(sizes), ...]`, sharded `SPLIT_STEPS`.
 
     Returns:
         The last step's results and the state after it.
     """
     # XLA on CPU runs the body of a loop several times slower than the same steps one after another.
-    several = _unrolled if len(batches) == 1 or runs_on_cpu(strategy) else _looped
+    several = _unrolled if runs_on_cpu(strategy) or _num_steps(batches) == 1 else _looped
     if step.communicates and len(set(sizes)) > 1:
         return several(functools.partial(run_side_by_side, step, strategy, sizes), state, batches)
 
-    def replica(state: State, batches: Sequence[Any]) -> Results:
-        with step.prepared(), entering_replica(strategy):
+    def replica(state: State, batches: Any) -> Results:
+        with step.prepared(), entering_replica(strategy, ProgramContext(strategy)):
             return several(functools.partial(_run_replica, step, strategy, sizes), state, batches)
 
     whole, split = PartitionSpec(), PartitionSpec(DATA)
-    program = map_replicas(replica, strategy.native.mesh, in_specs=(whole, split), out_specs=(whole, split, whole))
+    specs = {"in_specs": (whole, SPLIT_STEPS), "out_specs": (whole, split, whole)}
+    program = map_replicas(replica, strategy.native.mesh, **specs)
     return program(state, batches)
 
 
@@ -64,7 +77,7 @@ def run_side_by_side(step: Step, strategy: Any, sizes: Sizes, state: State, batc
     lockstep = LockStep(sum(size > 0 for size in sizes))
 
     def replica(i: int) -> Callable[[], Parts]:
-        start = i * sizes[0]
+        start = i * max(sizes)
         rows = jax.tree.map(lambda leaf: leaf[start : start + sizes[i]], batch)
         context = LockStepContext(strategy, lockstep, i)
 
@@ -77,8 +90,9 @@ def run_side_by_side(step: Step, strategy: Any, sizes: Sizes, state: State, batc
     with step.prepared():
         parts = lockstep.run([replica(i) for i, size in enumerate(sizes) if size])
     summed = jax.tree.map(lambda *values: functools.reduce(operator.add, values), *[p.summed for p in parts])
-    logs, state = step.finish(state, parts[0]._replace(summed=summed))
-    return logs, jax.tree.map(lambda *rows: _padded(jnp.concatenate(rows), sizes), *[p.rows for p in parts]), state
+    largest = jax.tree.map(lambda *values: functools.reduce(jnp.maximum, values), *[p.largest for p in parts])
+    logs, state = step.finish(state, parts[0]._replace(summed=summed, largest=largest))
+    return logs, jax.tree.map(lambda *rows: _side_by_side(rows, sizes), *[p.rows for p in parts]), state
 
 
 def _run_replica(step: Step, strategy: Any, sizes: Sizes, state: State, batch: Any) -> Results:
@@ -86,19 +100,20 @@ def _run_replica(step: Step, strategy: Any, sizes: Sizes, state: State, batch: A
 
     def branch(size: int) -> Callable[[Any], Parts]:
         if size == 0:
-            return lambda batch: _nothing(branch(sizes[0]), batch)
+            return lambda batch: _nothing(branch(max(sizes)), batch)
         return lambda batch: _local_rows(step, state, batch, Share(size, sizes))
 
     parts = switch_on_size(sizes, branch, batch)
     leaves, tree = jax.tree.flatten(parts.summed)
     summed = tree.unflatten(fused_sum(leaves, bucket_bytes=strategy.bucket_bytes))
-    logs, state = step.finish(state, parts._replace(summed=summed))
+    largest = jax.tree.map(functools.partial(jax.lax.pmax, axis_name=DATA), parts.largest)
+    logs, state = step.finish(state, parts._replace(summed=summed, largest=largest))
     return logs, parts.rows, state
 
 
 def _local_rows(step: Step, state: State, batch: Any, share: Share) -> Parts:
     parts = step.local(state, jax.tree.map(lambda leaf: leaf[: share.rows], batch), share)
-    return parts._replace(rows=jax.tree.map(lambda rows: _padded(rows, share.sizes[:1]), parts.rows))
+    return parts._replace(rows=jax.tree.map(lambda rows: _padded(rows, max(share.sizes)), parts.rows))
 
 
 def _nothing(branch: Callable[[Any], Parts], batch: Any) -> Parts:
@@ -106,27 +121,36 @@ def _nothing(branch: Callable[[Any], Parts], batch: Any) -> Parts:
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(branch, batch))
 
 
-def _padded(rows: jax.Array, sizes: Sizes) -> jax.Array:
-    """Fill up with zeros to as many rows as the replicas of `sizes` have when each has the most."""
-    missing = sizes[0] * len(sizes) - rows.shape[0]
+def _side_by_side(rows: Sequence[jax.Array], sizes: Sizes) -> jax.Array:
+    """Join the rows of the replicas that have any, each replica's filled up to the most that any has."""
+    given = iter(rows)
+    return jnp.concatenate([_padded(next(given) if size else rows[0][:0], max(sizes)) for size in sizes])
+
+
+def _padded(rows: jax.Array, length: int) -> jax.Array:
+    """Fill up with zeros to `length` rows."""
+    missing = length - rows.shape[0]
     return jnp.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1)) if missing else rows
 
 
-def _unrolled(run: Callable[[State, Any], Results], state: State, batches: Sequence[Any]) -> Results:
+def _num_steps(batches: Any) -> int:
+    return jax.tree.leaves(batches)[0].shape[0]
+
+
+def _unrolled(run: Callable[[State, Any], Results], state: State, batches: Any) -> Results:
     logs, rows = {}, None
-    for batch in batches:
-        logs, rows, state = run(state, batch)
+    for i in range(_num_steps(batches)):
+        logs, rows, state = run(state, jax.tree.map(lambda leaf, i=i: leaf[i], batches))
     return logs, rows, state
 
 
-def _looped(run: Callable[[State, Any], Results], state: State, batches: Sequence[Any]) -> Results:
+def _looped(run: Callable[[State, Any], Results], state: State, batches: Any) -> Results:
     def body(state: State, numbered: Any) -> tuple[State, Any]:
         number, batch = numbered
         with draw_for_iteration(number):
             logs, rows, state = run(state, batch)
         return state, (logs, rows)
 
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-    state, results = jax.lax.scan(body, state, (jnp.arange(len(batches)), stacked))
+    state, results = jax.lax.scan(body, state, (jnp.arange(_num_steps(batches)), batches))
     logs, rows = jax.tree.map(lambda values: values[-1], results)
     return logs, rows, state

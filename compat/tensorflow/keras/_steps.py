@@ -8,14 +8,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, final
 
 import jax
+import jax.numpy as jnp
 import keras
 
+from tfdist_jax.compat.tensorflow._ordered import in_order
 from tfdist_jax.compat.tensorflow.distribute._current import get_replica_context
 from tfdist_jax.compat.tensorflow.keras._accumulation import accumulates, apply_accumulating
 from tfdist_jax.compat.tensorflow.keras._aggregation import Share, changes, merged
 from tfdist_jax.compat.tensorflow.keras._forms import is_overridden, is_tensorflow_form, stateless
 from tfdist_jax.compat.tensorflow.keras._internals import get_keras_mask, set_keras_mask
 from tfdist_jax.compat.tensorflow.keras._loss_scaling import scaling_only_gradients, unscale_loss
+from tfdist_jax.compat.tensorflow.keras._overrides import overriding
+from tfdist_jax.compat.tensorflow.keras._overwritten import joined, reduced, separated
+from tfdist_jax.compat.tensorflow.keras._sync_batch_norm import meets_other_replicas
 
 State = tuple[list[jax.Array], ...]
 """The model's values as Keras passes them to a step: a list for each kind of variable."""
@@ -29,12 +34,14 @@ class Parts(NamedTuple):
     Attributes:
         summed: To be added up over the replicas.
         same: Equal on all replicas that have rows.
+        largest: Not negative; the largest of the replicas' counts, element by element.
         own: For this replica alone.
         rows: Results with one row for each of the batch, which are joined.
     """
 
     summed: dict[str, Any]
     same: dict[str, Any]
+    largest: Any = None
     own: Any = None
     rows: Any = None
 
@@ -43,16 +50,20 @@ class Step(abc.ABC):
     """A training, test or prediction step of one model.
 
     Attributes:
+        name: What it is called in messages.
         num_read_only: How many leading lists of the state the step leaves as they are.
         communicates: Whether `local` uses collectives, so that replicas must not branch around it.
+        carried: Variables of optimizers beside the model's own, whose values follow those of the model's optimizer.
     """
 
+    name = "train_step"
     num_read_only = 0
     communicates = False
 
     def __init__(self, model: Any) -> None:
         """Make the step that `model`'s class defines."""
         self.model = model
+        self.carried: list[Any] = []
 
     def prepared(self) -> contextlib.AbstractContextManager[None]:
         """Return the context in which all replicas' `local` run."""
@@ -78,7 +89,8 @@ class TrainStep(Step):
     def __init__(self, model: Any) -> None:
         """Make the training step of `model`."""
         super().__init__(model)
-        self.accumulates_locally = accumulates(model.optimizer) and not model.run_eagerly
+        self.communicates = meets_other_replicas(model)
+        self.accumulates_locally = accumulates(model.optimizer) and not model.run_eagerly and not self.communicates
 
     def local(self, state: State, batch: Any, share: Share) -> Parts:
         """Return this replica's gradients and what it changes in statistics and metrics."""
@@ -93,10 +105,11 @@ class TrainStep(Step):
             new_metrics, unscale_loss(loss), x, y, y_pred, sample_weight
         )
         parts = _parts(self.model, share, logs, (non_trainable, new_non_trainable), (metrics, new_metrics))
+        gradients, largest = separated(gradients, self.model.trainable_variables)
         if self.accumulates_locally:
-            return parts._replace(own=gradients)
+            return parts._replace(own=gradients, largest=largest)
         parts.summed["gradients"] = gradients
-        return parts
+        return parts._replace(largest=largest)
 
     def _loss_and_updates(self, trainable: Any, non_trainable: Any, optimizer: Any, metrics: Any, *data: Any) -> Any:
         """Return Keras's loss and its parts, and the predictions' masks, which the arrays lose in differentiation."""
@@ -109,9 +122,10 @@ class TrainStep(Step):
         """Apply the global gradients."""
         trainable, non_trainable, optimizer, metrics = state
         if self.accumulates_locally:
-            trainable, optimizer = apply_accumulating(self.model.optimizer, optimizer, parts.own, trainable)
+            gradients = joined(parts.own, parts.largest)
+            trainable, optimizer = apply_accumulating(self.model.optimizer, optimizer, gradients, trainable)
         else:
-            gradients = parts.summed["gradients"]
+            gradients = joined(parts.summed["gradients"], parts.largest)
             trainable, optimizer = self.model.optimizer.stateless_apply(optimizer, gradients, trainable)
         logs, non_trainable, metrics = _merged_parts(self.model, parts, non_trainable, metrics)
         return logs, (trainable, non_trainable, optimizer, metrics)
@@ -126,7 +140,7 @@ class CustomTrainStep(Step):
     def __init__(self, model: Any) -> None:
         """Make the training step that `model`'s class brings."""
         super().__init__(model)
-        self._train_step = stateless(model, "train_step")
+        self._train_step = stateless(model, "train_step", self.carried)
 
     @contextlib.contextmanager
     def prepared(self) -> Iterator[None]:
@@ -155,6 +169,7 @@ class CustomTrainStep(Step):
 class TestStep(Step):
     """Keras's evaluation step, or the user's `test_step`."""
 
+    name = "test_step"
     num_read_only = 1
 
     def __init__(self, model: Any) -> None:
@@ -189,6 +204,7 @@ class TestStep(Step):
 class PredictStep(Step):
     """Keras's prediction step, or the user's `predict_step`."""
 
+    name = "predict_step"
     num_read_only = 1
 
     def __init__(self, model: Any) -> None:
@@ -200,7 +216,7 @@ class PredictStep(Step):
         """Predict this replica's rows."""
         outputs, non_trainable = self._predict_step(state, batch)
         summed, same = changes(self.model.non_trainable_variables, state[1], list(non_trainable), share)
-        return Parts({"non_trainable": summed}, {"non_trainable": same}, rows=outputs)
+        return Parts({"non_trainable": summed}, {"non_trainable": same}, rows=in_order(outputs))
 
     def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
         """Keep what predicting changes, such as seeds."""
@@ -220,7 +236,7 @@ def _parts(model: Any, share: Share, logs: Any, non_trainable: BeforeAfter, metr
     # A log entry that no metric explains is averaged over the rows. Others follow from the metrics' sums.
     logs = _flat(logs)
     others = {name: value for name, value in logs.items() if name not in tracked}
-    others = jax.tree.map(lambda value: value * share.weight, others)
+    others = jax.tree.map(lambda value: jnp.asarray(value) * share.weight, others)
     tracked = {name: None for name in tracked if name in logs}
     return Parts(
         {"non_trainable": statistics, "metrics": totals, "logs": others},
@@ -265,20 +281,20 @@ def _loss_values(model: Any, name: str) -> contextlib.AbstractContextManager[Non
 
 @contextlib.contextmanager
 def _summing_gradients(model: Any, name: str) -> Iterator[None]:
-    """Let this model's optimizer, while a step is traced, sum the replicas' gradients before it applies them."""
+    """Let this model's optimizer, while a step in JAX's form is traced, sum the gradients before it applies them."""
+    if is_tensorflow_form(model, name):
+        yield  # There each optimizer does.
+        return
     optimizer = model.optimizer
-    method = "apply" if is_tensorflow_form(model, name) else "stateless_apply"
-    apply = getattr(optimizer, method)
+    apply = optimizer.stateless_apply
 
     @functools.wraps(apply)
     def summing_apply(*args: Any, **kwargs: Any) -> Any:
         call = inspect.signature(apply).bind(*args, **kwargs)
-        call.arguments["grads"] = get_replica_context().all_reduce("SUM", list(call.arguments["grads"]))
+        gradients = reduced(get_replica_context(), call.arguments["grads"], optimizer._trainable_variables)
+        call.arguments["grads"] = gradients
         return apply(*call.args, **call.kwargs)
 
-    # On the instance, past Keras's attribute tracking: other models' optimizers are not concerned.
-    object.__setattr__(optimizer, method, summing_apply)
-    try:
+    # On the instance: other models' optimizers are not concerned.
+    with overriding(optimizer, stateless_apply=summing_apply):
         yield
-    finally:
-        object.__delattr__(optimizer, method)

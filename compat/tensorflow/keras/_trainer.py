@@ -1,15 +1,18 @@
 """Keras's trainer under strategies: a model trains on the replicas of the strategy in whose scope it was made."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
+import keras
+
 from tfdist_jax.compat.tensorflow._context import current_strategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy
-from tfdist_jax.compat.tensorflow.keras import _adapters, _loss_scaling
+from tfdist_jax.compat.tensorflow.keras import _adapters, _backup, _loss_scaling, _workers
 from tfdist_jax.compat.tensorflow.keras._forms import is_tensorflow_form
-from tfdist_jax.compat.tensorflow.keras._functions import StepFunction
-from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, jax_trainer
+from tfdist_jax.compat.tensorflow.keras._functions import StepFunction, give_back
+from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, get_stateless_scope, jax_trainer
 from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, Step, TestStep, make_train_step
 
 _STRATEGY = "_tfdist_strategy"
@@ -29,12 +32,15 @@ def install() -> None:
     """Put the hooks into Keras's trainer; models made outside of scopes go on as before."""
     _loss_scaling.install()
     _adapters.install()
+    _workers.install()
     _wrap(JAXTrainer, "__init__", _remembering_strategy)
     _wrap(JAXTrainer, "jax_state_sync", _settling_first)
+    _wrap(JAXTrainer, "_symbolic_build", _unless_made_of_built_parts)
     for kind in _STEPS:
         _wrap(JAXTrainer, f"make_{kind}_function", functools.partial(_making_step_function, kind))
     for name, kind in _METHODS.items():
-        _wrap(JAXTrainer, name, functools.partial(_in_scope, kind))
+        _wrap(JAXTrainer, name, functools.partial(_in_scope, name, kind))
+    _wrap(JAXTrainer, "fit", _unguarding)
     _wrap(jax_trainer, "_distribute_data", _left_on_host)
 
 
@@ -69,7 +75,11 @@ def _making_step_function(kind: str, original: Callable[..., Any]) -> Callable[.
         if strategy is None and is_tensorflow_form(self, f"{kind}_step"):
             strategy = _one_replica()  # Keras itself knows only JAX's form.
         if strategy is None:
-            return original(self, force)
+            before = getattr(self, attribute)
+            original(self, force)
+            if getattr(self, attribute) is not before:
+                setattr(self, attribute, _giving_back(self, getattr(self, attribute)))
+            return getattr(self, attribute)
         if force or getattr(self, attribute) is None:
             setattr(self, attribute, StepFunction(_STEPS[kind](self), strategy))
         return getattr(self, attribute)
@@ -77,8 +87,23 @@ def _making_step_function(kind: str, original: Callable[..., Any]) -> Callable[.
     return make_function
 
 
-def _in_scope(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _giving_back(model: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Lose no state of a model outside of strategies either, where data end before an epoch's first batch."""
+
+    @functools.wraps(function)
+    def step_function(state: Any, iterator: Any) -> Any:
+        try:
+            return function(state, iterator)
+        except StopIteration:
+            give_back(model, state)
+            raise
+
+    return step_function
+
+
+def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """Run a training method inside its model's strategy, as if the script had."""
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -86,6 +111,10 @@ def _in_scope(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
         if strategy is None:
             return original(self, *args, **kwargs)
         with strategy.scope():
+            if not name.endswith("_on_batch"):
+                given = signature.bind(self, *args, **kwargs)
+                given.apply_defaults()
+                kwargs = _workers.prepared(self, name, given.arguments, kwargs)
             try:
                 return original(self, *args, **kwargs)
             finally:
@@ -96,11 +125,41 @@ def _in_scope(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def _unguarding(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let SIGTERM end the process again, also when `fit` fails."""
+
+    @functools.wraps(original)
+    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _backup.stop_watching(self)
+
+    return fit
+
+
+def _unless_made_of_built_parts(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Build nothing for a model that has steps of its own in place of `call`, such as a pair of networks."""
+
+    @functools.wraps(original)
+    def _symbolic_build(self: Any, *args: Any, **kwargs: Any) -> Any:
+        parts = [layer for layer in self._flatten_layers() if layer is not self]
+        if type(self).call is not keras.Model.call or not all(layer.built for layer in parts):
+            return original(self, *args, **kwargs)
+        if self.optimizer is not None and not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return None
+
+    return _symbolic_build
+
+
 def _settling_first(original: Callable[[Any], None]) -> Callable[[Any], None]:
     """Make state equal on all replicas before the model's variables get it."""
 
     @functools.wraps(original)
     def jax_state_sync(self: Any) -> None:
+        if get_stateless_scope() is not None:
+            return  # It says what the variables hold.
         state, function = getattr(self, "_jax_state", None), self.train_function
         if state and not self._jax_state_synced and isinstance(function, StepFunction):
             function.settle(state)

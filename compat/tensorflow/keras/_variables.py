@@ -7,14 +7,16 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
 from tfdist_jax import _state
+from tfdist_jax._internals import computing_now
+from tfdist_jax._placement import put
 from tfdist_jax._state import Merge
 from tfdist_jax._tape import observe_read
 from tfdist_jax.compat.tensorflow._context import current_strategy, replica_context
+from tfdist_jax.compat.tensorflow.keras._first_values import first_values
 from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_stateless_scope
 
 
@@ -47,9 +49,21 @@ def _value(original: Callable[[Any], Any], variable: Any) -> Any:
     mapped = None if scope is None else scope.get_current_value(variable)
     if mapped is not None:
         return variable._maybe_autocast(observe_read(variable, mapped, trainable=variable.trainable))
-    if variable.stored is None:  # Not built yet: Keras gives a placeholder.
-        return original(variable)
+    if variable.stored is None:
+        return _not_built(original, variable)
     return variable._maybe_autocast(_state.read(variable))
+
+
+def _not_built(original: Callable[[Any], Any], variable: Any) -> Any:
+    """Return Keras's placeholder; a variable that has lost its value is one that `fit` holds for itself."""
+    if variable._initializer is None:
+        raise NotImplementedError(
+            f"The variable {variable.path!r} has no value here: while `fit` trains, Keras on JAX hands the values on from step "
+            "to step. In a layer's `call`, where this is a metric's, update the metric in `compute_loss` or `train_step`, or "
+            "keep the number as a weight with `add_weight(trainable=False)`. In the code that makes the data, keep a count of "
+            "your own, or read the variable in a callback."
+        )
+    return original(variable)
 
 
 def _direct_assign(original: Callable[[Any, Any], None], variable: Any, value: Any) -> None:
@@ -58,18 +72,15 @@ def _direct_assign(original: Callable[[Any, Any], None], variable: Any, value: A
     elif variable._layout is not None:
         original(variable, value)
     else:
-        old = variable.stored
-        # A model stays on its strategy's devices whatever is assigned to it.
-        keep = old is not None and not isinstance(value, Tracer) and value.sharding != old.sharding
-        # The transfer alone would share memory, which a later step may give away.
-        variable.stored = jax.device_put(jnp.copy(value), old.sharding) if keep else value
+        variable.stored = _in_place_of(variable.stored, value)
 
 
 def _in_place_of(old: Any, value: Any) -> Any:
     """Lay `value` out as what it replaces: a model stays on its strategy's devices whatever is assigned to it."""
     if old is None or isinstance(value, Tracer) or value.sharding == old.sharding:
         return value
-    return jax.device_put(value, old.sharding)
+    # The transfer alone would share memory, which a later step may give away.
+    return put(jnp.copy(value), old.sharding)
 
 
 def _merge(variable: Any) -> Merge:
@@ -91,13 +102,13 @@ def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any)
             f"The variable {variable.path!r} is made inside a compiled function from a value that is not known yet. "
             "Make it from an initializer or a constant."
         )
-    with _state.entering(None), jax.ensure_compile_time_eval():
+    with _state.entering(None), computing_now():
         original(variable, value)
         strategy = current_strategy()
         if strategy is not None and variable._layout is None:
-            variable.stored = strategy.mirrored(variable.stored)
+            variable.stored = strategy.initial(variable.stored)
 
 
 def _initialize_with_initializer(original: Callable[[Any, Any], None], variable: Any, initializer: Any) -> None:
-    with jax.ensure_compile_time_eval():
+    with computing_now(), first_values():
         original(variable, initializer)

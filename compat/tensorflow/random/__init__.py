@@ -15,6 +15,10 @@ __getattr__ = LazyNames(
         ),
         "_ops._random_state": "set_seed",
         "_ops._generator": "Algorithm Generator create_rng_state get_global_generator set_global_generator",
+        "_ops._candidates": (
+            "all_candidate_sampler fixed_unigram_candidate_sampler log_uniform_candidate_sampler "
+            "uniform_candidate_sampler"
+        ),
     },
     modules="experimental",
 )

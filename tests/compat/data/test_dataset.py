@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow.data import _plan
 
 Dataset = tf.data.Dataset
 
@@ -154,7 +155,7 @@ def test_elements_of_different_shapes_cannot_be_batched():
 
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_batch_size_below_one_is_refused(size):
-    with pytest.raises(ValueError, match="`batch_size` must be 1 or more"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`batch_size` must be 1 or more"):
         Dataset.range(3).batch(size)
 
 
@@ -166,3 +167,41 @@ def test_whole_batches_and_single_elements_are_mapped_alike():
     single = list(mapped.as_numpy_iterator())
     np.testing.assert_allclose(whole[0], [x for x, _ in single], rtol=1e-6)
     np.testing.assert_array_equal(whole[1], [y for _, y in single])
+
+
+def test_a_cache_keeps_what_has_been_made_and_makes_only_what_is_missing():
+    made = []
+    plan = Dataset.range(40)._plan
+    rows = _plan.Rows(lambda p: made.extend(p.tolist()) or plan.get(p), plan.order, plan.make_spec, plan.count, 8)
+    cached = Dataset(rows).cache()
+    assert elements(cached.batch(7)) == elements(cached.batch(7))
+    assert sorted(made) == list(range(40))
+    made.clear()
+    cached = Dataset(rows).cache()
+    assert elements(cached.shard(4, 1)) == elements(cached.shard(4, 1)) == list(range(1, 40, 4))
+    assert elements(cached) == list(range(40))
+    assert sorted(made) == list(range(40))
+
+
+def test_a_pass_that_is_left_early_is_not_kept():
+    cached = Dataset.range(10).shuffle(10, seed=1).cache()
+    next(cached.as_numpy_iterator())
+    assert sorted(elements(cached)) == list(range(10))
+    assert elements(cached) == elements(cached)
+
+
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        (lambda d: d.ignore_errors(), "filter"),
+        (lambda d: d.ragged_batch(2), "padded_batch"),
+        (lambda d: d.sparse_batch(2, [3]), "padded_batch"),
+        (lambda d: d.save("folder"), "from_tensor_slices"),
+        (lambda d: Dataset.load("folder"), "tfds.load"),
+        (lambda d: d.snapshot("folder"), "cache"),
+        (lambda d: d.fingerprint(), "Compare the elements"),
+    ],
+)
+def test_what_is_not_there_names_what_to_use(call, instead):
+    with pytest.raises(NotImplementedError, match=instead):
+        call(Dataset.range(3))

@@ -65,7 +65,65 @@ def test_merge_call_sees_the_strategy_and_can_reduce(strategy):
         return strategy.reduce("SUM", x, axis=None)
 
     step = lambda x: tf.distribute.get_replica_context().merge_call(merge, args=(x.sum(),))
-    assert floats(strategy.run(step, args=(per_replica(strategy, np.arange(8, dtype="f4")),))) == [28.0] * 4
+    total = strategy.run(step, args=(per_replica(strategy, np.arange(8, dtype="f4")),))
+    assert float(total) == 28 and len(strategy.experimental_local_results(total)) == 1
+
+
+def test_global_names_of_inner_functions_count(strategy):
+    global factor
+    step = lambda: tf.distribute.get_replica_context().merge_call(lambda strategy, x: x * factor, args=(1.0,))
+    factor = 2.0
+    assert strategy.run(step) == 2
+    factor = 3.0
+    assert strategy.run(step) == 3
+
+
+def test_a_list_that_a_step_only_appends_to_does_not_trace_it_again(strategy):
+    traces, seen = [], []
+
+    def step():
+        traces.append(1)
+        return tf.constant(1.0)
+
+    def reading():
+        traces.append(len(seen))
+        return tf.constant(1.0)
+
+    for _ in range(3):
+        strategy.run(step)
+    assert traces == [1]
+    for _ in range(3):
+        strategy.run(reading)
+        seen.append(1)
+    assert traces == [1, 0, 1, 2]
+
+
+losses = []
+
+
+def test_attributes_that_a_step_reads_count_and_what_is_named_like_them_does_not(strategy):
+    class Settings:
+        scale, seen = 1.0, 0
+        losses = (1.0,)
+
+        def __call__(self):
+            return tf.constant(self.scale)
+
+    settings, traces = Settings(), []
+    settings.scale = 2.0
+
+    def step():
+        traces.append(1)
+        return tf.constant(settings.scale * settings.losses[0])
+
+    for number in range(3):
+        assert floats(strategy.run(step)) == [2.0] * 4
+        settings.seen = number
+        losses.append(number)
+    assert len(traces) == 1
+    assert floats(strategy.run(settings)) == [2.0] * 4
+    settings.scale = 3.0
+    assert floats(strategy.run(step)) == floats(strategy.run(settings)) == [3.0] * 4
 
 
 def test_a_run_inside_a_run_is_refused_as_in_tensorflow(strategy):
@@ -98,16 +156,37 @@ def test_an_error_in_one_uneven_replica_reaches_the_caller(strategy):
 def test_assignments_of_replicas_are_aggregated(strategy, aggregation, expected):
     with strategy.scope():
         v = tf.Variable(1.0, aggregation=tf.VariableAggregation[aggregation])
-    strategy.run(lambda: v.assign_add(1.0 + tf.distribute.get_replica_context().replica_id_in_sync_group))
+    replica = lambda: tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)
+    strategy.run(lambda: v.assign_add(1.0 + replica()))
     assert float(v) == expected
 
 
-def test_an_assignment_without_aggregation_is_refused(strategy):
+@pytest.mark.parametrize("rows", [8, 10])
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_variable_of_no_strategy_takes_what_all_replicas_add_and_the_last_one_assigns(strategy, rows, looks):
+    added, assigned = tf.Variable(1.0), tf.Variable(1.0)
+
+    def step(x):
+        number = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)
+        if looks:
+            float(number)
+        added.assign_add(number)
+        assigned.assign(number)
+
+    strategy.run(step, args=(per_replica(strategy, np.ones(rows, "f4")),))
+    assert (float(added), float(assigned)) == (7.0, 3.0)
+
+
+@pytest.mark.parametrize("rows", [8, 10])
+def test_without_aggregation_each_replica_changes_its_own_copy(strategy, rows):
     with strategy.scope():
-        v = tf.Variable(1.0)
-    with pytest.raises(ValueError, match="You must specify an aggregation method"):
-        strategy.run(lambda: v.assign(2.0))
-    assert float(v) == 1.0
+        average = tf.Variable(1.0)
+
+    def step(x):
+        average.assign(0.5 * average + 2.0)
+
+    strategy.run(step, args=(per_replica(strategy, np.ones(rows, "f4")),))
+    assert floats(average) == [2.5] * 4
 
 
 @pytest.mark.parametrize("rows", [8, 10])

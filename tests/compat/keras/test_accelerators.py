@@ -56,9 +56,9 @@ def test_no_whole_batch_visits_the_first_device(accelerators, strategy, make_mod
     model.evaluate(data.x, data.y, batch_size=16, verbose=0)
     model.predict(data.x, batch_size=16, verbose=0)
     model.train_on_batch(data.x[:16], data.y[:16])
-    batches = [device for shape, device in placed if shape == (16, 8) and not _is_weight(device)]
+    batches = [device for shape, device in placed if shape == (1, 16, 8) and not _is_weight(device)]
     assert len(batches) == 13
-    assert all(device is not None and device.spec == PartitionSpec("data") for device in batches)
+    assert all(device is not None and device.spec == _programs.SPLIT_STEPS for device in batches)
 
 
 def _is_weight(device):
@@ -73,18 +73,33 @@ def test_batches_travel_ahead_of_their_steps(strategy):
             drawn.append(i)
             yield np.full((6, 2), i, "f4")
 
-    feed, batches = Feed(strategy.native.mesh, ahead=2), source()
-    data, sizes = next(feed(batches))
+    feed, batches = Feed(strategy.native.mesh, steps_per_execution=1, most=1, ahead=2), source()
+    ((sizes, data),) = next(feed(batches))
     assert drawn == [0, 1, 2]
     assert sizes == (2, 2, 2, 0)
-    assert data.shape == (8, 2)
-    assert data.sharding.spec == PartitionSpec("data")
-    rest = [float(data[0, 0]) for data, _ in feed(batches)]
+    assert data.shape == (1, 8, 2)
+    assert data.sharding.spec == _programs.SPLIT_STEPS
+    rest = [float(data[0, 0, 0]) for ((_, data),) in feed(batches)]
     assert rest == [1, 2, 3, 4]
 
 
 def test_batches_of_another_source_start_anew(strategy):
-    feed = Feed(strategy.native.mesh, ahead=2)
+    feed = Feed(strategy.native.mesh, steps_per_execution=1, most=1, ahead=2)
     for value in (1, 2):
-        ((data, _),) = feed(iter([np.full((4, 2), value, "f4")]))
-        assert float(data[0, 0]) == value
+        (((_, data),),) = feed(iter([np.full((4, 2), value, "f4")]))
+        assert float(data[0, 0, 0]) == value
+
+
+def test_batches_of_one_execution_travel_together_in_few_lengths(strategy):
+    lengths = lambda count: [
+        [len(data) for _, data in runs]
+        for runs in Feed(strategy.native.mesh, steps_per_execution=20, most=8, ahead=0)([np.zeros((4, 2))] * count)
+    ]
+    assert lengths(40) == [[6, 7, 7], [6, 7, 7]]
+    assert lengths(29) == [[6, 7, 7], [7, 1, 1]]
+
+
+def test_batches_of_unequal_shapes_travel_apart(strategy):
+    feed = Feed(strategy.native.mesh, steps_per_execution=4, most=8, ahead=0)
+    (runs,) = feed([np.zeros((rows, 2)) for rows in (8, 8, 8, 3)])
+    assert [(sizes, len(data)) for sizes, data in runs] == [((2, 2, 2, 2), 1)] * 3 + [((1, 1, 1, 0), 1)]

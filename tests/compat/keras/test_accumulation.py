@@ -1,5 +1,7 @@
 """Gradient accumulation: the numbers of one device, one reduction for each update."""
 
+import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
@@ -59,3 +61,38 @@ def test_custom_training_steps_accumulate(strategy, make_model, fit, data, asser
     models = [make_model(where, model=layers, optimizer=OPTIMIZERS["adam"]) for where in (strategy, None)]
     histories = [fit(model, data.rows(40), batch_size=8) for model in models]
     assert_same_training(models[0], histories[0], models[1], histories[1])
+
+
+CHANGED_GRADIENTS = {
+    "loss scale": {"loss_scale_factor": 64.0},
+    "clipped": {"global_clipnorm": 0.05},
+    "both": {"loss_scale_factor": 64.0, "clipnorm": 0.05},
+    "schedule": {"learning_rate": keras.optimizers.schedules.ExponentialDecay(0.1, 1, 0.5)},
+}
+
+
+@pytest.mark.parametrize("options", CHANGED_GRADIENTS.values(), ids=CHANGED_GRADIENTS)
+def test_what_changes_gradients_or_rates_goes_with_accumulation(
+    options, strategy, make_model, fit, data, assert_same_training
+):
+    optimizer = lambda: keras.optimizers.SGD(**{"learning_rate": 0.1, "gradient_accumulation_steps": 2, **options})
+    models = [make_model(where, optimizer=optimizer) for where in (strategy, None)]
+    histories = [fit(model, data.rows(40), batch_size=8) for model in models]
+    assert_same_training(models[0], histories[0], models[1], histories[1])
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_uneven_batches_accumulate_the_replicas_means(eager, strategy, make_model, fit, data):
+    """Steps of 4, 4 and 2 rows: each row is a replica's mean, and counts as one of four."""
+    optimizer = lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=3)
+    model = make_model(strategy, optimizer=optimizer, run_eagerly=eager)
+    before = [weight.numpy() for weight in model.trainable_variables]
+
+    def loss(weights, x, y):
+        logits = model.stateless_call(weights, [], x)[0]
+        return jnp.sum(keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True)) / 4
+
+    total = jax.grad(loss)(before, *data.rows(10))
+    fit(model, data.rows(10), batch_size=4, epochs=1)
+    for weight, old, gradient in zip(model.trainable_variables, before, total, strict=True):
+        np.testing.assert_allclose(weight.numpy(), old - 0.1 * gradient / 3, atol=1e-6)

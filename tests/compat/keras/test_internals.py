@@ -1,6 +1,11 @@
 """Private Keras names that this project uses: each test names the one that a Keras release took away or changed."""
 
+import importlib
 import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -8,52 +13,88 @@ import pytest
 
 import tfdist_jax.compat.tensorflow as tf  # noqa: F401 - puts the hooks in
 from tfdist_jax.compat.tensorflow.keras import _internals
+from tfdist_jax.compat.tensorflow.keras._hooks import HOOKS
 from tfdist_jax.compat.tensorflow.keras._internals import (
     BaseOptimizer,
+    CallbackList,
     DataAdapter,
+    EpochIterator,
     JAXTrainer,
     JaxVariable,
-    SeedGenerator,
-    backend,
+    Operation,
     class_weight_to_sample_weights,
     data_adapters,
     get_keras_mask,
     get_stateless_scope,
-    jax_trainer,
-    jax_utils,
+    global_seed_generator,
+    is_default,
+    legacy_h5_format,
     loss_module,
+    saving_api,
     set_keras_mask,
 )
 
-HOOKED = [
-    (backend, "compute_output_spec", ["fn"]),
-    (BaseOptimizer, "apply", ["self", "grads", "trainable_variables"]),
-    (JAXTrainer, "__init__", ["self"]),
-    (JAXTrainer, "jax_state_sync", ["self"]),
-    (JAXTrainer, "make_train_function", ["self", "force"]),
-    (JAXTrainer, "make_test_function", ["self", "force"]),
-    (JAXTrainer, "make_predict_function", ["self", "force"]),
-    (JAXTrainer, "_aggregate_additional_loss", ["self", "loss"]),
-    (JaxVariable, "_direct_assign", ["self", "value"]),
-    (JaxVariable, "_initialize", ["self", "value"]),
-    (JaxVariable, "_initialize_with_initializer", ["self", "initializer"]),
-    (SeedGenerator, "next", ["self", "ordered"]),
-    (data_adapters, "get_data_adapter", ["x", "y", "sample_weight"]),
-    (jax_trainer, "_distribute_data", ["data", "layouts"]),
-    (jax_utils, "is_in_jax_tracing_scope", ["x"]),
-    (loss_module, "scale_loss_for_distribution", ["value"]),
-    (loss_module, "unscale_loss_for_distribution", ["value"]),
+KINDS = ("train", "test", "predict")
+# Called, not replaced.
+USED = [
+    (keras.callbacks.TensorBoard, "_init_profile_batch", ["self", "profile_batch"]),
+    (BaseOptimizer, "_get_current_learning_rate", ["self"]),
+    (legacy_h5_format, "load_model_from_hdf5", ["filepath", "custom_objects"]),
+    (Operation, "_setattr_hook", ["self", "name", "value"]),
+    (DataAdapter, "get_numpy_iterator", ["self"]),
+    (DataAdapter, "get_jax_iterator", ["self"]),
 ]
+PROGRAM = Path(__file__).parents[2] / "programs/replaced_names.py"
+HOOKED = [hook for hooks in HOOKS.values() for hook in hooks]
 
 
-@pytest.mark.parametrize(("owner", "name", "parameters"), HOOKED, ids=[name for _, name, _ in HOOKED])
-def test_hooked_name_is_there_with_its_parameters(owner, name, parameters):
+def key(hook):
+    """Say where Keras has the name: module, class or "", name."""
+    if inspect.ismodule(hook.owner):
+        return (hook.owner.__name__, "", hook.name)
+    return (hook.owner.__module__, hook.owner.__qualname__, hook.name)
+
+
+@pytest.fixture(scope="module")
+def pristine():
+    """What Keras has before the replacements, and what they replace, seen in a process of its own."""
+    command = [sys.executable, str(PROGRAM), json.dumps([key(hook) for hook in HOOKED])]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("i", range(len(HOOKED)), ids=[".".join(key(hook)[1:]).lstrip(".") for hook in HOOKED])
+def test_replaced_name_is_there_with_its_parameters(i, pristine):
+    found, expected = pristine["parameters"][i], HOOKED[i].parameters
+    if expected is None:
+        assert found is None
+    else:
+        assert found[: len(expected.split())] == expected.split()
+
+
+def test_list_of_hooks_is_what_an_installation_replaces(pristine):
+    assert {tuple(entry) for entry in pristine["replaced"]} == {key(hook) for hook in HOOKED}
+
+
+def test_each_hook_is_listed_once_under_the_module_that_puts_it_in():
+    assert len({key(hook) for hook in HOOKED}) == len(HOOKED)
+    for module, hooks in HOOKS.items():
+        source = inspect.getsource(importlib.import_module(f"tfdist_jax.compat.tensorflow.keras.{module}"))
+        for hook in hooks:
+            assert hook.name in source or hook.name.startswith(("on_", "make_")), (module, hook.name)
+
+
+@pytest.mark.parametrize(("owner", "name", "parameters"), USED, ids=[name for _, name, _ in USED])
+def test_used_name_is_there_with_its_parameters(owner, name, parameters):
     signature = inspect.signature(inspect.unwrap(getattr(owner, name)))
     assert list(signature.parameters)[: len(parameters)] == parameters
 
 
 def test_every_private_name_is_tested_here():
-    assert set(_internals.__all__) <= set(globals())
+    replaced_in = {hook.owner for hook in HOOKED}
+    untested = {name for name in _internals.__all__ if name not in globals()}
+    assert {name for name in untested if getattr(_internals, name) not in replaced_in} == set()
 
 
 def source_of(function):
@@ -85,6 +126,41 @@ def test_loops_call_functions_with_state_and_iterator_and_pass_state_on():
         assert "self._jax_state_synced" in source
 
 
+def test_attributes_are_shown_to_the_hook_before_they_are_searched():
+    source = source_of(keras.Layer.__setattr__)
+    assert source.index("_setattr_hook(name, value)") < source.index("_tracker.track(value)")
+    assert keras.Model._setattr_hook is not Operation._setattr_hook
+
+
+def test_callbacks_methods_of_their_own_are_told_from_the_base_classs():
+    class Own(keras.callbacks.Callback):
+        def on_test_batch_end(self, batch, logs=None):
+            pass
+
+    names = [f"on_{kind}_batch_{when}" for kind in KINDS for when in ("begin", "end")]
+    assert [name for name in names if not is_default(getattr(Own(), name))] == ["on_test_batch_end"]
+    made = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: None)
+    assert not is_default(made.on_train_batch_begin) and is_default(made.on_train_batch_end)
+    assert is_default(Own().on_batch_begin) and "self.on_batch_begin(" in source_of(Own.on_train_batch_begin)
+
+
+def test_layers_and_metrics_keep_what_they_hold_by_kind():
+    norm, dropout = keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)
+    norm.build((None, 2))
+    assert [v.name for v in norm._trainable_variables] == ["gamma", "beta"]
+    assert [v.name for v in norm._non_trainable_variables] == ["moving_mean", "moving_variance"]
+    assert len(dropout._seed_generators) == 1
+    assert [v.name for v in keras.metrics.Mean()._variables] == ["total", "count"]
+
+
+def test_a_variable_made_in_a_stateless_scope_gets_its_value_from_its_initializer_later():
+    with keras.StatelessScope():
+        variable = keras.Variable(lambda shape, dtype: keras.ops.zeros(shape, dtype), shape=(2,))
+        assert variable.stored is None
+        variable._initializer = lambda shape, dtype: keras.ops.ones(shape, dtype)
+    assert variable.numpy().tolist() == [1.0, 1.0]
+
+
 def test_jax_state_names_the_optimizers_values():
     assert '_jax_state.get("optimizer_variables"' in source_of(JAXTrainer.jax_state_sync)
 
@@ -101,6 +177,23 @@ def test_optimizer_holds_accumulators_and_iterations():
     model = compiled_model()
     assert len(model.optimizer._accumulated_gradients) == 2
     assert any(variable is model.optimizer._iterations for variable in model.optimizer.variables)
+
+
+def test_optimizers_keep_their_state_under_the_names_that_older_formulas_use():
+    held = {
+        keras.optimizers.Adagrad(): ["_accumulators"],
+        keras.optimizers.RMSprop(centered=True): ["_velocities", "_average_gradients"],
+        keras.optimizers.Nadam(): ["_momentums", "_velocities"],
+    }
+    variables = [keras.Variable(np.zeros(3)), keras.Variable(np.zeros(2))]
+    for optimizer, names in held.items():
+        optimizer.build(variables)
+        assert optimizer._get_variable_index(variables[1]) == 1
+        for name in names:
+            assert [v.shape for v in getattr(optimizer, name)] == [(3,), (2,)]
+    assert isinstance(optimizer._u_product, keras.Variable) and "_u_product" in source_of(
+        keras.optimizers.Nadam._backend_update_step
+    )
 
 
 def test_seed_state_has_the_name_by_which_it_is_known():
@@ -143,3 +236,38 @@ def test_masks_are_attached_to_arrays():
     assert get_keras_mask(array) is None
     set_keras_mask(array, mask)
     assert get_keras_mask(array) is mask
+
+
+def test_files_are_written_and_read_through_their_modules():
+    assert "saving_lib.save_model(" in source_of(saving_api.save_model)
+    assert "legacy_h5_format.save_model_to_hdf5(" in source_of(saving_api.save_model)
+    assert "saving_lib.save_weights_only(" in source_of(saving_api.save_weights)
+    assert "saving_lib.load_weights_only(" in source_of(saving_api.load_weights)
+    assert "saving_lib.load_model(" in source_of(saving_api.load_model)
+    for name in ("save", "save_weights", "load_weights"):
+        assert "saving_api." in source_of(getattr(keras.Model, name))
+
+
+def test_backup_keeps_its_place_under_the_names_that_ours_changes(tmp_path):
+    backup = keras.callbacks.BackupAndRestore(tmp_path)
+    assert backup._weights_path.endswith("latest.weights.h5")
+    assert (backup._current_epoch, backup._last_batch_seen, backup._batches_seen_since_last_saving) == (0, 0, 0)
+    assert "self.model._initial_epoch = epoch" in source_of(keras.callbacks.BackupAndRestore._load_model)
+    assert "self._initial_epoch or initial_epoch" in source_of(JAXTrainer.fit)
+
+
+def test_epoch_iterator_keeps_its_iterator_and_counts_steps():
+    iterator = EpochIterator(np.zeros((4, 1)), batch_size=2)
+    assert iterator._current_iterator is None and iterator._steps_seen == 0 and iterator._num_batches == 2
+    assert "self._epoch_iterator = self._enumerate_iterator()" in source_of(EpochIterator.__iter__)
+
+
+def test_batch_logs_and_tensorboard_go_through_their_modules():
+    assert "python_utils.pythonify_logs(logs)" in source_of(CallbackList._on_train_batch_end)
+    assert "keras_model_summary(" in source_of(keras.callbacks.TensorBoard._write_keras_model_summary)
+    assert "self.summary.scalar(" in source_of(keras.callbacks.TensorBoard._log_epoch_metrics)
+
+
+def test_unseeded_draws_have_one_generator():
+    assert global_seed_generator() is global_seed_generator()
+    assert global_seed_generator().state.name == "seed_generator_state"

@@ -135,6 +135,19 @@ def test_several_steps_per_execution_train_as_single_ones(steps, strategy, make_
     np.testing.assert_allclose(*predicted, atol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [16, 10])
+def test_logs_may_be_python_numbers(rows, strategy, make_model, fit, data):
+    class Plain(keras.Sequential):
+        def train_step(self, state, data):
+            logs, state = super().train_step(state, data)
+            return logs | {"ten": 10.0, "two": 2}, state
+
+    history = fit(
+        make_model(strategy, model=lambda: Plain([keras.Input((8,)), keras.layers.Dense(4)])), data.rows(rows)
+    )
+    assert history["ten"] == pytest.approx([10.0, 10.0]) and history["two"] == pytest.approx([2.0, 2.0])
+
+
 @pytest.mark.parametrize("model", [None, Custom])
 def test_eager_training_equals_compiled_training(model, strategy, make_model, fit, data, assert_same_training):
     eager, compiled = make_model(strategy, model=model, run_eagerly=True), make_model(strategy, model=model)
@@ -250,3 +263,17 @@ def test_steps_in_tensorflows_form_need_no_strategy(make_model, fit, data, asser
     model.predict(data.x[:4], verbose=0)
     model.set_weights(own.get_weights())
     assert_same_history(fit(model, data), fit(own, data))
+
+
+@pytest.mark.parametrize("clip", ["clipnorm", "global_clipnorm", "clipvalue"])
+@pytest.mark.parametrize("model", [Custom, TensorFlowForm])
+def test_custom_steps_clip_the_sum_of_the_replicas_gradients(model, clip, strategy, make_model, fit, data):
+    options = {"optimizer": lambda: keras.optimizers.SGD(0.5, **{clip: 0.02}), "model": model}
+    ours, alone = make_model(strategy, **options), make_model(**options)
+    for each in (ours, alone):
+        each.predict(data.x[:4], verbose=0)
+    ours.set_weights(alone.get_weights())
+    for each in (ours, alone):
+        fit(each, data, epochs=1)
+    for weight, expected in zip(ours.weights, alone.weights, strict=True):
+        np.testing.assert_allclose(weight.numpy(), expected.numpy(), atol=1e-6)

@@ -1,0 +1,124 @@
+"""Lets a program's `import tensorflow` find this facade.
+
+Only the program's own modules see it: what runs as `__main__`, and modules outside of the standard library and of
+folders for installed packages. Libraries that look for TensorFlow (Keras, TensorFlow Datasets, Orbax, ...) go on
+finding the real one, or none: they use parts that a training API does not have, and each has a way without
+TensorFlow, which `tests/compat/test_alias.py` proves one by one. So the name is given out by caller, and
+`sys.modules` never holds the facade as `tensorflow`.
+
+If the real TensorFlow is installed, the program cannot reach it under this name. A library that imports it still
+gets it, and pays for loading it only then.
+
+The facade is loaded when a program asks for TensorFlow or Keras, whose backend it sets. Until then JAX's arrays are as JAX
+has made them, for programs that are written for JAX.
+"""
+
+import builtins
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType, ModuleType
+from typing import Any
+
+from tfdist_jax._user_code import is_user_code
+
+# A program's tracebacks go through here at each import; the frames say nothing about it.
+__tracebackhide__ = True
+
+_ALIASED = "tensorflow"
+_DATASETS = "tensorflow_datasets"
+_KERAS = "keras"
+_FACADE = f"{__package__}.{_ALIASED}"
+
+
+@functools.cache
+def install() -> None:
+    """Give the facade to every later `import tensorflow` of the program's own modules."""
+    builtins.__import__ = _aliasing_import(builtins.__import__)
+    importlib.import_module = _aliasing_import_module(importlib.import_module)
+
+
+def _is_aliased(name: str) -> bool:
+    return name == _ALIASED or name.startswith(f"{_ALIASED}.")
+
+
+def _is_program(frame: FrameType) -> bool:
+    """Tell the program's modules from libraries, and from code that libraries make out of strings."""
+    if frame.f_globals.get("__name__") in ("__main__", "__mp_main__"):
+        return True  # Wherever it lies, and in the processes that it spawns.
+    return frame.f_code.co_filename != "<string>" and is_user_code(frame)
+
+
+def _aliasing_import(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def __import__(
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        if level or not _is_aliased(name) or not _is_program(sys._getframe(1)):
+            if not level:
+                _prepare_keras(name)
+            return _hooked(name, original(name, globals, locals, fromlist, level))
+        module = resolve(name)
+        return module if fromlist else resolve(_ALIASED)
+
+    return __import__
+
+
+def _aliasing_import_module(original: Callable[..., ModuleType]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def import_module(name: str, package: str | None = None) -> Any:
+        if _is_aliased(name) and _is_program(sys._getframe(1)):
+            return resolve(name)
+        _prepare_keras(name)
+        return _hooked(name, original(name, package))
+
+    return import_module
+
+
+def _prepare_keras(name: str) -> None:
+    """Load the facade, whose hooks Keras is imported with."""
+    if name.partition(".")[0] == _KERAS and _KERAS not in sys.modules:
+        _facade()
+
+
+def _facade() -> Any:
+    return sys.modules.get(_FACADE) or importlib.__import__(_FACADE, fromlist=("",))
+
+
+def _hooked(name: str, module: Any) -> Any:
+    """Return a library's module; the one that hands out TensorFlow's datasets gives ours from here on."""
+    if name.partition(".")[0] == _DATASETS:
+        datasets = sys.modules[_DATASETS]
+        if hasattr(datasets, "as_numpy"):  # Not while it is being imported.
+            from tfdist_jax.compat.tensorflow.data import _prepared
+
+            _prepared.install(datasets)
+    return module
+
+
+def resolve(name: str) -> Any:
+    """Return the facade's module or namespace for a dotted `tensorflow` name.
+
+    Raises:
+        ModuleNotFoundError: If the facade has none; the message names the nearest.
+    """
+    found = _facade()
+    parts = name.split(".")[1:]
+    for i, part in enumerate(parts):
+        path = ".".join([_ALIASED, *parts[: i + 1]])
+        if path == f"{_ALIASED}.python":
+            raise ModuleNotFoundError(
+                f"No module named {name!r}: `tensorflow.python` is TensorFlow's private code, which tfdist_jax does not"
+                " have. Use the public name under `tf.`.",
+                name=name,
+            )
+        try:
+            found = getattr(found, part)
+        except AttributeError as error:
+            raise ModuleNotFoundError(f"No module named {path!r}. {error}", name=path) from None
+    return found

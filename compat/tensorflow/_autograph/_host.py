@@ -1,0 +1,26 @@
+"""Functions that need data from the host while they run, and so cannot be one program."""
+
+from tfdist_jax._one_program import NotOneProgramError
+from tfdist_jax._state import current_frame
+
+
+class NeedsHostError(NotOneProgramError):
+    """A function that is being traced asks the host for data: it has to run as Python, around compiled steps."""
+
+    def __init__(self) -> None:
+        """Say what to do, should nobody be there to run the function as Python."""
+        super().__init__(
+            "A dataset was iterated over inside a function that runs on the replicas or in a loop of the program, where "
+            "there is no data from the host. Iterate outside of it and pass the batches in."
+        )
+
+
+def require_host() -> None:
+    """Raise if a function is being traced: called where the next element of a dataset is asked for.
+
+    Raises:
+        NeedsHostError: Caught by the function that started the trace.
+    """
+    frame = current_frame()
+    if frame is not None and frame.is_traced:
+        raise NeedsHostError

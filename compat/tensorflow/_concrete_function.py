@@ -1,0 +1,211 @@
+"""`tf.types.experimental.ConcreteFunction`: a compiled function for one signature."""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import jax
+
+from tfdist_jax._one_program import NotOneProgramError
+from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._function_type import one_line, several_lines
+from tfdist_jax.compat.tensorflow._ordered import in_order, restored
+from tfdist_jax.compat.tensorflow._shape import TensorShape, TensorSpec
+from tfdist_jax.compat.tensorflow._signatures import CallForm
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+from tfdist_jax.compat.tensorflow._variable import Variable
+
+
+@final
+class ConcreteFunction:
+    """A function of the tensors that a signature describes; everything else in the signature is a constant.
+
+    A signature with unknown sizes stands for one program for each size that comes.
+    Ref: https://www.tensorflow.org/api_docs/python/tf/types/experimental/ConcreteFunction
+    """
+
+    def __init__(
+        self,
+        name: str,
+        form: CallForm,
+        call: Callable[..., Any],
+        find: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        owner: Any = None,
+    ) -> None:
+        """Hold a signature.
+
+        Args:
+            name: The Python function's name.
+            form: The form of its calls.
+            call: Runs the compiled function.
+            find: Returns its program and the inputs for some arguments.
+            args: The positional arguments, tensors as `TensorSpec`s.
+            kwargs: The arguments by name, likewise.
+            owner: The object whose method it is, kept as long as this function.
+        """
+        self._name, self._form, self._number = name, form, next(_numbers)
+        self._call, self._find, self._owner = call, find, owner
+        self._signature = (tuple(args), dict(kwargs))
+        self._leaves, self._tree = jax.tree.flatten(in_order(self._signature), is_leaf=_is_spec)
+
+    @property
+    def name(self) -> bytes:
+        """A name that no other function has."""
+        return f"__inference_{self._name}_{self._number}".encode()
+
+    @property
+    def structured_input_signature(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, tensors as `TensorSpec`s named after their parameters: `(args, kwargs)`."""
+        return self._form.named(*self._signature)
+
+    @property
+    def function_type(self) -> str:
+        """What it takes and returns, as text."""
+        return one_line(self._form.parameters(*self._signature), self.structured_outputs)
+
+    @property
+    def inputs(self) -> list[TensorSpec]:
+        """The specs of the tensors."""
+        return [leaf for leaf in self._leaves if _is_spec(leaf)]
+
+    @property
+    def structured_outputs(self) -> Any:
+        """The results as `TensorSpec`s; a size that follows from an unknown one is None."""
+        small, large = (self._outputs(size) for size in (2, 3))
+        return restored(jax.tree.map(_merged, small, large, is_leaf=_is_spec))
+
+    @property
+    def outputs(self) -> list[TensorSpec]:
+        """The specs of the results' tensors, in order."""
+        return jax.tree.leaves(self.structured_outputs, is_leaf=_is_spec)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of the results."""
+        return jax.tree.map(lambda spec: spec.shape, self.structured_outputs, is_leaf=_is_spec)
+
+    @property
+    def output_dtypes(self) -> Any:
+        """The dtypes of the results."""
+        return jax.tree.map(lambda spec: spec.dtype, self.structured_outputs, is_leaf=_is_spec)
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The variables that the function reads or writes."""
+        cells = self._program(2).captured.cells
+        return tuple(cell for cell in cells if isinstance(cell, Variable))
+
+    @property
+    def captured_inputs(self) -> list[Any]:
+        """What it uses besides its arguments: variables."""
+        return list(self.variables)
+
+    @property
+    def trainable_variables(self) -> tuple[Variable, ...]:
+        """Those of them that are trainable."""
+        return tuple(variable for variable in self.variables if variable.trainable)
+
+    @property
+    def graph(self) -> Any:
+        """There is none.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(
+            "A compiled function is an XLA program and has no TensorFlow graph. `tf.function(...).lower(*args).as_text()` "
+            "shows the program."
+        )
+
+    def trace(self) -> None:
+        """Trace the program now, if its sizes are known; a function that has to run as Python is traced by its calls."""
+        if all(spec.shape.is_fully_defined() for spec in self.inputs):
+            with contextlib.suppress(NotOneProgramError):
+                self._program(0)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function on tensors like those of the signature; constants may be left out.
+
+        Raises:
+            TypeError: If tensors are missing or left over.
+            InvalidArgumentError: If a tensor's type or shape does not fit.
+        """
+        call_args, call_kwargs = self._complete(args, kwargs)
+        return self._call(call_args, call_kwargs)
+
+    def _complete(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+        names = [parameter.name for parameter in self._form.parameters(*self._signature)]
+        unknown = sorted(set(kwargs) - set(names))
+        if unknown:
+            raise TypeError(f"{self._name}() got unexpected arguments {unknown}; it takes {names}.")
+        given, wanted = list(jax.tree.leaves((tuple(args), dict(kwargs)))), self.inputs
+        tensors = given if len(given) == len(wanted) else [leaf for leaf in given if is_tensor(leaf)]
+        constants = [leaf for leaf in self._leaves if not _is_spec(leaf)]
+        if len(tensors) != len(wanted) or any(leaf not in constants for leaf in given if not _among(leaf, tensors)):
+            raise TypeError(
+                f"{self._name}() takes {len(wanted)} tensors {wanted}, and besides them the constants {constants} that it "
+                f"was made with; got {given}."
+            )
+        filled = iter([self._checked(spec, leaf) for spec, leaf in zip(wanted, tensors, strict=True)])
+        return restored(self._tree.unflatten([next(filled) if _is_spec(leaf) else leaf for leaf in self._leaves]))
+
+    def _checked(self, spec: TensorSpec, value: Any) -> Any:
+        tensor = convert_to_tensor(value) if is_tensor(value) else convert_to_tensor(value, dtype=spec.dtype)
+        if not spec.is_compatible_with(TensorSpec.from_tensor(tensor)):
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"{self._name}() was compiled for {spec}, but got a tensor of shape {tuple(tensor.shape)} and dtype "
+                f"{tensor.dtype.name}.",
+            )
+        return tensor
+
+    def _program(self, size: int) -> Any:
+        """Return the program for a size in place of the unknown ones."""
+        known = [_with_size(leaf, size) if _is_spec(leaf) else leaf for leaf in self._leaves]
+        args, kwargs = restored(self._tree.unflatten(known))
+        return self._find(args, kwargs)[0]
+
+    def _outputs(self, size: int) -> Any:
+        captured = self._program(size).captured
+        shapes = captured.jaxpr.out_avals[: captured.out_tree.num_leaves]
+        return captured.out_tree.unflatten([TensorSpec(TensorShape(a.shape), a.dtype) for a in shapes])
+
+    def pretty_printed_signature(self, verbose: bool = True) -> str:
+        """Return what it takes and returns as text; if `verbose`, with a line for each argument and variable."""
+        if not verbose:
+            return self.function_type
+        return several_lines(self._form.parameters(*self._signature), self.structured_outputs, self.captured_inputs)
+
+    def __str__(self) -> str:
+        return f"ConcreteFunction {self.pretty_printed_signature()}"
+
+    def __repr__(self) -> str:
+        return f"<ConcreteFunction {self.function_type} at {id(self):#x}>"
+
+
+_numbers = itertools.count(1)
+
+
+def _among(leaf: Any, leaves: Sequence[Any]) -> bool:
+    return any(leaf is each for each in leaves)
+
+
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, TensorSpec)
+
+
+def _merged(one: TensorSpec, other: TensorSpec) -> TensorSpec:
+    """Return the spec with None where two sizes differ."""
+    sizes = [m if m == n else None for m, n in zip(one.shape.as_list(), other.shape.as_list(), strict=True)]
+    return TensorSpec(TensorShape(sizes), one.dtype)
+
+
+def _with_size(spec: TensorSpec, size: int) -> Any:
+    shape = spec.shape.as_list()
+    if spec.dtype == "string":
+        raise NotOneProgramError("A function of texts cannot be compiled.")
+    return jax.ShapeDtypeStruct([size if n is None else n for n in shape], spec.dtype.dtype)

@@ -1,0 +1,65 @@
+"""Texts that differ between replicas: a step that does not look at them is still one program."""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn, final
+
+import numpy as np
+
+from tfdist_jax import PerReplica
+from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensor import NoValueError
+
+
+@final
+class UnknownText:
+    """Stands for a replica's text while the replicas are traced, when it has no value, or where another process has it."""
+
+    def __init__(self, *, is_elsewhere: bool = False) -> None:
+        """Stand for a text that is traced, or elsewhere."""
+        self._is_elsewhere = is_elsewhere
+
+    def __jax_array__(self) -> NoReturn:
+        raise self._no_value()
+
+    __array__ = __iter__ = __len__ = __getitem__ = __bool__ = __jax_array__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise self._no_value()
+
+    def _no_value(self) -> NoValueError:
+        if self._is_elsewhere:
+            return NoValueError(
+                "This text is another process's: texts stay where they have been read. "
+                "`strategy.experimental_local_results` returns those of this process's replicas."
+            )
+        return NoValueError(
+            "XLA has no text: a compiled step cannot use a text that differs between replicas. Use it outside of the "
+            "compiled function, by `strategy.experimental_local_results`, or turn it into numbers in the dataset."
+        )
+
+
+@final
+class OwnTexts(tuple):
+    """The texts of all replicas; as a subclass no structure for JAX, but one leaf of it."""
+
+    __slots__ = ()
+
+    def unknown(self) -> "OwnTexts":
+        """Return what stands for them while a function is traced."""
+        return OwnTexts([UnknownText()] * len(self))
+
+
+def per_replica_texts(texts: Sequence[Any]) -> PerReplica:
+    """Hold a text tensor for each replica."""
+    return PerReplica(OwnTexts(texts), len(texts))
+
+
+def texts_of_this_process(parts: Sequence[Any]) -> PerReplica:
+    """Hold the texts of this process's replicas, of which others, given as None, are elsewhere."""
+    known = lambda part: UnknownText(is_elsewhere=True) if part is None else np.asarray(part).view(HostTensor)
+    return per_replica_texts(list(map(known, parts)))
+
+
+def has_own_texts(value: Any) -> bool:
+    """Tell whether a value is a text for each replica."""
+    return isinstance(value, PerReplica) and isinstance(value.data, OwnTexts)

@@ -1,0 +1,151 @@
+"""The contexts in which replicas run: all as one program, one by one in lock-step, or a single one."""
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import jax.numpy as jnp
+
+from tfdist_jax import DATA, ReduceOp, fused_sum
+from tfdist_jax._custom_pullback import unseen
+from tfdist_jax._eager_replicas import EagerReplicas
+from tfdist_jax._lockstep import LockStep
+from tfdist_jax.compat.tensorflow._ops._binary import truediv
+from tfdist_jax.compat.tensorflow._replica_context import ReplicaContext
+
+if TYPE_CHECKING:
+    from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
+
+
+class DiffersByReplicaError(Exception):
+    """A replica program was asked, while it is traced, for what differs between its replicas: trace them one by one."""
+
+
+@final
+class ProgramContext(ReplicaContext):
+    """The context of all replicas of one SPMD program: which one it is shows when the program runs."""
+
+    def __init__(self, strategy: "Strategy") -> None:
+        """Be each replica of `strategy`."""
+        super().__init__(strategy, None)
+
+    @property
+    def replica_id_in_sync_group(self) -> Any:
+        """This replica's number: an int32 scalar that is known when the step runs."""
+        return jax.lax.axis_index(DATA)
+
+    @property
+    def devices(self) -> Sequence[str]:
+        """Known only where replicas are traced one by one."""
+        raise DiffersByReplicaError
+
+    def from_first_replica(self, value: Any) -> Any:
+        """Return replica 0's value everywhere."""
+        mine = jax.lax.axis_index(DATA) == 0
+        return jax.lax.psum(jnp.where(mine, value, jnp.zeros_like(value)), DATA)
+
+    def _all_reduce(self, op: ReduceOp, values: list[jax.Array], pack_bytes: int) -> list[Any]:
+        sums = fused_sum(values, bucket_bytes=self._strategy.bucket_bytes, pack_bytes=pack_bytes)
+        return sums if op is ReduceOp.SUM else [truediv(total, self.num_replicas_in_sync) for total in sums]
+
+    def _all_gather(self, value: jax.Array, axis: int) -> jax.Array:
+        return jax.lax.all_gather(value, DATA, axis=axis, tiled=True)
+
+
+class LockStepContext(ReplicaContext):
+    """The context of a replica whose part of the batch differs in size from the others'."""
+
+    def __init__(self, strategy: "Strategy", lockstep: "LockStep", replica: int) -> None:
+        """Be replica number `replica`, meeting the others in `lockstep`."""
+        super().__init__(strategy, replica)
+        self._lockstep = lockstep
+
+    def from_first_replica(self, value: Any) -> Any:
+        """Return replica 0's value everywhere."""
+        return self._meet(value, lambda values: [values[0]] * len(values))
+
+    def _all_reduce(self, op: ReduceOp, values: list[jax.Array], pack_bytes: int) -> list[Any]:
+        def combine(contributions: list[list[jax.Array]]) -> list[list[jax.Array]]:
+            sums = [functools.reduce(operator.add, same) for same in zip(*contributions, strict=True)]
+            total = sums if op is ReduceOp.SUM else [truediv(s, len(contributions)) for s in sums]
+            return [[jnp.copy(value) for value in total] for _ in contributions]
+
+        def pullback(cotangents: Sequence[Any]) -> list[jax.Array]:
+            given = [jnp.zeros_like(v) if c is None else c for v, c in zip(values, cotangents, strict=True)]
+            return self._all_reduce(op, given, pack_bytes)
+
+        return self._differentiable(values, lambda given: self._meet(given, combine), pullback)
+
+    def _all_gather(self, value: jax.Array, axis: int) -> jax.Array:
+        def combine(parts: list[list[jax.Array]]) -> list[list[jax.Array]]:
+            return [[jnp.concatenate([part for (part,) in parts], axis)] for _ in parts]
+
+        def pullback(cotangents: Sequence[Any]) -> list[jax.Array]:
+            (total,) = self._all_reduce(ReduceOp.SUM, list(cotangents), 0)
+            sizes = self._meet(value.shape[axis], lambda sizes: [sizes] * len(sizes))
+            start = sum(int(size) for size in sizes[: self._replica])
+            return [jax.lax.slice_in_dim(total, start, start + value.shape[axis], axis=axis)]
+
+        (gathered,) = self._differentiable([value], lambda given: self._meet(given, combine), pullback)
+        return gathered
+
+    def _differentiable(self, values: list[Any], compute: Callable[..., list[Any]], pullback: Any) -> list[Any]:
+        """Compute with the replicas' shared trace; backwards the replicas meet again, in `pullback`."""
+        if not self._lockstep.is_transformed():
+            return unseen(values, lambda: compute(values), pullback)
+        meeting = jax.custom_vjp(compute)
+        meeting.defvjp(lambda given: (compute(given), None), lambda _, cotangents: (pullback(cotangents),))
+        return meeting(values)
+
+    def _meet(self, value: Any, combine: Callable[[list[Any]], list[Any]]) -> Any:
+        return self._lockstep.meet(self._replica, value, combine)
+
+
+@final
+class EagerContext(LockStepContext):
+    """The context of a replica that runs with values, on a device of its own."""
+
+    def __init__(self, strategy: "Strategy", lockstep: "LockStep", replicas: EagerReplicas, position: int) -> None:
+        """Be the one at `position` of this process's `replicas`, on its device."""
+        super().__init__(strategy, lockstep, replicas.numbers[position])
+        self._replicas, self._position = replicas, position
+
+    def _meet(self, value: Any, combine: Callable[[list[Any]], list[Any]]) -> Any:
+        replicas = self._replicas
+
+        def over_all(values: list[Any]) -> list[Any]:
+            results = combine(replicas.of_all("communicates", values))
+            return [
+                jax.device_put(results[i], where) for i, where in zip(replicas.numbers, replicas.devices, strict=True)
+            ]
+
+        return self._lockstep.meet(self._position, value, over_all)
+
+
+@final
+class OnlyReplicaContext(ReplicaContext):
+    """The context of the one replica that there is without a strategy: collectives change nothing."""
+
+    def __init__(self, strategy: "Strategy") -> None:
+        """Be the replica of `strategy`."""
+        super().__init__(strategy, 0)
+
+    @property
+    def devices(self) -> Sequence[str]:
+        """One device that is not chosen."""
+        return ("",)
+
+    def from_first_replica(self, value: Any) -> Any:
+        """Return `value`."""
+        return value
+
+    def _all_reduce(self, op: ReduceOp, values: list[jax.Array], pack_bytes: int) -> list[Any]:
+        return values
+
+    def _all_gather(self, value: jax.Array, axis: int) -> jax.Array:
+        return value
+
+    def _must_be_current(self) -> None:
+        """It is, wherever no other replica runs."""

@@ -1,0 +1,147 @@
+"""What compiled functions and replicas return: tensors, and beside them Python values, texts and variables."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, final
+
+import jax
+from jax.core import Tracer
+
+from tfdist_jax import PerReplica
+from tfdist_jax._replica import is_per_replica
+from tfdist_jax.compat.tensorflow._closure_guard import ById
+from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax.compat.tensorflow._ordered import in_order, restored
+from tfdist_jax.compat.tensorflow._own_texts import OwnTexts, per_replica_texts
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._variable import Variable
+
+SCALARS = (bool, int, float, complex, str, bytes)
+"""Python values that are constants of a program."""
+
+
+@final
+@jax.tree_util.register_pytree_node_class
+class Constant:
+    """What is no array among a program's results: part of the results' structure."""
+
+    def __init__(self, value: Any) -> None:
+        """Hold `value`."""
+        self.value = value
+
+    def tree_flatten(self) -> tuple[tuple[()], Hashable]:
+        """Return no leaves, and the value; scalars are equal by value, other objects if they are the same."""
+        return (), (type(self.value), self.value if isinstance(self.value, SCALARS) else ById(self.value))
+
+    @classmethod
+    def tree_unflatten(cls, typed: Any, leaves: Any) -> "Constant":
+        """Hold the value again."""
+        _, value = typed
+        return cls(value.value if isinstance(value, ById) else value)
+
+
+@final
+@jax.tree_util.register_pytree_node_class
+class Merged:
+    """A tensor that is the same one on all replicas, among the results of a replica or (of each) of all of them."""
+
+    def __init__(self, value: Any) -> None:
+        """Hold `value`."""
+        self.value = value
+
+    def tree_flatten(self) -> tuple[tuple[Any], None]:
+        """Return the tensor."""
+        return (self.value,), None
+
+    @classmethod
+    def tree_unflatten(cls, nothing: None, leaves: tuple[Any]) -> "Merged":
+        """Hold it again."""
+        return cls(*leaves)
+
+
+def is_merged(leaf: Any) -> bool:
+    """Whether a result is the same tensor on all replicas."""
+    return isinstance(leaf, Merged)
+
+
+def _is_constant(leaf: Any) -> bool:
+    return isinstance(leaf, Constant)
+
+
+def as_replica_results(results: Any, shared: Sequence[Any] = (), merged: Sequence[Any] = ()) -> Any:
+    """Turn what a replica returns into tensors and constants.
+
+    Args:
+        results: Any structure. Python's numbers and texts are constants, and what is `shared` too: it is the same object
+            on all replicas.
+        shared: The arguments of all replicas.
+        merged: Tensors that are equal on all replicas; they become `Merged`.
+    """
+    passed = set(map(id, shared))
+    keep = lambda leaf: id(leaf) in passed or isinstance(leaf, SCALARS)
+    return jax.tree.map(
+        lambda leaf: Constant(leaf) if keep(leaf) else _as_result(leaf), with_merged(in_order(results), merged)
+    )
+
+
+def with_merged(results: Any, merged: Sequence[Any]) -> Any:
+    """Mark the `merged` tensors among a replica's results."""
+    equal = set(map(id, merged))
+    return jax.tree.map(lambda leaf: Merged(leaf) if id(leaf) in equal else leaf, results) if equal else results
+
+
+def as_results(results: Any) -> Any:
+    """Turn what a traced function returns into tensors: variables give their values; texts are constants."""
+    return jax.tree.map(_as_result, in_order(results))
+
+
+def with_constants(results: Any) -> Any:
+    """Put what is no array back into a program's results, and dictionaries in their order."""
+    return restored(
+        jax.tree.map(lambda leaf: leaf.value if _is_constant(leaf) else leaf, results, is_leaf=_is_constant)
+    )
+
+
+def from_one_program(results: Any, num_replicas: int) -> Any:
+    """Put back what is no array into the results of all replicas, which one program has computed."""
+
+    def one(leaf: Any) -> Any:
+        if is_merged(leaf):
+            return leaf.value.values[0]
+        if _is_constant(leaf):
+            # Text that the program has made is one text for each replica.
+            is_text = isinstance(leaf.value, HostTensor)
+            return per_replica_texts([leaf.value] * num_replicas) if is_text else leaf.value
+        return leaf
+
+    is_leaf = lambda leaf: is_merged(leaf) or _is_constant(leaf) or is_per_replica(leaf)
+    return jax.tree.map(one, results, is_leaf=is_leaf)
+
+
+def joined_results(results: Sequence[Any]) -> Any:
+    """Join the results of replicas that were traced one by one; what is the same object everywhere stays it."""
+
+    def joined(*leaves: Any) -> Any:
+        if is_merged(leaves[0]):
+            return leaves[0].value
+        same = all(_is_constant(leaf) and leaf.tree_flatten() == leaves[0].tree_flatten() for leaf in leaves)
+        values = with_constants(leaves)
+        if same:
+            return values[0]
+        return per_replica_texts(values) if isinstance(values[0], HostTensor) else PerReplica.uneven(values)
+
+    return jax.tree.map(joined, *results, is_leaf=lambda leaf: _is_constant(leaf) or is_merged(leaf))
+
+
+def _as_result(leaf: Any) -> Any:
+    if isinstance(leaf, (jax.Array, Tracer)):
+        return leaf
+    if isinstance(leaf, OwnTexts):
+        return Constant(leaf)
+    try:
+        tensor = convert_to_tensor(leaf.value() if isinstance(leaf, Variable) else leaf)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"A compiled function returned a {type(leaf).__name__} ({leaf!r}). Its results must be tensors, numbers or "
+            "None, in tuples, lists or dicts. Compute other values outside of it."
+        ) from error
+    return Constant(tensor) if isinstance(tensor, HostTensor) and not tensor.has_symbols else tensor

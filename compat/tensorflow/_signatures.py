@@ -1,0 +1,114 @@
+"""How calls of a compiled function become one form, and what an `input_signature` asks of them."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import jax
+
+from tfdist_jax.compat.tensorflow._function_type import Parameter, bound_parameters, with_names
+from tfdist_jax.compat.tensorflow._per_replica_spec import PerReplicaSpec
+from tfdist_jax.compat.tensorflow._shape import TensorSpec
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@final
+class CallForm:
+    """Brings equal calls of a function to one form: arguments by position where that is possible, defaults filled in."""
+
+    def __init__(self, fn: Callable[..., Any], input_signature: Sequence[Any] | None = None) -> None:
+        """Read the parameters of `fn`.
+
+        Raises:
+            TypeError: If `input_signature` has more entries than `fn` has parameters.
+        """
+        self._name = getattr(fn, "__name__", repr(fn))
+        self._specs = None if input_signature is None else tuple(input_signature)
+        try:
+            self._signature = inspect.signature(fn)
+        except (TypeError, ValueError):  # A builtin that does not tell.
+            self._signature = None
+            return
+        parameters = self._signature.parameters.values()
+        positional = [p for p in parameters if p.kind in _POSITIONAL]
+        takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        self._plain = len(positional) if len(positional) == len(parameters) else None
+        if self._specs is not None and len(self._specs) > len(positional) and not takes_any:
+            raise TypeError(
+                f"`input_signature` of {self._name}() has {len(self._specs)} entries, but the function has only "
+                f"{len(positional)} positional arguments."
+            )
+
+    def parameters(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Parameter]:
+        """Return the arguments of a call in the one form by parameter."""
+        return bound_parameters(self._signature, args, kwargs)
+
+    def named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+        """Return the arguments with specs named after their parameters."""
+        names = [(parameter, with_names(parameter)) for parameter in self.parameters(args, kwargs)]
+        by_name = {each.name: value for each, value in names if each.name in kwargs}
+        return tuple(value for each, value in names if each.name not in kwargs), by_name
+
+    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+        """Return a call's arguments in the one form.
+
+        Raises:
+            TypeError: If the function has no such parameters, or the arguments do not fit the input signature.
+        """
+        if self._signature is None or (self._specs is None and not kwargs and len(args) == self._plain):
+            return tuple(args), dict(kwargs)
+        bound = self._signature.bind(*args, **kwargs)
+        given = len(bound.args)
+        bound.apply_defaults()
+        args, kwargs = bound.args, bound.kwargs
+        if self._specs is not None:
+            args = self._fitted(args, given)
+        return args, kwargs
+
+    def _fitted(self, args: tuple[Any, ...], given: int) -> tuple[Any, ...]:
+        specs = self._specs or ()
+        if given < len(specs):
+            raise TypeError(f"{self._name}() needs {len(specs)} arguments, as `input_signature` says; got {given}.")
+        if given > len(specs):
+            raise TypeError(f"{self._name}() takes {len(specs)} arguments, as `input_signature` says; got {given}.")
+        return (*map(fitted, specs, args), *args[len(specs) :])
+
+
+def fitted(spec: Any, value: Any) -> Any:
+    """Return an argument as the tensors that a structure of `TensorSpec`s and `PerReplicaSpec`s asks for.
+
+    Raises:
+        TypeError: If the structure, a type or a shape does not fit.
+    """
+    specs, tree = jax.tree.flatten(spec, is_leaf=_is_spec)
+    try:
+        values = tree.flatten_up_to(value)
+    except ValueError as error:
+        raise TypeError(f"Structure of the argument does not match the signature {spec}: got {value!r}.") from error
+    return tree.unflatten([_tensor(one, leaf) for one, leaf in zip(specs, values, strict=True)])
+
+
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, TensorSpec | PerReplicaSpec)
+
+
+def _tensor(spec: Any, value: Any) -> Any:
+    if isinstance(spec, PerReplicaSpec):
+        if spec.is_compatible_with(value):
+            return value
+        raise TypeError(f"Can not cast {value!r} to the signature's {spec}.")
+    if not isinstance(spec, TensorSpec):
+        return value
+    try:
+        tensor = convert_to_tensor(value) if is_tensor(value) else convert_to_tensor(value, dtype=spec.dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"Can not cast {value!r} to the signature's {spec}.") from error
+    if not spec.is_compatible_with(TensorSpec.from_tensor(tensor)):
+        raise TypeError(
+            f"Can not cast TensorSpec(shape={tuple(tensor.shape)}, dtype={tensor.dtype.name}) to the signature's {spec}."
+        )
+    return tensor

@@ -1,0 +1,90 @@
+"""Objects that hold variables, and who waits for new ones: restored checkpoints whose values have no variable yet."""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol, final
+
+
+class Waiting(Protocol):
+    """Someone who wants to know of new variables."""
+
+    def look_again(self, owner: Any) -> None:
+        """Look at what `owner` holds now."""
+
+
+# In the order of their coming: what was restored last counts. Mostly none at all.
+_waiting: dict[int, Waiting] = {}
+_changes_so_far = 0
+
+
+def changes_so_far() -> int:
+    """Return how often an object may have got other objects to hold."""
+    return _changes_so_far
+
+
+def wait_for_variables(restored: Waiting) -> None:
+    """Call `restored.look_again(owner)` from now on whenever an object that holds variables has changed."""
+    _waiting[id(restored)] = restored
+
+
+def stop_waiting(restored: Waiting) -> None:
+    """Call it no more."""
+    _waiting.pop(id(restored), None)
+
+
+def attributes_changed(owner: Any) -> None:
+    """Tell those who wait that an object may hold new variables."""
+    global _changes_so_far
+    _changes_so_far += 1
+    if _waiting:
+        for restored in list(_waiting.values()):
+            restored.look_again(owner)
+
+
+def is_keras(value: Any) -> bool:
+    """Tell whether an object is one of Keras's that has variables; without loading Keras, if nobody has."""
+    if "keras" not in sys.modules:
+        return False
+    from tfdist_jax.compat.tensorflow.keras import _tracked
+
+    return isinstance(value, _tracked.KINDS)
+
+
+@final
+class TrackedList(list):
+    """A list that says when it changes, so that variables put into it get the values that wait for them."""
+
+
+@final
+class TrackedDict(dict):
+    """A dictionary that does."""
+
+
+def tracked(value: Any) -> Any:
+    """Return lists and dictionaries, also those inside others, as ones that say when they change."""
+    if type(value) is list:
+        return TrackedList(map(tracked, value))
+    if type(value) is dict:
+        return TrackedDict((key, tracked(item)) for key, item in value.items())
+    if type(value) is tuple:
+        return tuple(map(tracked, value))
+    return value
+
+
+def _telling(change: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(change)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = change(self, *map(tracked, args), **kwargs)
+        attributes_changed(self)
+        return result
+
+    return method
+
+
+for _kind, _changes in (
+    (TrackedList, "append extend insert __setitem__ __iadd__"),
+    (TrackedDict, "update setdefault __setitem__ __ior__"),
+):
+    for _change in _changes.split():
+        setattr(_kind, _change, _telling(getattr(_kind, _change)))

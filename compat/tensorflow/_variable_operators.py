@@ -1,0 +1,63 @@
+"""Operators of variables: those of their values, with TensorFlow's rules for types."""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._ops import _binary
+from tfdist_jax.compat.tensorflow._ops._linalg import matmul
+
+_TWO_WAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": _binary.add,
+    "sub": _binary.subtract,
+    "mul": _binary.multiply,
+    "truediv": _binary.truediv,
+    "floordiv": _binary.floordiv,
+    "mod": _binary.floormod,
+    "pow": _binary.pow,
+    "matmul": matmul,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "lt": _binary.less,
+    "le": _binary.less_equal,
+    "gt": _binary.greater,
+    "ge": _binary.greater_equal,
+}
+
+
+def operate_by_value(cls: Any) -> None:
+    """Put the operators on a class whose objects have a `value()`."""
+    for name, op in _TWO_WAYS.items():
+        setattr(cls, f"__{name}__", lambda self, other, op=op: op(self.value(), other))
+        setattr(cls, f"__r{name}__", lambda self, other, op=op: op(other, self.value()))
+        setattr(cls, f"__i{name}__", _refuse)
+    for name, op in _COMPARISONS.items():
+        setattr(cls, f"__{name}__", lambda self, other, op=op: op(self.value(), other))
+    for name in ("neg", "abs", "pos", "invert"):
+        op = getattr(operator, name)
+        setattr(cls, f"__{name}__", lambda self, op=op: op(self.value()))
+    cls.__eq__ = lambda self, other: _same(self, other, _binary.equal, otherwise=False)
+    cls.__ne__ = lambda self, other: _same(self, other, _binary.not_equal, otherwise=True)
+    cls.__hash__ = None
+
+
+def _same(variable: Any, other: Any, compare: Callable[[Any, Any], Any], *, otherwise: bool) -> Any:
+    """Compare elements; what cannot be compared differs."""
+    if other is None:
+        return otherwise
+    value = variable.value()
+    try:
+        return compare(value, other)
+    except (InvalidArgumentError, TypeError, ValueError):
+        return otherwise
+
+
+def _refuse(self: Any, other: Any) -> Any:
+    raise RuntimeError(
+        "`variable += value` and the like are not supported on tf.Variable. Use `variable.assign_add(value)` to change "
+        "the variable, or `out = variable + value` for a new tensor."
+    )

@@ -1,0 +1,18 @@
+"""`tf.compat`: texts and bytes, and names of other versions.
+
+See https://www.tensorflow.org/api_docs/python/tf/compat.
+"""
+
+from tfdist_jax.compat.tensorflow._names import LazyNames
+
+__getattr__ = LazyNames(
+    __name__,
+    {
+        "_compat": (
+            "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types dimension_value forward_compatible "
+            "integral_types path_to_str real_types v2"
+        ),
+    },
+    modules="v1",
+)
+__dir__ = __getattr__.names

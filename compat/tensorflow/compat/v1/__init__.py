@@ -1,0 +1,21 @@
+"""`tf.compat.v1`: of TensorFlow 1's names those that programs of TensorFlow 2 use too.
+
+See https://www.tensorflow.org/api_docs/python/tf/compat/v1.
+"""
+
+from tfdist_jax.compat.tensorflow._names import LazyNames
+
+__getattr__ = LazyNames(
+    __name__,
+    {
+        "_v1": (
+            "disable_eager_execution disable_v2_behavior enable_control_flow_v2 enable_eager_execution "
+            "enable_resource_variables enable_tensor_equality enable_v2_behavior enable_v2_tensorshape"
+        ),
+        "_ops._grouping": "executing_eagerly",
+        "_ops._random_state": "set_random_seed=set_seed",
+        "_logging": "get_logger",
+    },
+    modules="logging",
+)
+__dir__ = __getattr__.names

@@ -1,0 +1,100 @@
+"""Plans whose elements are kept in memory once they have all been seen, in their order."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+import numpy as np
+
+from tfdist_jax.compat.tensorflow.data import _elements, _order
+from tfdist_jax.compat.tensorflow.data._draws import Draws, Share
+from tfdist_jax.compat.tensorflow.data._plan import Plan, Rows, Stream
+
+
+def cached(plan: Plan) -> Plan:
+    """Keep the elements, in their order, once an iteration has come to its end."""
+    if isinstance(plan, Rows):
+        cache = _RowCache(plan)
+        return dataclasses.replace(plan, order=cache.order, get=cache.get)
+    return _cached_stream(plan)
+
+
+def _cached_stream(plan: Stream) -> Stream:
+    kept: dict[Share | None, tuple[list[Any], dict[str, list[int]]]] = {}
+
+    def elements(draws: Draws) -> Iterator[Any]:
+        if draws.share in kept:
+            seen, seeds = kept[draws.share]
+            # As if they had been drawn now: it is what brings the same order back.
+            draws.take(seeds)
+            return iter(seen)
+
+        def keep(seen: list[Any]) -> None:
+            kept[draws.share] = seen, draws.taken()
+
+        return _remembering(plan.elements(draws.part("cached")), keep)
+
+    return dataclasses.replace(plan, elements=elements)
+
+
+def _remembering(items: Iterator[Any], keep: Callable[[list[Any]], None]) -> Iterator[Any]:
+    seen = []
+    for item in items:
+        seen.append(item)
+        yield item
+    keep(seen)
+
+
+@final
+class _RowCache:
+    """The order of the first whole iteration, and its rows, joined to whole arrays before the second one."""
+
+    def __init__(self, plan: Rows) -> None:
+        self._plan = plan
+        self._share: Share | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._order: list[np.ndarray] | None = None
+        self._seeds: dict[str, list[int]] = {}
+        self._pieces: list[tuple[np.ndarray, Any]] = []
+        self._joined: tuple[np.ndarray, Any] | None = None
+
+    def order(self, draws: Draws) -> Iterator[np.ndarray]:
+        if draws.share != self._share:
+            self._forget()
+            self._share = draws.share
+        if self._order is not None:
+            if self._joined is None:
+                self._join(np.concatenate(self._order))
+            draws.take(self._seeds)
+            return iter(self._order)
+
+        def keep(order: list[np.ndarray]) -> None:
+            if order and draws.share == self._share:
+                self._order, self._seeds = order, draws.taken()
+
+        self._pieces.clear()
+        return _remembering(self._plan.order(draws.part("cached")), keep)
+
+    def get(self, positions: np.ndarray) -> Any:
+        if self._joined is not None:
+            keys, rows = self._joined
+            wanted = _order.keys(positions)
+            places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            # An iteration over another part of the data may not have ended yet.
+            return _elements.pick(rows, places) if (keys[places] == wanted).all() else self._plan.get(positions)
+        rows = self._plan.get(positions)
+        self._pieces.append((positions, rows))
+        return rows
+
+    def _join(self, positions: np.ndarray) -> None:
+        """Join the rows that have been got, and those that nobody has asked for so far."""
+        found = [_order.keys(part) for part, _ in self._pieces]
+        missing = ~np.isin(_order.keys(positions), np.concatenate(found)) if found else np.ones(len(positions), bool)
+        if missing.any():
+            self.get(positions[missing])
+        pieces, self._pieces = self._pieces, []
+        keys, first = np.unique(_order.keys(np.concatenate([part for part, _ in pieces])), return_index=True)
+        rows = _elements.map_structure(lambda *parts: np.concatenate(parts), *(rows for _, rows in pieces))
+        self._joined = keys, _elements.pick(rows, first)

@@ -1,0 +1,48 @@
+"""What one step of a saved position is: so many rows. Positions count steps, and other steps lead to other samples."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+
+def rows_of(batch: Any) -> int:
+    """Return how many rows a batch has; 1 if it is a single value."""
+    shape: Any = next((leaf.shape for leaf in jax.tree.leaves(batch) if hasattr(leaf, "shape")), ())
+    return shape[0] if len(shape) else 1
+
+
+def pass_over(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int] = rows_of) -> int:
+    """Take so many steps of an iterator, and return how many rows the first of them has; 0 if there is none."""
+    passed = itertools.islice(steps, count)
+    rows = sum(map(rows_of, itertools.islice(passed, 1)))
+    for _ in passed:
+        pass
+    return rows
+
+
+def noting_first(steps: Iterator[Any], note: Callable[[Any], None]) -> Iterator[Any]:
+    """Yield steps; `note` sees the first one before."""
+    for first in itertools.islice(steps, 1):
+        note(first)
+        yield first
+    yield from steps
+
+
+def require_same_rows(before: int | None, now: int | None) -> None:
+    """Compare the first step of an iteration that was saved with that of the one that goes on there.
+
+    Args:
+        before: How many rows it had; None if nobody knew it yet.
+        now: How many it has.
+
+    Raises:
+        ValueError: If these are more or fewer.
+    """
+    if before not in (None, now):
+        raise ValueError(
+            f"The position was saved in the middle of data whose first step had {before} rows; here it has {now}. Steps of "
+            "another size would leave samples out or take them again: go on with the same global batch, or change it where "
+            "an iteration over the data is over, such as the end of an epoch."
+        )

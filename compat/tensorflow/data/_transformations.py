@@ -1,0 +1,177 @@
+"""`tf.data.experimental`'s functions: most give transformations for `Dataset.apply` that are methods by now."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tfdist_jax.compat.tensorflow._dtypes import int64
+from tfdist_jax.compat.tensorflow.data import _elements, _plan
+from tfdist_jax.compat.tensorflow.data._dataset import Dataset
+from tfdist_jax.compat.tensorflow.data._planned import Files, Planned
+
+Transformation = Callable[[Dataset], Dataset]
+
+
+def assert_cardinality(expected_cardinality: int) -> Transformation:
+    """Return a transformation that says how many elements there are.
+
+    An iteration that ends with another number of elements raises `tf.errors.FailedPreconditionError`.
+    """
+    return lambda dataset: Dataset(_plan.counted(dataset._plan, int(expected_cardinality)), dataset.options())
+
+
+def bucket_by_sequence_length(
+    element_length_func: Callable[..., Any],
+    bucket_boundaries: Sequence[int],
+    bucket_batch_sizes: Sequence[int],
+    padded_shapes: Any = None,
+    padding_values: Any = None,
+    pad_to_bucket_boundary: bool = False,
+    no_padding: bool = False,
+    drop_remainder: bool = False,
+) -> Transformation:
+    """Return `Dataset.bucket_by_sequence_length` as a transformation."""
+    sizes = element_length_func, bucket_boundaries, bucket_batch_sizes, padded_shapes, padding_values
+    flags = pad_to_bucket_boundary, no_padding, drop_remainder
+    return lambda dataset: dataset.bucket_by_sequence_length(*sizes, *flags)
+
+
+def choose_from_datasets(
+    datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = False
+) -> Dataset:
+    """Return `Dataset.choose_from_datasets`, which here goes on while one dataset is left."""
+    return Dataset.choose_from_datasets(datasets, choice_dataset, stop_on_empty_dataset)
+
+
+def copy_to_device(target_device: Any, source_device: Any = "/cpu:0") -> Transformation:
+    """Return a transformation that changes nothing: tensors go to the device that uses them."""
+    return lambda dataset: dataset
+
+
+def counter(start: int = 0, step: int = 1, dtype: Any = int64) -> Dataset:
+    """Return `Dataset.counter`."""
+    return Dataset.counter(start, step, dtype)
+
+
+def enumerate_dataset(start: int = 0) -> Transformation:
+    """Return `Dataset.enumerate` as a transformation."""
+    return lambda dataset: dataset.enumerate(start)
+
+
+def from_list(elements: Sequence[Any], name: str | None = None) -> Dataset:
+    """Return the dataset of a list's elements, all of the same structure and shapes.
+
+    Raises:
+        ValueError: If there are none.
+    """
+    if not elements:
+        raise ValueError("`elements` must hold at least one. `tf.data.Dataset.range(0)` is an empty dataset.")
+    return Dataset(_plan.slices(_elements.stack([_elements.as_arrays(element) for element in elements])))
+
+
+def get_next_as_optional(iterator: Any) -> Any:
+    """Return `iterator.get_next_as_optional()`."""
+    return iterator.get_next_as_optional()
+
+
+def get_single_element(dataset: Dataset) -> Any:
+    """Return `dataset.get_single_element()`."""
+    return dataset.get_single_element()
+
+
+def get_structure(dataset_or_iterator: Any) -> Any:
+    """Return the type of the elements of a dataset or an iterator."""
+    return dataset_or_iterator.element_spec
+
+
+def group_by_window(
+    key_func: Callable[..., Any],
+    reduce_func: Callable[..., Any],
+    window_size: int | None = None,
+    window_size_func: Callable[..., Any] | None = None,
+) -> Transformation:
+    """Return `Dataset.group_by_window` as a transformation."""
+    return lambda dataset: dataset.group_by_window(key_func, reduce_func, window_size, window_size_func)
+
+
+def map_and_batch(
+    map_func: Callable[..., Any],
+    batch_size: int,
+    num_parallel_batches: int | None = None,
+    drop_remainder: bool = False,
+    num_parallel_calls: int | None = None,
+) -> Transformation:
+    """Return `Dataset.map` followed by `Dataset.batch` as a transformation."""
+    return lambda dataset: dataset.map(map_func).batch(batch_size, drop_remainder)
+
+
+def parallel_interleave(
+    map_func: Callable[..., Any],
+    cycle_length: int,
+    block_length: int = 1,
+    sloppy: bool = False,
+    buffer_output_elements: int | None = None,
+    prefetch_input_elements: int | None = None,
+) -> Transformation:
+    """Return `Dataset.interleave` as a transformation."""
+    return lambda dataset: dataset.interleave(map_func, cycle_length, block_length)
+
+
+def prefetch_to_device(device: Any, buffer_size: int | None = None) -> Transformation:
+    """Return `Dataset.prefetch` as a transformation; tensors go to the device that uses them."""
+    return lambda dataset: dataset.prefetch(-1 if buffer_size is None else buffer_size)
+
+
+@final
+class RandomDataset(Dataset):
+    """`Dataset.random`, as a class; what is made of it is a `Dataset` like any other.
+
+    Ref: https://www.tensorflow.org/api_docs/python/tf/data/experimental/RandomDataset
+    """
+
+    def __init__(
+        self, seed: int | None = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
+    ) -> None:
+        """Make an endless dataset of random int64 numbers, not negative."""
+        super().__init__(Dataset.random(seed, rerandomize_each_iteration)._plan)
+
+    def _with(self, plan: _plan.Plan, *beside: Planned) -> Any:
+        return Dataset(plan, self.options(), Files.of_all([self, *beside]))
+
+
+def rejection_resample(
+    class_func: Callable[..., Any], target_dist: Any, initial_dist: Any = None, seed: int | None = None
+) -> Transformation:
+    """Return `Dataset.rejection_resample` as a transformation."""
+    return lambda dataset: dataset.rejection_resample(class_func, target_dist, initial_dist, seed)
+
+
+def sample_from_datasets(
+    datasets: Sequence[Dataset], weights: Any = None, seed: int | None = None, stop_on_empty_dataset: bool = False
+) -> Dataset:
+    """Return `Dataset.sample_from_datasets`."""
+    return Dataset.sample_from_datasets(datasets, weights, seed, stop_on_empty_dataset)
+
+
+def scan(initial_state: Any, scan_func: Callable[..., Any]) -> Transformation:
+    """Return `Dataset.scan` as a transformation."""
+    return lambda dataset: dataset.scan(initial_state, scan_func)
+
+
+def shuffle_and_repeat(buffer_size: int, count: int | None = None, seed: int | None = None) -> Transformation:
+    """Return `Dataset.shuffle` followed by `Dataset.repeat` as a transformation."""
+    return lambda dataset: dataset.shuffle(buffer_size, seed).repeat(count)
+
+
+def take_while(predicate: Callable[..., Any]) -> Transformation:
+    """Return `Dataset.take_while` as a transformation."""
+    return lambda dataset: dataset.take_while(predicate)
+
+
+def unbatch() -> Transformation:
+    """Return `Dataset.unbatch` as a transformation."""
+    return lambda dataset: dataset.unbatch()
+
+
+def unique() -> Transformation:
+    """Return `Dataset.unique` as a transformation."""
+    return lambda dataset: dataset.unique()

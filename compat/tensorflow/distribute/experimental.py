@@ -1,0 +1,17 @@
+"""`tf.distribute.experimental`: older names, and options."""
+
+from tfdist_jax.compat.tensorflow._names import LazyNames
+
+__getattr__ = LazyNames(
+    __name__,
+    {
+        "distribute._options": (
+            "CollectiveCommunication CollectiveHints CommunicationImplementation CommunicationOptions"
+        ),
+        "distribute._multi_worker": "MultiWorkerMirroredStrategy=ExperimentalMultiWorkerMirroredStrategy",
+        "distribute._preemption": "PreemptionCheckpointHandler TerminationConfig",
+        "distribute._strategy": "ValueContext",
+        "distribute._tpu_strategy": "TPUStrategy=ExperimentalTPUStrategy",
+    },
+)
+__dir__ = __getattr__.names

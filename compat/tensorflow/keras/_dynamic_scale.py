@@ -1,0 +1,113 @@
+"""`LossScaleOptimizer` in custom loops: gradients are summed before they are checked, and the older methods are there."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from keras.optimizers import LossScaleOptimizer
+
+from tfdist_jax.compat.tensorflow._context import replica_context
+from tfdist_jax.compat.tensorflow._ops._control import cond
+from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.keras._internals import get_stateless_scope
+from tfdist_jax.compat.tensorflow.keras._optimizer import context_to_sum_in
+from tfdist_jax.compat.tensorflow.keras._overwritten import joined, reduced, separated
+
+# Set on an optimizer between `get_unscaled_gradients` and the `apply` that must not divide a second time.
+_UNSCALED = "_tfdist_unscaled"
+
+
+def install() -> None:
+    """Put the methods into Keras's class."""
+    LossScaleOptimizer.apply = _applying(LossScaleOptimizer.apply)
+    for method in (get_scaled_loss, get_unscaled_gradients):
+        setattr(LossScaleOptimizer, method.__name__, method)
+    setattr(LossScaleOptimizer, "loss_scale", property(_scale))  # noqa: B010 - not known to the class.
+
+
+def get_scaled_loss(self: Any, loss: Any) -> Any:
+    """Return the loss, or what a function of no arguments returns, times the scale; as before Keras 3."""
+    if callable(loss):
+        return lambda: get_scaled_loss(self, loss())
+    tensor = convert_to_tensor(loss)
+    return tensor * _scale(self).astype(tensor.dtype)
+
+
+def get_unscaled_gradients(self: Any, grads: Sequence[Any]) -> list[Any]:
+    """Return gradients of a scaled loss divided by the scale; the next `apply_gradients` takes them as they are."""
+    object.__setattr__(self, _UNSCALED, True)
+    return _times(grads, 1 / _scale(self))
+
+
+def _scale(self: Any) -> Any:
+    """Return the scale, float32; the first one before the optimizer is built."""
+    return convert_to_tensor(self.dynamic_scale) if self.built else jnp.float32(self.initial_scale)
+
+
+def _times(grads: Sequence[Any], factor: Any) -> list[Any]:
+    tensors = [None if grad is None else convert_to_tensor(grad) for grad in grads]
+    return [None if grad is None else grad * factor.astype(grad.dtype) for grad in tensors]
+
+
+def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def apply(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        if get_stateless_scope() is not None:
+            _apply_in_step(original, self, list(grads), trainable_variables)
+            return
+        if not self.built:
+            self.build(trainable_variables)
+        unscaled = vars(self).get(_UNSCALED, False)
+        object.__setattr__(self, _UNSCALED, False)
+        variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)
+        context = replica_context()
+        if context is None:
+            _apply_if_finite(self, list(grads), variables, unscaled)
+            return
+        grads = reduced(context, grads, variables)
+        with context.updating():
+            _apply_if_finite(self, grads, variables, unscaled)
+
+    return apply
+
+
+def _apply_in_step(original: Callable[..., Any], optimizer: Any, grads: list[Any], trainable_variables: Any) -> None:
+    """Apply gradients in a step that Keras traces without state, where its own way would leak traced values."""
+    variables = None if trainable_variables is None else list(trainable_variables)
+    context = context_to_sum_in(optimizer, variables)
+    if context is None:
+        original(optimizer, grads, variables)
+        return
+    known = optimizer._trainable_variables
+    variables = known if variables is None else variables
+    given = dict(zip(map(id, variables), reduced(context, grads, variables), strict=True))
+    assigned = [*known, *optimizer.variables]
+    values = [variable.value for variable in assigned]
+    with context.updating():
+        weights, state = optimizer.stateless_apply(
+            values[len(known) :], [given.get(id(variable)) for variable in known], values[: len(known)]
+        )
+    for variable, value in zip(assigned, [*weights, *state], strict=True):
+        variable.assign(value)
+
+
+def _apply_if_finite(optimizer: Any, grads: list[Any], variables: list[Any], unscaled: bool) -> None:
+    """Apply gradients if they are finite on all replicas, and let the scale follow."""
+    scale, counter = optimizer.dynamic_scale, optimizer.step_counter
+
+    def update() -> None:
+        scaled, values = separated(grads, variables)
+        own = scaled if unscaled else _times(scaled, 1 / _scale(optimizer))
+        optimizer.inner_optimizer.apply(joined(own, values), variables)
+        grows = convert_to_tensor(counter) == optimizer.dynamic_growth_steps - 1
+        scale.assign(jnp.where(grows, 2 * convert_to_tensor(scale), convert_to_tensor(scale)))
+        counter.assign(jnp.where(grows, 0, convert_to_tensor(counter) + 1))
+
+    def skip() -> None:
+        scale.assign(convert_to_tensor(scale) * 0.5)
+        counter.assign(0)
+
+    present = [convert_to_tensor(grad) for grad in grads if grad is not None]
+    finite = jnp.all(jnp.asarray([jnp.all(jnp.isfinite(grad)) for grad in present])) if present else jnp.asarray(True)
+    cond(finite, update, skip)

@@ -1,0 +1,115 @@
+"""`tf.keras.backend`: Keras 3 keeps it as functions written with TensorFlow, which here are given this TensorFlow."""
+
+import contextlib
+import functools
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras._tf_keras.keras as tf_keras
+
+import tfdist_jax.compat.tensorflow as facade
+from tfdist_jax._user_code import see_as_user_file
+from tfdist_jax.compat.tensorflow.keras._internals import legacy_backend
+
+# Its names load when they are touched, which type checkers do not see.
+tf: Any = facade
+
+
+def install() -> None:
+    """Give the functions a TensorFlow, and tensors with its shapes and types; add those that Keras 3 has dropped."""
+    see_as_user_file(str(legacy_backend.__file__))
+    legacy_backend.tf = _WhenAsked()
+    # Keras hangs the logits on the result, for losses to find; a traced tensor holds no attributes.
+    legacy_backend.softmax = tf_keras.backend.softmax = _softmax
+    # Our shapes are tuples, which Keras hands out as they are.
+    legacy_backend.int_shape = tf_keras.backend.int_shape = _int_shape
+    backend: Any = tf_keras.backend
+    # Keras's own takes a variable's dtype for an object.
+    backend.set_value = lambda x, value: x.assign(value)
+    backend.batch_set_value = lambda pairs: [x.assign(value) for x, value in pairs] and None
+    backend.in_train_phase = _in_train_phase
+    backend.print_tensor = _print_tensor
+
+
+class _NoTensor:
+    """A kind of tensor that is not there: nothing is an instance of it."""
+
+
+class _WhenAsked:
+    """What `_tensorflow` returns, made when it is asked for something: Keras may load before TensorFlow's names do."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_tensorflow(), name)
+
+
+@functools.cache
+def _tensorflow() -> Any:
+    return _Fallback(
+        tf,
+        init_scope=contextlib.nullcontext,
+        **{kind: getattr(tf, kind, _NoTensor) for kind in ("SparseTensor", "RaggedTensor")},
+        compat=types.SimpleNamespace(v1=_version_1()),
+        __internal__=types.SimpleNamespace(EagerTensor=tf.Tensor, tf2=types.SimpleNamespace(enabled=lambda: True)),
+    )
+
+
+class _Fallback:
+    """A namespace's own names, and another's for all that it has not."""
+
+    def __init__(self, other: Any, **names: Any) -> None:
+        self.__dict__.update(names)
+        self._other = other
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._other, name)
+
+
+def _in_train_phase(x: Any, alt: Any, training: Any = None) -> Any:
+    """Return `x` while training, else `alt`; either may be a function that makes it."""
+    if training is None:
+        raise NotImplementedError(
+            "`tf.keras.backend.in_train_phase` needs `training`: Keras 3 has no global learning phase. Pass on what "
+            "the layer's `call(x, training=...)` gets."
+        )
+    return legacy_backend.switch(training, x, alt) if tf.is_tensor(training) else _called(x if training else alt)
+
+
+def _called(value: Any) -> Any:
+    return value() if callable(value) else value
+
+
+def _print_tensor(x: Any, message: str = "", summarize: int = 3) -> Any:
+    """Print `message` and the tensor when it is computed, and return it."""
+    tf.print(message, x, summarize=summarize)
+    return x
+
+
+def _softmax(x: Any, axis: int = -1) -> Any:
+    return tf.nn.softmax(x, axis=axis)
+
+
+def _int_shape(x: Any) -> tuple[int | None, ...] | None:
+    return tuple(x.shape) if hasattr(x, "shape") else None
+
+
+def _version_1() -> _Fallback:
+    """Return what differs in TensorFlow 1's functions; the others are called alike."""
+    renaming = functools.partial(_renaming, {"filter": "filters", "dilation_rate": "dilations"})
+    return _Fallback(
+        tf,
+        nn=_Fallback(tf.nn, **{name: renaming(getattr(tf.nn, name)) for name in ("convolution", "conv2d_transpose")}),
+        math=_Fallback(tf.math, in_top_k=lambda predictions, targets, k: tf.math.in_top_k(targets, predictions, k)),
+        gradients=lambda ys, xs, colocate_gradients_with_ops: tf.gradients(ys, xs),
+        assign=lambda variable, value: variable.assign(value),
+        assign_add=lambda variable, value: variable.assign_add(value),
+        assign_sub=lambda variable, value: variable.assign_sub(value),
+    )
+
+
+def _renaming(names: Mapping[str, str], function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def renamed(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **{names.get(name, name): value for name, value in kwargs.items()})
+
+    return renamed

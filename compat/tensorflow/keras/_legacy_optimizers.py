@@ -1,0 +1,64 @@
+"""`tf.keras.optimizers.legacy`: TensorFlow 2's optimizers, with `decay`; and `lr` as argument and attribute of all optimizers."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from tfdist_jax.compat.tensorflow.keras import _legacy_formulas
+from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer
+
+NAMES = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD")
+
+
+def install() -> None:
+    """Let optimizers take `lr`, as an argument and as an attribute."""
+    base: Any = BaseOptimizer
+    base.__init__ = _taking_lr(base.__init__)
+    base.lr = property(lambda self: self.learning_rate, lambda self, value: setattr(self, "learning_rate", value))
+
+
+def _taking_lr(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def __init__(self: Any, learning_rate: Any, *args: Any, **kwargs: Any) -> None:
+        rate = kwargs.pop("lr", None)
+        original(self, learning_rate if rate is None else rate, *args, **kwargs)
+
+    return __init__
+
+
+def _legacy(name: str) -> Any:
+    """Return TensorFlow 2's optimizer; in all but Nadam the rate falls with `decay`, as 1 / (1 + decay * step)."""
+    base = getattr(_legacy_formulas, name, None) or getattr(keras.optimizers, name)
+    return _registered(base, {}) if name == "Nadam" else _registered(base, _decaying(base))
+
+
+def _decaying(base: Any) -> dict[str, Any]:
+
+    def __init__(self: Any, *args: Any, decay: float = 0.0, **kwargs: Any) -> None:
+        base.__init__(self, *args, **kwargs)
+        self.decay = decay
+
+    def _get_current_learning_rate(self: Any) -> Any:
+        rate = base._get_current_learning_rate(self)
+        if not getattr(self, "decay", 0.0):
+            return rate
+        return rate / (1.0 + self.decay * keras.ops.cast(self.iterations, "float32"))
+
+    def get_config(self: Any) -> dict[str, Any]:
+        return {**base.get_config(self), "decay": self.decay}
+
+    return {
+        "__init__": __init__,
+        "_get_current_learning_rate": _get_current_learning_rate,
+        "get_config": get_config,
+    }
+
+
+def _registered(base: Any, members: dict[str, Any]) -> Any:
+    members = {**members, "__module__": __name__, "__doc__": f"TensorFlow 2's `{base.__name__}`."}
+    return keras.saving.register_keras_serializable("tensorflow.legacy")(type(base.__name__, (base,), members))
+
+
+globals().update({name: _legacy(name) for name in NAMES})

@@ -1,0 +1,44 @@
+"""What Keras does in every step and need not do: searching state for layers, and telling logs to nobody."""
+
+import collections
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from tfdist_jax.compat.tensorflow.keras._internals import CallbackList, Operation, is_default
+
+_KINDS = ("train", "test", "predict")
+
+
+def install() -> None:
+    """Put the hooks into Keras's models and its list of callbacks."""
+    setattr(keras.Model, "_setattr_hook", _leaving_state_untracked)  # noqa: B010 - inherited, as far as types know.
+    for kind in _KINDS:
+        for name in (f"on_{kind}_batch_begin", f"on_{kind}_batch_end"):
+            setattr(CallbackList, name, _only_if_heard(name, getattr(CallbackList, name)))
+
+
+def _leaving_state_untracked(self: Any, name: str, value: Any) -> tuple[str, Any]:
+    if name == "_jax_state" and value is not None:
+        # Keras looks for layers in every dict that a model holds.
+        return name, collections.UserDict(value)
+    return Operation._setattr_hook(self, name, value)
+
+
+def _only_if_heard(name: str, original: Callable[..., None]) -> Callable[..., None]:
+    """Skip a batch's event if no callback has a method for it: telling it would wait for the step's logs.
+
+    Steps that another process has done already have no number, and are not told.
+    """
+    names = (name, name.replace("_train", "")) if "_train" in name else (name,)
+
+    @functools.wraps(original)
+    def event(self: Any, batch: int | None, logs: Any = None) -> None:
+        if batch is not None and any(
+            not is_default(getattr(callback, n)) for callback in self.callbacks for n in names
+        ):
+            original(self, batch, logs)
+
+    return event

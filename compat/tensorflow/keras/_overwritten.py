@@ -1,0 +1,41 @@
+"""Variables whose "gradient" is their next value, such as float8's scales: the largest of the replicas' counts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+Gradients = list[Any]
+
+
+def is_overwritten(variable: Any) -> bool:
+    """Tell whether an optimizer assigns the gradient to the variable instead of following it."""
+    return getattr(variable, "overwrite_with_gradient", False)
+
+
+def separated(gradients: Sequence[Any], variables: Sequence[Any]) -> tuple[Gradients, Gradients]:
+    """Return the gradients to add up over the replicas and the values of which the largest counts, None elsewhere.
+
+    Scales follow from the largest number seen, of any replica: then they are those of one device. A replica without
+    rows has zeros, which are never the largest.
+    """
+    pairs = list(zip(gradients, variables, strict=True))
+    return [None if is_overwritten(v) else g for g, v in pairs], [g if is_overwritten(v) else None for g, v in pairs]
+
+
+def joined(summed: Sequence[Any], largest: Sequence[Any]) -> Gradients:
+    """Undo `separated`."""
+    return [one if other is None else other for one, other in zip(summed, largest, strict=True)]
+
+
+def reduced(context: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> Gradients:
+    """Return what the gradients of all replicas are together.
+
+    Args:
+        context: The replica's context, for its collectives.
+        gradients: This replica's gradients; entries may be None or `tf.IndexedSlices`.
+        variables: The variable of each.
+    """
+    own, values = separated(gradients, variables)
+    largest = [None if value is None else jnp.max(context.all_gather(value[None], 0), 0) for value in values]
+    return joined(context.all_reduce("SUM", own), largest)

@@ -1,0 +1,135 @@
+"""SIGTERM during `fit` with `BackupAndRestore`: all workers stop before the same batch, the backup is saved, they leave.
+
+Keras's training state goes from step to step in `fit`'s own variables. So what a thread saves, while `fit` compiles or waits
+for data, is found by references that keep nothing alive: whatever a step has given away since is gone, and not half new.
+"""
+
+import signal
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, final
+
+import keras
+import numpy as np
+
+from tfdist_jax._cluster import LateSave, Preemption
+from tfdist_jax._moment import host_copy
+from tfdist_jax.compat.tensorflow.keras._functions import STATE_KINDS
+from tfdist_jax.compat.tensorflow.keras._workers import mesh_of, writes_files
+
+Values = Sequence[tuple[Any, np.ndarray]]
+"""Variables and what they hold."""
+
+
+class _Mark(NamedTuple):
+    """A moment between two steps.
+
+    Attributes:
+        about: Where the training is.
+        variables: The model's variables.
+        held: References to their arrays, if they hold them.
+        state: Otherwise a reference to the mapping that does.
+    """
+
+    about: Any
+    variables: Mapping[str, Sequence[Any]]
+    held: Sequence[Sequence["weakref.ref[Any]"]]
+    state: Callable[[], Any]
+
+
+def is_possible() -> bool:
+    """Tell whether SIGTERM is nobody's yet, and can be ours."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@final
+class Guard:
+    """Lets one training end early, with its state saved."""
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        about: Callable[[], Any],
+        save: Callable[[], None],
+        saving_as: Callable[[Any], AbstractContextManager[None]],
+    ) -> None:
+        """Wait for SIGTERM.
+
+        Args:
+            model: What is trained.
+            about: Says where the training is.
+            save: Saves that, and the model.
+            saving_as: Inside it `save` saves something else as the place where the training is.
+        """
+        self._model = model
+        self._about, self._save, self._saving_as = about, save, saving_as
+        self._mark: _Mark | None = None
+        self._variables: Mapping[str, Sequence[Any]] = {}
+        self.saving = threading.RLock()
+        self._preemption = Preemption(late=self._late)
+
+    def begin_epoch(self) -> None:
+        """Look at which variables there are."""
+        model = self._model
+        lists = (getattr(model, kind, ()) for kind in STATE_KINDS)
+        self._variables = dict(zip(STATE_KINDS, lists, strict=True)) | {
+            "optimizer_variables": model.optimizer.variables
+        }
+
+    def begin_step(self, *, marked: bool = True) -> None:
+        """Come before a step of training or evaluation; end the program if there is to be none any more."""
+        if self._preemption.stops():
+            self._save()
+            self._preemption.leave()
+        if marked:
+            self.mark()
+
+    def mark(self) -> None:
+        """Note where the training is; it is between two steps, and what they change is settled."""
+        model = self._model
+        state = getattr(model, "_jax_state", None)
+        if state and not model._jax_state_synced:
+            self._mark = _Mark(self._about(), self._variables, (), weakref.ref(state))
+        else:
+            held = [[weakref.ref(variable.stored) for variable in some] for some in self._variables.values()]
+            self._mark = _Mark(self._about(), self._variables, held, lambda: {})
+
+    def end(self, *, is_complete: bool) -> None:
+        """Let SIGTERM end the process again."""
+        if is_complete:
+            self._preemption.close()
+        else:
+            self._preemption.abandon()
+
+    def _late(self) -> LateSave | None:
+        model = self._model
+        if mesh_of(model) is not None and model.optimizer.gradient_accumulation_steps:
+            return None  # What the replicas have accumulated is put together by all workers.
+        if not writes_files(model):
+            return LateSave(lambda: None)
+        mark = self._mark
+        values = None if mark is None else _values(mark)
+        return None if mark is None or values is None else LateSave(lambda: self._save_late(mark.about, values))
+
+    def _save_late(self, about: Any, values: Values) -> None:
+        with self.saving, self._saving_as(about), keras.StatelessScope(state_mapping=values):
+            self._save()
+
+
+def _values(mark: _Mark) -> Values | None:
+    """Return what the variables held at a mark; None if some of it is gone."""
+    state = mark.state()
+    if state is None:
+        return None
+    values = []
+    for i, (kind, variables) in enumerate(mark.variables.items()):
+        arrays = [ref() for ref in mark.held[i]] if mark.held else state.get(kind, [v.stored for v in variables])
+        copies = list(map(host_copy, arrays))
+        if any(copy is None for copy in copies):
+            return None
+        values += zip(variables, copies, strict=True)
+    return values

@@ -1,0 +1,201 @@
+"""Files of models: replaced only when they are complete, and under the names without suffix that TensorFlow 2 took."""
+
+# pyright: reportAttributeAccessIssue=false
+
+import contextlib
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import h5py
+import jax
+import keras
+import keras._tf_keras.keras as tf_keras
+
+from tfdist_jax._checkpoint import put_on_disk
+from tfdist_jax.compat.tensorflow.keras._internals import legacy_h5_format, saving_api, saving_lib
+from tfdist_jax.compat.tensorflow.keras._seeds import add_seeds
+from tfdist_jax.compat.tensorflow.train._checkpoint import Checkpoint
+from tfdist_jax.compat.tensorflow.train._state_file import update_checkpoint_state
+
+_MODEL_SUFFIXES = (".keras", ".h5", ".hdf5")
+_WEIGHTS_SUFFIXES = (*_MODEL_SUFFIXES, ".weights.json")
+# Where a model lies in the folder that a name without suffix stands for.
+_IN_FOLDER = "model.keras"
+
+
+def install() -> None:
+    """Put the hooks into Keras's functions that save and load."""
+    saving_lib.get_attr_skipset = _outside_strategies(saving_lib.get_attr_skipset)
+    saving_lib.save_model = _replacing_at_once(saving_lib.save_model)
+    saving_lib.save_weights_only = _replacing_at_once(saving_lib.save_weights_only)
+    legacy_h5_format.save_model_to_hdf5 = _replacing_at_once(legacy_h5_format.save_model_to_hdf5)
+    for name, hook in {
+        "save_model": _saving_folders,
+        "load_model": _loading_folders,
+        "save_weights": _saving_checkpoints,
+        "load_weights": _loading_checkpoints,
+    }.items():
+        hooked = hook(getattr(saving_api, name))
+        for module in (saving_api, keras.models, keras.saving, tf_keras.models):
+            if hasattr(module, name):
+                setattr(module, name, hooked)
+    model: Any = keras.Model
+    model.load_weights = _returning_status(model.load_weights)
+    keras.callbacks.ModelCheckpoint.__init__ = _taking_any_name(keras.callbacks.ModelCheckpoint.__init__)
+
+
+def _outside_strategies(original: Callable[[str], Any]) -> Callable[[str], Any]:
+    """To see which attributes objects have, Keras makes some, with variables that belong to no strategy or other scope."""
+
+    @functools.cache
+    @functools.wraps(original)
+    def get_attr_skipset(obj_type: str) -> Any:
+        with ThreadPoolExecutor(1) as outside:
+            return outside.submit(original, obj_type).result()
+
+    return get_attr_skipset
+
+
+_additions: ContextVar[tuple[Callable[[str], None], ...]] = ContextVar("additions", default=())
+
+
+@contextlib.contextmanager
+def adding(write: Callable[[str], None]) -> Iterator[None]:
+    """Let `write(path)` add to what is saved inside the context, before it replaces the file that was there."""
+    token = _additions.set((*_additions.get(), write))
+    try:
+        yield
+    finally:
+        _additions.reset(token)
+
+
+def _replacing_at_once(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Write beside the file and rename: whatever stops the process leaves the old file or the new one."""
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def save(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(model, filepath, *args, **kwargs).arguments
+        is_folder = given.get("zipped") is False or given.get("max_shard_size") is not None
+        if is_folder or not _is_local_file(filepath):
+            return original(model, filepath, *args, **kwargs)
+        path = Path(filepath).absolute()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The suffix says in which format to write. The name is always the same, so that rests do not pile up; but each
+        # worker of several writes its own.
+        worker = f".{jax.process_index()}" if jax.process_count() > 1 else ""
+        beside = path.with_name(f".new{worker}.{path.name}")
+        try:
+            result = original(model, str(beside), *args, **kwargs)
+            add_seeds(model, str(beside))
+            for add in _additions.get():
+                add(str(beside))
+            put_on_disk(beside)
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+        put_on_disk(path.parent)
+        return result
+
+    return save
+
+
+def _is_local_file(filepath: Any) -> bool:
+    return isinstance(filepath, str | os.PathLike) and "://" not in str(filepath)
+
+
+def _has_suffix(filepath: Any, suffixes: tuple[str, ...]) -> bool:
+    return str(filepath).endswith(suffixes) or not _is_local_file(filepath)
+
+
+def _saving_folders(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def save_model(model: Any, filepath: Any, overwrite: bool = True, zipped: Any = None, **kwargs: Any) -> None:
+        if _has_suffix(filepath, _MODEL_SUFFIXES) or zipped is False:
+            return original(model, filepath, overwrite, zipped, **kwargs)
+        form = kwargs.pop("save_format", None)
+        if form in ("h5", "hdf5"):
+            return legacy_h5_format.save_model_to_hdf5(
+                model, filepath, overwrite=overwrite, include_optimizer=kwargs.pop("include_optimizer", True)
+            )
+        if kwargs.pop("signatures", None) is not None:
+            raise NotImplementedError(
+                "`save` writes no SavedModel, so it takes no `signatures`. Use `model.export(path)` for serving."
+            )
+        kwargs.pop("options", None)
+        return original(model, os.path.join(filepath, _IN_FOLDER), overwrite, zipped, **kwargs)
+
+    return save_model
+
+
+def _loading_folders(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def load_model(filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _has_suffix(filepath, _MODEL_SUFFIXES):
+            if os.path.isfile(os.path.join(filepath, _IN_FOLDER)):
+                filepath = os.path.join(filepath, _IN_FOLDER)
+            elif os.path.isfile(filepath) and h5py.is_hdf5(filepath):
+                return legacy_h5_format.load_model_from_hdf5(filepath, *args, **kwargs)
+        return original(filepath, *args, **kwargs)
+
+    return load_model
+
+
+def _saving_checkpoints(original: Callable[..., None]) -> Callable[..., None]:
+    """Save weights under a name without suffix as TensorFlow 2 does: as a checkpoint that is its folder's newest."""
+
+    @functools.wraps(original)
+    def save_weights(model: Any, filepath: Any, overwrite: bool = True, *args: Any, **kwargs: Any) -> None:
+        if _has_suffix(filepath, _WEIGHTS_SUFFIXES):
+            return original(model, filepath, overwrite, *args, **kwargs)
+        path = Checkpoint(model).write(filepath)
+        return update_checkpoint_state(os.path.dirname(path) or ".", path)
+
+    return save_weights
+
+
+def _loading_checkpoints(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def load_weights(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        if filepath is None or _has_suffix(filepath, _WEIGHTS_SUFFIXES):
+            return original(model, filepath, *args, **kwargs)
+        return Checkpoint(model).read(filepath)
+
+    return load_weights
+
+
+def _returning_status(original: Callable[..., None]) -> Callable[..., Any]:
+    """Return what loading a checkpoint returns, for `model.load_weights(path).expect_partial()`."""
+
+    @functools.wraps(original)
+    def load_weights(self: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        if filepath is None or _has_suffix(filepath, _WEIGHTS_SUFFIXES):
+            return original(self, filepath, *args, **kwargs)
+        return saving_api.load_weights(self, filepath, *args, **kwargs)
+
+    return load_weights
+
+
+def _taking_any_name(original: Callable[..., None]) -> Callable[..., None]:
+    """Let `ModelCheckpoint` take the names without suffix that `save` and `save_weights` take."""
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(self, *args, **kwargs)
+        path = str(given.arguments["filepath"])
+        if _has_suffix(path, _WEIGHTS_SUFFIXES):
+            original(self, *args, **kwargs)
+            return
+        weights_only = given.arguments.get("save_weights_only", False)
+        given.arguments["filepath"] = f"{path}.weights.h5" if weights_only else f"{path}.keras"
+        original(*given.args, **given.kwargs)
+        self.filepath = path
+
+    return __init__

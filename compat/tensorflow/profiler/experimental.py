@@ -1,0 +1,6 @@
+"""`tf.profiler.experimental`: start and stop traces."""
+
+from tfdist_jax.compat.tensorflow._names import LazyNames
+
+__getattr__ = LazyNames(__name__, {"_profiler": "Profile Trace start stop"})
+__dir__ = __getattr__.names

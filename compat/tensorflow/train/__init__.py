@@ -1,0 +1,18 @@
+"""`tf.train`."""
+
+from tfdist_jax.compat.tensorflow._names import LazyNames
+
+__getattr__ = LazyNames(
+    __name__,
+    {
+        "train._checkpoint": "Checkpoint",
+        "train._options": "CheckpointOptions",
+        "train._cluster_spec": "ClusterSpec",
+        "train._manager": "CheckpointManager",
+        "train._state_file": "get_checkpoint_state latest_checkpoint",
+        "train._reader": "list_variables load_checkpoint load_variable",
+        "train._moving_average": "ExponentialMovingAverage",
+    },
+    modules="experimental",
+)
+__dir__ = __getattr__.names

@@ -1,0 +1,241 @@
+"""`tf.train.Checkpoint`: saves and restores variables by the attributes that lead to them."""
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any, final
+
+from tfdist_jax import _checkpoint, _state
+from tfdist_jax._background_saving import BackgroundSaving
+from tfdist_jax._moment import Recalled
+from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._tracking import attributes_changed, tracked
+from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax.compat.tensorflow.train._objects import Collection, children, graph_of, is_trackable, slot_of
+from tfdist_jax.compat.tensorflow.train._options import CheckpointOptions, call_back, calling_too
+from tfdist_jax.compat.tensorflow.train._reader import checked_path
+from tfdist_jax.compat.tensorflow.train._restoration import Restoration, listed
+from tfdist_jax.compat.tensorflow.train._state_file import as_text, local, update_checkpoint_state
+
+
+class Checkpoint(Collection):
+    """Drop-in for `tf.train.Checkpoint`: groups objects whose variables are saved together.
+
+    Each saved checkpoint is a folder, there completely or not at all. It can be restored under any strategy and on
+    any number of devices.
+
+    Differs from TensorFlow: the format is Orbax's, and TensorFlow's own checkpoints cannot be read.
+    Ref: https://www.tensorflow.org/api_docs/python/tf/train/Checkpoint
+    """
+
+    def __init__(self, root: Any = None, **kwargs: Any) -> None:
+        """Group objects.
+
+        Args:
+            root: An object whose attributes are saved as if they were this checkpoint's.
+            **kwargs: Objects by name: variables, modules, Keras models and optimizers, lists and dicts of such.
+
+        Raises:
+            ValueError: If an object has nothing to save, or `root` has another one of that name.
+        """
+        self._root = root
+        self._save_counter: Variable | None = None
+        self._saving: BackgroundSaving | None = None
+        self._lock = threading.RLock()
+        own = {} if root is None else dict(children(root))
+        for name, value in sorted(kwargs.items()):
+            if own.get(name, value) is not value:
+                raise ValueError(
+                    f"Cannot create a Checkpoint with keyword argument {name} if root.{name} already exists."
+                )
+            if not is_trackable(value):
+                raise ValueError(
+                    f"`Checkpoint` was expecting {name} to be a trackable object (an object that holds variables), got "
+                    f"{value!r} of type {type(value).__name__}. {_instead_of(value)}"
+                )
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, tracked(value))
+        attributes_changed(self)
+
+    @property
+    def save_counter(self) -> Variable:
+        """How often `save` has been called, int64; saved with the rest."""
+        counter = self._save_counter
+        if counter is None:
+            counter = Variable(0, dtype=_dtypes.int64, name="save_counter", trainable=False)
+            self._save_counter = counter
+        return counter
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held by the thread that saves."""
+        return self._lock
+
+    def children(self) -> Iterator[tuple[str, Any]]:
+        """Yield the objects to save, by name."""
+        if self._root is not None:
+            yield from children(self._root)
+        yield from [(name, value) for name, value in vars(self).items() if not name.startswith("_")]
+        if self._save_counter is not None:
+            yield "save_counter", self._save_counter
+
+    def save(self, file_prefix: Any, options: CheckpointOptions | None = None) -> str:
+        """Save as `file_prefix-N`, count up N, and note it in the folder as the newest.
+
+        Args:
+            file_prefix: The path without the number.
+            options: Whether to write in the background, and what to call when all is written.
+
+        Returns:
+            The path to restore from.
+
+        Raises:
+            RuntimeError: If what was written in the background before has failed.
+        """
+        _require_outside()
+        with self._lock:
+            self.save_counter.assign_add(1)
+            path = f"{as_text(file_prefix)}-{int(self.save_counter.numpy())}"
+            note = lambda path: update_checkpoint_state(os.path.dirname(path), path)
+            return self.write(path, calling_too(options, note))
+
+    def write(self, file_prefix: Any, options: CheckpointOptions | None = None) -> str:
+        """Do as `save`, but as `file_prefix`, without a number and without noting it as the newest."""
+        _require_outside()
+        with self._lock:
+            return self._write(as_text(file_prefix), options or CheckpointOptions())
+
+    def _write(self, path: str, options: CheckpointOptions) -> str:
+        self.sync()
+        nodes = graph_of(self)
+        slots = {number: slot for number, node in enumerate(nodes) if (slot := slot_of(node.owner)) is not None}
+        keys = {number: nodes[number].path + slot.suffix for number, slot in slots.items()}
+        finish_arrays = _checkpoint.begin_saving(
+            local(path),
+            {keys[number]: slot.read() for number, slot in slots.items()},
+            {"children": [node.children for node in nodes], "keys": keys},
+        )
+
+        def finish() -> None:
+            finish_arrays()
+            call_back(options, path)
+
+        if not options.enable_async:
+            finish()
+            return path
+        self._saving = self._saving or BackgroundSaving()
+        self._saving.start(path, finish)
+        return path
+
+    def sync(self) -> None:
+        """Wait until all is written that is being written in the background, and raise if that has failed."""
+        if self._saving is not None:
+            self._saving.wait()
+
+    def restore(self, save_path: Any, options: Any = None) -> "LoadStatus":
+        """Give the variables the saved values: those that are there now, and others as soon as they are made.
+
+        Args:
+            save_path: What `save` has returned, or a folder, for its newest checkpoint; None restores nothing.
+            options: Accepted.
+
+        Returns:
+            A status that says whether everything has found its place.
+
+        Raises:
+            NotFoundError: If there is no such checkpoint.
+            ValueError: If a variable has another shape.
+            InvalidArgumentError: If a variable has another dtype.
+        """
+        self.save_counter  # noqa: B018 - so that it is restored with the rest.
+        return self.read(save_path)
+
+    def read(self, save_path: Any, options: Any = None) -> "LoadStatus":
+        """Do as `restore`, for what `write` has saved."""
+        self.sync()
+        return LoadStatus(self, None if save_path is None else Restoration(checked_path(save_path), self))
+
+
+def _require_outside() -> None:
+    if not isinstance(_state.current_frame(), Recalled | None):
+        raise NotImplementedError(
+            "Saving a checkpoint inside tf.function or strategy.run is not supported: the values are not known yet. Save "
+            "when the function has returned."
+        )
+
+
+def _instead_of(value: Any) -> str:
+    if hasattr(value, "__next__"):
+        return "Of such an iterator, save the number of steps in a tf.Variable, and go on from `dataset.skip(steps)`."
+    return "A number can be kept in a tf.Variable."
+
+
+@final
+class LoadStatus:
+    """What has become of the values that were restored.
+
+    Ref: https://www.tensorflow.org/api_docs/python/tf/train/Checkpoint#restore
+    """
+
+    def __init__(self, checkpoint: Checkpoint, restoration: Restoration | None) -> None:
+        """Report on a restoration, or on none."""
+        self._checkpoint = checkpoint
+        self._restoration = restoration
+
+    def _begun(self) -> Restoration:
+        if self._restoration is None:
+            raise AssertionError("No checkpoint specified (save_path=None); nothing is being restored.")
+        return self._restoration
+
+    def assert_consumed(self) -> "LoadStatus":
+        """Require that all saved values have found a variable and all variables a value.
+
+        Raises:
+            AssertionError: If not.
+        """
+        self.assert_existing_objects_matched()
+        restoration = self._begun()
+        if restoration.unused:
+            raise AssertionError(
+                f"Unresolved object in checkpoint {restoration.path}: no variable has been made yet for "
+                f"{listed(restoration.unused.values())}."
+            )
+        return self
+
+    def assert_existing_objects_matched(self) -> "LoadStatus":
+        """Require that all variables that are there have been restored.
+
+        Raises:
+            AssertionError: If not.
+        """
+        restoration = self._begun()
+        missing = restoration.missing(self._checkpoint)
+        if missing:
+            raise AssertionError(f"No values were found in checkpoint {restoration.path} for {listed(missing)}.")
+        return self
+
+    def assert_nontrivial_match(self) -> "LoadStatus":
+        """Require that at least one value besides `save_counter` has been restored.
+
+        Raises:
+            AssertionError: If not.
+        """
+        restoration = self._begun()
+        if not restoration.has_given(besides="save_counter"):
+            raise AssertionError(f"Nothing but the root object matched a checkpointed value of {restoration.path}.")
+        return self
+
+    def expect_partial(self) -> "LoadStatus":
+        """Do not warn about values that are never used."""
+        if self._restoration is not None:
+            self._restoration.is_partial_expected = True
+        return self
+
+    def initialize_or_restore(self, session: Any = None) -> None:
+        """Do nothing: values are restored when their variables are there."""
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        """Do nothing, likewise; an AssertionError if nothing is restored."""
+        self._begun()

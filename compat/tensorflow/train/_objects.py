@@ -1,0 +1,171 @@
+"""What a checkpoint holds of an object: the variables, and the names of the attributes that lead to them."""
+
+import abc
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from tfdist_jax import _state
+from tfdist_jax._moment import recalled
+from tfdist_jax._state import Cell
+from tfdist_jax.compat.tensorflow._context import current_strategy, entering_scope
+from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._module import Module
+from tfdist_jax.compat.tensorflow._ops._generator import Generator
+from tfdist_jax.compat.tensorflow._tracking import is_keras
+from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax.compat.tensorflow.data._iterator import Resumable
+
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_TEXT = "/.ATTRIBUTES/PYTHON_STATE"
+_POSITION = "/.ATTRIBUTES/ITERATOR_STATE"
+
+
+class PythonState(abc.ABC):
+    """Something else that checkpoints save with the variables: a text that `serialize` gives and `deserialize` takes.
+
+    Ref: https://www.tensorflow.org/api_docs/python/tf/train/experimental/PythonState
+    """
+
+    @abc.abstractmethod
+    def serialize(self) -> str:
+        """Return the state as text."""
+
+    @abc.abstractmethod
+    def deserialize(self, string_value: str) -> None:
+        """Take the state from a text."""
+
+
+class Collection(abc.ABC):
+    """An object that says itself what hangs on it."""
+
+    @abc.abstractmethod
+    def children(self) -> Iterator[tuple[str, Any]]:
+        """Yield names and objects."""
+
+
+class Slot(NamedTuple):
+    """A value that an object has.
+
+    Attributes:
+        suffix: What follows the object's path in the value's name.
+        read: Returns the value as an array.
+        write: Takes a saved value.
+        cell: What holds it, if that is a cell.
+    """
+
+    suffix: str
+    read: Callable[[], Any]
+    write: Callable[[np.ndarray], None]
+    cell: Cell | None = None
+
+
+class Node(NamedTuple):
+    """An object in a checkpoint.
+
+    Attributes:
+        owner: The object.
+        path: The shortest way to it.
+        children: Numbers of the nodes that hang on it, by name.
+    """
+
+    owner: Any
+    path: str
+    children: dict[str, int]
+
+
+def graph_of(root: Any) -> list[Node]:
+    """Return an object and all that hangs on it, each once, numbered in the order of their distance from the root."""
+    nodes = [Node(root, "", {})]  # With the objects: the number of one that is gone may be given to another.
+    numbers = {id(root): 0}
+    for node in nodes:
+        for name, child in children(node.owner):
+            if id(child) not in numbers:
+                numbers[id(child)] = len(nodes)
+                nodes.append(Node(child, f"{node.path}/{escaped(name)}" if node.path else escaped(name), {}))
+            node.children[name] = numbers[id(child)]
+    return nodes
+
+
+def is_trackable(value: Any) -> bool:
+    """Tell whether checkpoints can save an object, or look for such in it."""
+    kinds = (Collection, Module, Variable, Generator, PythonState, Resumable, list, tuple, Mapping)
+    return isinstance(value, kinds) or is_keras(value)
+
+
+def escaped(name: str) -> str:
+    """Return a name as a part of a path."""
+    return name.replace(".", "..").replace("/", ".S")
+
+
+def slot_of(owner: Any) -> Slot | None:
+    """Return the value that an object has of its own, or None."""
+    match owner:
+        case Variable():
+            return Slot(_VALUE, owner.read_value, lambda value: _assign(owner, value), owner)
+        case Generator():
+            return Slot(
+                "/_state_var" + _VALUE, lambda: owner.state, lambda value: _outside(owner.reset, value), owner.cell
+            )
+        case PythonState():
+            read = lambda: np.frombuffer(_bytes(owner.serialize()), np.uint8)
+            return Slot(_TEXT, read, lambda value: owner.deserialize(value.tobytes().decode()))
+        case Resumable():
+            read = lambda: np.frombuffer(recalled(owner, owner.state).encode(), np.uint8)
+            return Slot(_POSITION, read, lambda value: owner.restore_state(value.tobytes().decode()))
+    if hasattr(owner, "stored") and is_keras(owner):
+        from tfdist_jax.compat.tensorflow.keras import _tracked
+
+        return Slot(_VALUE, lambda: owner.value, lambda value: _assign(owner, value, _tracked.assign), owner)
+    return None
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def _assign(variable: Any, value: np.ndarray, assign: Callable[[Any, np.ndarray], Any] = Variable.assign) -> None:
+    """Give a variable its saved value."""
+    if tuple(variable.shape) != value.shape:
+        raise ValueError(
+            f"Received incompatible tensor with shape {tuple(value.shape)} when attempting to restore variable "
+            f"{variable.name!r} with shape {tuple(variable.shape)}: the checkpoint was saved from another model."
+        )
+    wanted = jax.numpy.dtype(getattr(variable.dtype, "as_numpy_dtype", variable.dtype))
+    if wanted != value.dtype:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"The checkpoint has dtype {value.dtype} for the variable {variable.name!r}, whose dtype is {wanted}. Read it "
+            "with tf.train.load_variable, and assign it after tf.cast.",
+        )
+    _outside(functools.partial(assign, variable), value)
+
+
+def _outside(write: Callable[[Any], Any], value: Any) -> None:
+    """Write now, to all replicas, even if the variable has been made inside a function that is being traced."""
+    with jax.ensure_compile_time_eval(), _state.entering(None), entering_scope(current_strategy()):
+        write(value)
+
+
+def children(owner: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that hang on another one and can be saved, by name."""
+    return ((name, child) for name, child in _parts(owner) if is_trackable(child))
+
+
+def _parts(owner: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(owner, Collection):
+        yield from owner.children()
+    elif isinstance(owner, Mapping):
+        yield from [(str(key), value) for key, value in owner.items()]
+    elif isinstance(owner, list | tuple):
+        yield from ((str(i), value) for i, value in enumerate(owner))
+    elif is_keras(owner):
+        from tfdist_jax.compat.tensorflow.keras import _tracked
+
+        yield from _tracked.parts(owner)
+    elif isinstance(owner, Module):
+        yield from list(vars(owner).items())

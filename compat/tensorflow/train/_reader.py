@@ -1,0 +1,89 @@
+"""Looking into checkpoints: names, shapes and values."""
+
+from pathlib import Path
+from typing import Any, final
+
+from tfdist_jax import _checkpoint
+from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._errors import NotFoundError
+from tfdist_jax.compat.tensorflow.train._state_file import as_text, latest_checkpoint, local
+
+
+def checked_path(save_path: Any) -> str:
+    """Return the path of a checkpoint, or of the newest one in a folder.
+
+    Raises:
+        NotFoundError: If there is no such checkpoint.
+        NotImplementedError: If TensorFlow has written it.
+    """
+    path = local(as_text(save_path))
+    newest = path if _checkpoint.is_complete(path) else latest_checkpoint(path)
+    if newest is not None:
+        return str(local(str(newest)))
+    if Path(f"{path}.index").exists():
+        raise NotImplementedError(
+            f"{path} is a checkpoint in TensorFlow's format. Read it with TensorFlow, "
+            "`{name: tf.train.load_variable(path, name) for name, _ in tf.train.list_variables(path)}`, and assign the "
+            "values to the variables."
+        )
+    raise NotFoundError(
+        None, None, f"Unsuccessful restore: failed to find any checkpoint at {path}; or it was not saved completely."
+    )
+
+
+@final
+class CheckpointReader:
+    """The values in one checkpoint.
+
+    Ref: https://www.tensorflow.org/api_docs/python/tf/train/load_checkpoint
+    """
+
+    def __init__(self, path: str) -> None:
+        """Open a checkpoint."""
+        self._path = path
+        self._about, _ = _checkpoint.read_about(path)
+
+    def get_tensor(self, name: str) -> Any:
+        """Return a value, as a NumPy array.
+
+        Raises:
+            NotFoundError: If there is none of this name.
+        """
+        if name not in self._about:
+            raise NotFoundError(None, None, f"Key {name} not found in checkpoint")
+        return _checkpoint.load_arrays(self._path, [name])[name][()]
+
+    def has_tensor(self, name: str) -> bool:
+        """Tell whether there is a value of this name."""
+        return name in self._about
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Return the shapes by name."""
+        return {name: list(shape) for name, (shape, _) in self._about.items()}
+
+    def get_variable_to_dtype_map(self) -> dict[str, Any]:
+        """Return the dtypes by name."""
+        return {name: _dtypes.as_dtype(dtype) for name, (_, dtype) in self._about.items()}
+
+
+def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
+    """Open a checkpoint, or the newest one of a folder.
+
+    Raises:
+        ValueError: If there is none in the folder.
+        NotFoundError: If there is no such checkpoint.
+    """
+    path = as_text(ckpt_dir_or_file)
+    if local(path).is_dir() and not _checkpoint.is_complete(local(path)) and latest_checkpoint(path) is None:
+        raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}")
+    return CheckpointReader(checked_path(path))
+
+
+def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
+    """Return the names and shapes in a checkpoint, or the newest one of a folder."""
+    return sorted(load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map().items())
+
+
+def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
+    """Return one value of a checkpoint, or of the newest one of a folder."""
+    return load_checkpoint(ckpt_dir_or_file).get_tensor(name.removesuffix(":0"))

@@ -1,0 +1,144 @@
+"""Values on their way from a checkpoint to variables, those included that are made later."""
+
+import logging
+import weakref
+from collections.abc import Mapping
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from tfdist_jax import _checkpoint
+from tfdist_jax.compat.tensorflow._errors import NotFoundError
+from tfdist_jax.compat.tensorflow._tracking import TrackedDict, TrackedList, stop_waiting, wait_for_variables
+from tfdist_jax.compat.tensorflow.train._objects import Slot, children, graph_of, slot_of
+
+_log = logging.getLogger(__name__)
+
+
+class _Bound(NamedTuple):
+    """An object that stands for a node of the checkpoint."""
+
+    owner: "weakref.ref[Any]"
+    node: int
+
+
+@final
+class Restoration:
+    """Binds objects to what a checkpoint holds, starting from a root, and gives variables their values.
+
+    It is kept alive by what it has bound, and ends when all values have been given or those objects are gone.
+    """
+
+    def __init__(self, path: str, root: Any) -> None:
+        """Restore what is there and wait for the rest."""
+        self.path = path
+        _, about = _checkpoint.read_about(path)
+        self._children: list[dict[str, int]] = about["children"]
+        self._keys: dict[int, str] = {int(node): key for node, key in about["keys"].items()}
+        self.unused = dict(self._keys)
+        self._read: dict[str, np.ndarray] = {}
+        self._bound: dict[int, _Bound] = {}
+        self._taken: dict[int, int] = {}
+        self.is_partial_expected = False
+        self._bind(root, 0)
+        self._descend([(root, 0)])
+        if self.unused:
+            wait_for_variables(self)
+
+    def look_again(self, owner: Any) -> None:
+        """Look at what an object holds now."""
+        node = self._node_of(owner)
+        if node is not None:
+            self._descend([(owner, node)])
+
+    def missing(self, root: Any) -> list[str]:
+        """Return the paths of the values below `root` that have not been restored."""
+        return [
+            node.path
+            for node in graph_of(root)
+            if slot_of(node.owner) is not None and self._node_of(node.owner) not in self._keys
+        ]
+
+    def has_given(self, *, besides: str) -> bool:
+        """Tell whether a value has been given to a variable, except to the one at a path."""
+        return any(not self._keys[node].startswith(f"{besides}/") for node in self._keys.keys() - self.unused.keys())
+
+    def _node_of(self, owner: Any) -> int | None:
+        bound = self._bound.get(id(owner))
+        return bound.node if bound is not None and bound.owner() is owner else None
+
+    def _descend(self, waiting: list[tuple[Any, int]]) -> None:
+        ready: dict[str, Slot] = {}
+        seen = set()
+        for owner, node in waiting:
+            for name, child in children(owner):
+                number = self._children[node].get(name)
+                if number is None or id(child) in seen:
+                    continue
+                seen.add(id(child))
+                if self._bind(child, number):
+                    waiting.append((child, number))
+                    slot = slot_of(child)
+                    if slot is not None and number in self.unused:
+                        ready[self.unused.pop(number)] = slot
+        self._give(ready)
+        if not self.unused:
+            stop_waiting(self)
+
+    def _bind(self, owner: Any, node: int) -> bool:
+        """Let an object stand for a node, and say whether it is worth looking into."""
+        if isinstance(owner, list | tuple | Mapping) and not isinstance(owner, TrackedList | TrackedDict):
+            return True  # Does not say when it changes, and may not be referred to weakly: is looked into each time.
+        if self._node_of(owner) is not None:
+            return False
+        other = self._bound.get(self._taken.get(node, -1))
+        if other is not None and other.node == node and other.owner() is not None:
+            _log.warning("Inconsistent references: two objects stand for one in the checkpoint %s.", self.path)
+            return False
+        number = id(owner)
+        self._bound[number] = _Bound(weakref.ref(owner, lambda _: self._forget(number)), node)
+        self._taken[node] = number
+        return True
+
+    def _forget(self, number: int) -> None:
+        self._bound.pop(number, None)
+        if not self._bound:
+            stop_waiting(self)
+
+    def _give(self, ready: dict[str, Slot]) -> None:
+        if not ready.keys() <= self._read.keys():
+            self._read_for(ready)
+        for key, slot in ready.items():
+            slot.write(self._read.pop(key))
+
+    def _read_for(self, ready: dict[str, Slot]) -> None:
+        if not _checkpoint.is_complete(self.path):
+            raise NotFoundError(
+                None,
+                None,
+                f"The checkpoint {self.path} is gone, and with it the values for {listed(ready)}, whose variables have "
+                "been made after it was restored. Keep it until everything is built.",
+            )
+        # What belongs to the same model will be asked for soon, one by one; reading has a cost of its own.
+        tops = {_top(key) for key in ready}
+        wanted = [key for key in (*ready, *self.unused.values()) if _top(key) in tops]
+        self._read |= _checkpoint.load_arrays(self.path, wanted)
+
+    def __del__(self) -> None:
+        if getattr(self, "unused", None) and not self.is_partial_expected:
+            _log.warning(
+                "A checkpoint was restored (%s), but these values in it were not used: %s. If that is expected, call "
+                "`.expect_partial()` on what `restore` returns.",
+                self.path,
+                listed(self.unused.values()),
+            )
+
+
+def _top(key: str) -> str:
+    return key.partition("/")[0]
+
+
+def listed(keys: Any, most: int = 5) -> str:
+    """Return names as a text, the first few of them."""
+    shown = sorted(keys)
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

@@ -1,0 +1,109 @@
+"""The file `checkpoint` in a folder of checkpoints: which there are, and which is the newest."""
+
+import dataclasses
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, final
+
+from tfdist_jax import _checkpoint
+
+_FIELD = re.compile(r'^(\w+): "?(.*?)"?$', re.MULTILINE)
+
+
+@final
+@dataclasses.dataclass
+class CheckpointState:
+    """What the file says.
+
+    Attributes:
+        model_checkpoint_path: The newest checkpoint.
+        all_model_checkpoint_paths: All, the oldest first.
+        all_model_checkpoint_timestamps: When they were made, in seconds since 1970.
+        last_preserved_timestamp: When the newest was made that is kept for good.
+    """
+
+    model_checkpoint_path: str = ""
+    all_model_checkpoint_paths: list[str] = dataclasses.field(default_factory=list)
+    all_model_checkpoint_timestamps: list[float] = dataclasses.field(default_factory=list)
+    last_preserved_timestamp: float = 0.0
+
+
+def as_text(path: Any) -> str:
+    """Return a path as text, from a text, bytes, a `pathlib.Path` or a tensor."""
+    if hasattr(path, "numpy"):
+        path = path.numpy()
+    return os.fspath(os.fsdecode(path))
+
+
+def local(path: str) -> Path:
+    """Return the path in this machine's files, where folders can be renamed in one step."""
+    scheme, mark, rest = path.rpartition("://")
+    if mark and scheme != "file":
+        raise NotImplementedError(
+            f"Checkpoints are saved in folders of this machine or mounted on it, got {path}: save there, and copy the "
+            "folder when `save` has returned."
+        )
+    return Path(rest)
+
+
+def get_checkpoint_state(checkpoint_dir: Any, latest_filename: str | None = None) -> CheckpointState | None:
+    """Return what the state file in a folder says, paths made absolute or relative as the folder is; None without one."""
+    folder = as_text(checkpoint_dir)
+    file = local(folder) / (latest_filename or "checkpoint")
+    if not file.is_file():
+        return None
+    state = CheckpointState()
+    for name, value in _FIELD.findall(file.read_text()):
+        match name:
+            case "model_checkpoint_path":
+                state.model_checkpoint_path = os.path.join(folder, value)
+            case "all_model_checkpoint_paths":
+                state.all_model_checkpoint_paths.append(os.path.join(folder, value))
+            case "all_model_checkpoint_timestamps":
+                state.all_model_checkpoint_timestamps.append(float(value))
+            case "last_preserved_timestamp":
+                state.last_preserved_timestamp = float(value)
+    return state
+
+
+def update_checkpoint_state(
+    save_dir: Any,
+    model_checkpoint_path: Any,
+    all_model_checkpoint_paths: Sequence[Any] | None = None,
+    latest_filename: str | None = None,
+    all_model_checkpoint_timestamps: Sequence[float] | None = None,
+    last_preserved_timestamp: float | None = None,
+) -> None:
+    """Write the state file of a folder; a reader sees the old one or the new one, whatever happens."""
+    folder, newest = as_text(save_dir), as_text(model_checkpoint_path)
+    paths = [as_text(path) for path in all_model_checkpoint_paths or ()]
+    paths = paths if paths and paths[-1] == newest else [*paths, newest]
+    times = list(all_model_checkpoint_timestamps or [time.time()] * len(paths))
+    if len(times) != len(paths):
+        raise ValueError(f"There are {len(paths)} checkpoints but {len(times)} timestamps: give one for each.")
+    shown = lambda path: os.path.relpath(local(path), local(folder))
+    lines = [f'model_checkpoint_path: "{shown(newest)}"']
+    lines += [f'all_model_checkpoint_paths: "{shown(path)}"' for path in paths]
+    lines += [f"all_model_checkpoint_timestamps: {moment!r}" for moment in times]
+    if last_preserved_timestamp is not None:
+        lines.append(f"last_preserved_timestamp: {last_preserved_timestamp!r}")
+    file = local(folder) / (latest_filename or "checkpoint")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_name(f"{file.name}.new")
+    with _checkpoint.alone_in(file.parent), open(new, "w", encoding="utf-8") as writer:
+        writer.write("\n".join(lines) + "\n")
+        writer.flush()
+        os.fsync(writer.fileno())
+        new.replace(file)
+
+
+def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -> str | None:
+    """Return the newest complete checkpoint of a folder, or None."""
+    state = get_checkpoint_state(checkpoint_dir, latest_filename)
+    if state is None:
+        return None
+    newest_first = [state.model_checkpoint_path, *reversed(state.all_model_checkpoint_paths)]
+    return next((path for path in newest_first if _checkpoint.is_complete(local(path))), None)

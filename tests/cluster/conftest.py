@@ -1,0 +1,264 @@
+"""Real processes on loopback that can be killed, frozen, slowed and asked to stop."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, final
+
+import pytest
+
+from tfdist_jax.cli._launch import _free_ports
+
+_NOT_INHERITED = ("JAX_", "XLA_", "TF_", "TFDIST_", "KERAS_", "NPROC", "CUDA_", "PYTEST_")
+
+# What every program starts with: `result(name, value)` writes a file that the test reads.
+_PREAMBLE = """
+import json, os, pathlib
+def result(name, value):
+    folder = pathlib.Path(os.environ["RESULTS"])
+    temporary = folder / f".{name}.{os.getpid()}"
+    temporary.write_text(json.dumps(value))
+    temporary.rename(folder / name)
+"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that start processes, of which most need not run under every Python."""
+    for item in items:
+        starts = {"cluster", "launch", "doctor"} & set(getattr(item, "fixturenames", ())) or item.get_closest_marker(
+            "slow"
+        )
+        if starts and item.path.parent == Path(__file__).parent and not item.get_closest_marker("every_python"):
+            item.add_marker("processes")
+
+
+@final
+class Worker:
+    """One process of a cluster; what it prints is in `log`."""
+
+    def __init__(self, command: list[str], env: Mapping[str, str], folder: Path, stdout: int | None = None) -> None:
+        folder.mkdir(exist_ok=True)
+        self.results = folder
+        self.log_path = folder / "log.txt"
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**env, "RESULTS": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=log if stdout is None else stdout,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def result(self, name: str) -> Any:
+        return json.loads((self.results / name).read_text())
+
+    def wait_for_result(self, name: str, timeout_s: float = 60) -> Any:
+        """Wait until the program has called `result(name, ...)`."""
+        deadline = time.monotonic() + timeout_s
+        while not (self.results / name).exists():
+            assert self.returncode is None, f"ended with {self.returncode} before {name!r}:\n{self.log}"
+            assert time.monotonic() < deadline, f"no {name!r} within {timeout_s} s:\n{self.log}"
+            time.sleep(0.02)
+        return self.result(name)
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.poll()
+
+    def wait(self, timeout_s: float = 60) -> int:
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still runs after {timeout_s} s:\n{self.log}")
+
+    def kill(self) -> None:
+        """End it at once, as a machine that breaks would."""
+        self._send(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Ask it to stop, as a scheduler does that takes the machine away."""
+        self._send(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        """Stop it without ending it, as a machine that hangs would."""
+        self._send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._send(signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def slowed(self, share: float = 0.5, period_s: float = 0.1) -> Iterator[None]:
+        """Let it run for only a share of the time."""
+        over = threading.Event()
+
+        def alternate() -> None:
+            while not over.is_set():
+                self.freeze()
+                time.sleep(period_s * (1 - share))
+                self.thaw()
+                time.sleep(period_s * share)
+
+        thread = threading.Thread(target=alternate)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _send(self, number: signal.Signals) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def clean_up(self) -> None:
+        """End it with everything it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait(30)
+
+
+@final
+class Cluster:
+    """Starts the processes of one program and ends what is left of them."""
+
+    def __init__(self, folder: Path, size: int, devices_per_worker: int) -> None:
+        self.folder = folder
+        self.addresses = [f"127.0.0.1:{port}" for port in _free_ports(size)]
+        self._devices = devices_per_worker
+        self.workers: list[Worker] = []
+
+    def config(self, index: int, **jobs: list[str]) -> str:
+        return json.dumps({"cluster": {"worker": self.addresses, **jobs}, "task": {"type": "worker", "index": index}})
+
+    def start(
+        self,
+        program: str,
+        *args: str,
+        indices: list[int] | None = None,
+        env: Mapping[str, str] | Callable[[int], Mapping[str, str]] | None = None,
+    ) -> list[Worker]:
+        """Start `program` once for each worker, by `tfdist-jax run`."""
+        script = self.folder / "program.py"
+        script.write_text(_PREAMBLE + textwrap.dedent(program))
+        for index in range(len(self.addresses)) if indices is None else indices:
+            own = (env(index) if callable(env) else env) or {}
+            command = ["-m", "tfdist_jax", "run", "--devices", str(self._devices), str(script), *args]
+            self.workers.append(
+                Worker(
+                    [sys.executable, *command],
+                    {**clean_environment(self.folder), "TF_CONFIG": self.config(index), **own},
+                    self.folder / f"worker{index}",
+                )
+            )
+        return self.workers
+
+    def wait(self, timeout_s: float = 90) -> list[int]:
+        """The exit codes, once all have ended."""
+        deadline = time.monotonic() + timeout_s
+        return [worker.wait(max(0.1, deadline - time.monotonic())) for worker in self.workers]
+
+    def succeed(self, timeout_s: float = 90) -> list[Worker]:
+        """Wait until all have ended without an error."""
+        codes = self.wait(timeout_s)
+        assert not any(codes), "\n".join(
+            f"exit code {code}:\n{w.log}" for code, w in zip(codes, self.workers, strict=True)
+        )
+        return self.workers
+
+    def results(self, name: str) -> list[Any]:
+        return [worker.result(name) for worker in self.workers]
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """What a user's shell would have, with heartbeats short enough for a test."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+    return kept | {
+        "HOME": str(home),
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONUNBUFFERED": "1",
+        "TFDIST_HEARTBEAT_TIMEOUT_S": "3",
+        "TFDIST_START_TIMEOUT_S": "60",
+        "TFDIST_END_TIMEOUT_S": "30",
+    }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    """`cluster(n, devices_per_worker=1)` has `n` workers on loopback; what it has started ends with the test."""
+    made: list[Cluster] = []
+
+    def make(size: int, devices_per_worker: int = 1) -> Cluster:
+        folder = tmp_path / f"cluster{len(made)}"
+        folder.mkdir()
+        made.append(Cluster(folder, size, devices_per_worker))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for one in made:
+            for worker in one.workers:
+                worker.clean_up()
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+    """`launch(program, *options, args=())` starts `tfdist-jax launch`; what is left of it ends with the test.
+
+    Results of all workers are in one folder: a program names them by its index, `INDEX`.
+    """
+    started: list[Worker] = []
+
+    def start(program: str, *options: str, args: tuple[str, ...] = (), stdout: int | None = None) -> Worker:
+        folder = tmp_path / f"launch{len(started)}"
+        folder.mkdir()
+        script = folder / "program.py"
+        index = 'INDEX = json.loads(os.environ["TFDIST_JAX_CLUSTER"])["task"]["index"]\n'
+        script.write_text(_PREAMBLE + index + textwrap.dedent(program))
+        command = [sys.executable, "-m", "tfdist_jax", "launch", *options, str(script), *args]
+        started.append(Worker(command, clean_environment(folder), folder, stdout))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for launcher in started:
+            launcher.clean_up()
+            for path in launcher.results.glob("pid*"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(json.loads(path.read_text()), signal.SIGKILL)
+
+
+@pytest.fixture
+def doctor(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+    """`doctor(*arguments, **environment)` starts `tfdist-jax doctor`; `before` is code to run before it."""
+    started: list[Worker] = []
+
+    def start(*arguments: str, before: str = "", **environment: str) -> Worker:
+        folder = tmp_path / f"doctor{len(started)}"
+        code = f"{before}\nimport sys\nfrom tfdist_jax.cli import main\nsys.exit(main(['doctor', *sys.argv[1:]]))"
+        started.append(
+            Worker([sys.executable, "-c", code, *arguments], {**clean_environment(tmp_path), **environment}, folder)
+        )
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for one in started:
+            one.clean_up()

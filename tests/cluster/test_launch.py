@@ -1,0 +1,353 @@
+"""`tfdist-jax launch`: one program, several processes, no orphans."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from tfdist_jax.cli import _launch
+
+JOIN = """
+import sys, time
+import numpy as np
+import tfdist_jax as td
+mine = td.initialize()
+from jax.experimental import multihost_utils
+gather = lambda: multihost_utils.process_allgather(np.array([INDEX]))[:, 0].tolist()
+gather()
+"""
+
+ATTEMPT = 'attempt = int(os.environ["TFDIST_JAX_RESTART"])\n'
+
+WAIT = """
+import subprocess, sys, time
+result(f"pid{INDEX}", os.getpid())
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+result(f"pid_of_child{INDEX}", child.pid)
+result(f"ready{INDEX}", True)
+"""
+
+
+def ready(launcher, workers=2, name="ready"):
+    for i in range(workers):
+        launcher.wait_for_result(f"{name}{i}")
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A process that has ended but that nobody has asked about still has a number.
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return os.path.exists("/proc") is False
+
+
+def nobody_is_left(launcher, timeout_s=10):
+    pids = [launcher.result(path.name) for path in launcher.results.glob("pid*")]
+    assert len(pids) >= 2
+    deadline = time.monotonic() + timeout_s
+    while any(map(is_alive, pids)):
+        assert time.monotonic() < deadline, [pid for pid in pids if is_alive(pid)]
+        time.sleep(0.05)
+    return True
+
+
+def test_each_process_has_its_own_task_and_arguments(launch):
+    program = (
+        JOIN
+        + 'task = json.loads(os.environ["TF_CONFIG"])["task"]\nresult(f"seen{INDEX}", [task, gather(), sys.argv[1:]])\n'
+    )
+    launcher = launch(program, "--workers", "3", args=("--epochs", "2", "-m"))
+    assert launcher.wait() == 0, launcher.log
+    for i in range(3):
+        assert launcher.result(f"seen{i}") == [{"type": "worker", "index": i}, [0, 1, 2], ["--epochs", "2", "-m"]]
+
+
+def test_only_the_first_process_is_on_the_terminal_and_all_are_in_logs(launch):
+    program = "import sys\nprint(f'out of {INDEX}\\n', end='')\nprint(f'err of {INDEX}\\n', end='', file=sys.stderr)"
+    launcher = launch(program, "--workers", "2")
+    assert launcher.wait() == 0
+    assert sorted(launcher.log.splitlines()) == ["err of 0", "out of 0"]
+    for i in range(2):
+        log = (launcher.results / f"tfdist_logs/worker_{i}.log").read_text()
+        assert sorted(log.splitlines()) == [f"err of {i}", f"out of {i}"]
+
+
+def test_on_request_the_output_of_all_is_shown_with_their_names(launch):
+    launcher = launch("print('line 1\\nline 2')", "--workers", "2", "--verbose", "--log-dir", "elsewhere/logs")
+    assert launcher.wait() == 0
+    assert sorted(launcher.log.splitlines()) == [f"[worker {i}] line {j}" for i in (0, 1) for j in (1, 2)]
+    assert (launcher.results / "elsewhere/logs/worker_1.log").read_text() == "line 1\nline 2\n"
+
+
+def test_a_program_that_fixes_its_index_is_told_and_gets_its_own(launch):
+    program = """
+        import json, os
+        os.environ["TF_CONFIG"] = json.dumps(
+            {"cluster": {"worker": ["localhost:12345", "localhost:12346"]}, "task": {"type": "worker", "index": 0}}
+        )
+        import tensorflow as tf, tfdist_jax as td
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        result(f"seen{INDEX}", [resolver.task_id, td.initialize().process_id])
+    """
+    launcher = launch(program, "--workers", "2", "--verbose")
+    assert launcher.wait() == 0, launcher.log
+    assert [launcher.result(f"seen{i}") for i in range(2)] == [[0, 0], [1, 1]]
+    said = re.findall(
+        r"\[worker (\d)\].*sets TF_CONFIG itself, to worker 0 of 2.*It runs as worker 1 of 2", launcher.log
+    )
+    assert said == ["1"]
+
+
+def test_processes_are_joined_before_the_program_starts_jax(launch):
+    program = "import jax\nresult(f'seen{INDEX}', [jax.process_index(), jax.process_count(), jax.device_count()])"
+    launcher = launch(program, "--workers", "2")
+    assert launcher.wait() == 0, launcher.log
+    assert [launcher.result(f"seen{i}") for i in range(2)] == [[0, 2, 2], [1, 2, 2]]
+
+
+def test_what_a_process_starts_does_not_join(launch):
+    program = """
+        import subprocess, sys
+        pathlib.Path("inner.py").write_text("import jax; print(jax.process_count())")
+        ran = subprocess.run([sys.executable, "-m", "tfdist_jax", "run", "inner.py"], capture_output=True, text=True)
+        result(f"seen{INDEX}", ran.stdout)
+    """
+    launcher = launch(program, "--workers", "2")
+    assert launcher.wait() == 0, launcher.log
+    assert [launcher.result(f"seen{i}") for i in range(2)] == ["1\n", "1\n"]
+
+
+def test_each_process_has_its_devices(launch):
+    program = JOIN + "import jax; result(f'seen{INDEX}', [jax.local_device_count(), jax.device_count()])"
+    launcher = launch(program, "--workers", "2", "--devices-per-worker", "3")
+    assert launcher.wait() == 0, launcher.log
+    assert [launcher.result(f"seen{i}") for i in range(2)] == [[3, 6], [3, 6]]
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        ("sys.exit(7)", 7, "worker 1 has ended with exit code 7"),
+        ("1 / 0", 1, "worker 1 has ended with exit code 1.*ZeroDivisionError: division by zero"),
+        ("os.kill(os.getpid(), 9)", 137, "worker 1 has ended with signal SIGKILL"),
+    ],
+)
+def test_the_exit_code_is_that_of_the_process_that_failed(launch, end, code, words):
+    launcher = launch(f"{JOIN}\nif INDEX == 1: {end}\ngather()", "--workers", "3")
+    assert launcher.wait(40) == code, launcher.log
+    assert re.search(words, launcher.log, re.DOTALL), launcher.log
+
+
+def test_processes_that_end_at_different_times_are_no_failure(launch):
+    launcher = launch("import time; time.sleep(3 * INDEX)", "--workers", "2")
+    assert launcher.wait() == 0
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_after_a_failure_all_start_again(launch, victim):
+    program = f"{ATTEMPT}{JOIN}\nif attempt < 2 and INDEX == {victim}: os.kill(os.getpid(), 9)\ngather()\n"
+    program += "result(f'attempt{INDEX}', attempt)"
+    launcher = launch(program, "--workers", "2", "--max-restarts", "2")
+    assert launcher.wait(90) == 0, launcher.log
+    assert [launcher.result(f"attempt{i}") for i in range(2)] == [2, 2]
+    assert "restart 2 of 2" in launcher.log
+
+
+def test_restarts_come_to_an_end(launch):
+    launcher = launch(f"{ATTEMPT}import sys; sys.exit(3 + attempt)", "--workers", "2", "--max-restarts", "1")
+    assert launcher.wait(60) == 4
+    assert "restart 1 of 1" in launcher.log
+
+
+@pytest.mark.slow
+def test_a_frozen_process_makes_all_start_again(launch):
+    program = f"{ATTEMPT}{JOIN}{WAIT}\nif attempt: sys.exit()\nwhile True: gather(); time.sleep(0.01)"
+    launcher = launch(
+        program, "--workers", "2", "--max-restarts", "1", "--heartbeat-timeout", "3", "--stop-timeout", "2"
+    )
+    ready(launcher)
+    os.kill(launcher.result("pid1"), signal.SIGSTOP)
+    assert launcher.wait(60) == 0, launcher.log
+    assert nobody_is_left(launcher)
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="The system does not tell that a process is stopped.")
+@pytest.mark.slow
+def test_a_process_that_is_frozen_when_the_others_have_ended_makes_all_start_again(launch):
+    program = f"""
+{ATTEMPT}
+import signal, time
+result(f"pid{{INDEX}}", os.getpid())
+if INDEX == 0 and not attempt:
+    other = pathlib.Path(os.environ["RESULTS"], "pid1")
+    while not other.exists() or pathlib.Path("/proc", other.read_text()).exists():
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+    launcher = launch(program, "--workers", "2", "--max-restarts", "1", "--heartbeat-timeout", "3")
+    assert launcher.wait(60) == 0, launcher.log
+    assert "worker 0 has been stopped for 8 s and is killed" in launcher.log
+
+
+def test_sigterm_is_passed_on_and_the_exit_code_comes_back(launch):
+    # Who leaves first takes the other one with it.
+    told = "result(f'told{INDEX}', True), time.sleep(1), os._exit(42)"
+    handler = f"import signal\nsignal.signal(signal.SIGTERM, lambda *_: ({told}))\n"
+    launcher = launch(handler + WAIT + "time.sleep(600)", "--workers", "2", "--max-restarts", "5")
+    ready(launcher)
+    launcher.terminate()
+    assert launcher.wait(30) == 42
+    assert launcher.result("told0")
+    assert launcher.result("told1")
+    assert nobody_is_left(launcher)
+
+
+def test_ctrl_c_ends_everything(launch):
+    launcher = launch(WAIT + "time.sleep(600)", "--workers", "2")
+    ready(launcher)
+    os.kill(launcher.pid, signal.SIGINT)
+    assert launcher.wait(30) == 130, launcher.log
+    assert "KeyboardInterrupt" in launcher.log
+    assert nobody_is_left(launcher)
+
+
+def test_who_does_not_listen_is_killed(launch):
+    deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    launcher = launch(deaf + WAIT + "time.sleep(600)", "--workers", "2", "--stop-timeout", "1")
+    ready(launcher)
+    launcher.terminate()
+    assert launcher.wait(30) == 137
+    assert nobody_is_left(launcher)
+
+
+def test_other_signals_are_passed_on_and_end_nothing(launch):
+    program = "import signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: result(f'told{INDEX}', True))\n"
+    program += (
+        "result(f'ready{INDEX}', True)\nwhile not pathlib.Path(os.environ['RESULTS'], 'end').exists(): time.sleep(0.1)"
+    )
+    launcher = launch(program, "--workers", "2")
+    ready(launcher)
+    os.kill(launcher.pid, signal.SIGUSR1)
+    ready(launcher, name="told")
+    (launcher.results / "end").touch()
+    assert launcher.wait(30) == 0
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_killed_launcher_leaves_nobody_behind(launch, is_frozen):
+    launcher = launch(WAIT + "time.sleep(600)", "--workers", "2")
+    ready(launcher)
+    if is_frozen:
+        os.kill(launcher.result("pid1"), signal.SIGSTOP)
+    launcher.kill()
+    launcher.wait(10)
+    assert nobody_is_left(launcher)
+
+
+def test_what_a_process_leaves_behind_ends_with_it(launch):
+    launcher = launch(WAIT, "--workers", "2")
+    assert launcher.wait(30) == 0
+    assert nobody_is_left(launcher)
+
+
+def test_a_terminal_stays_one_and_its_end_does_not_stop_the_work(launch):
+    program = """
+        import sys, time
+        print("terminal" if sys.stdout.isatty() else "file", flush=True)
+        while not pathlib.Path(os.environ["RESULTS"], "closed").exists(): time.sleep(0.1)
+        for i in range(200): print("x" * 1000, flush=True)
+    """
+    ours, theirs = os.openpty()
+    launcher = launch(program, "--workers", "1", stdout=theirs)
+    os.close(theirs)
+    said = b""
+    while b"terminal" not in said:
+        said += os.read(ours, 1000)
+    os.close(ours)
+    (launcher.results / "closed").touch()
+    assert launcher.wait(30) == 0, launcher.log
+    assert (launcher.results / "tfdist_logs/worker_0.log").read_text().count("x") == 200_000
+
+
+def test_machines_meet_by_their_names(launch, cluster):
+    hosts = ",".join(cluster(2).addresses)
+    program = ATTEMPT + JOIN + "result(f'seen{INDEX}', gather())"
+    one, two = [launch(program, "--hosts", hosts, "--index", str(i)) for i in range(2)]
+    assert (one.wait(), two.wait()) == (0, 0), one.log + two.log
+    assert (one.result("seen0"), two.result("seen1")) == ([0, 1], [0, 1])
+
+
+def test_machines_start_again_together(launch, cluster):
+    hosts = ",".join(cluster(2).addresses)
+    program = (
+        ATTEMPT
+        + JOIN
+        + "if not attempt and INDEX: os.kill(os.getpid(), 9)\nresult(f'seen{INDEX}', [attempt, gather()])"
+    )
+    started = [launch(program, "--hosts", hosts, "--index", str(i), "--max-restarts", "1") for i in range(2)]
+    assert [launcher.wait() for launcher in started] == [0, 0], started[0].log + started[1].log
+    assert [launcher.result(f"seen{i}") for i, launcher in enumerate(started)] == [[1, [0, 1]]] * 2
+
+
+def test_a_machine_that_never_comes_is_named(launch, cluster):
+    hosts = cluster(2).addresses
+    launcher = launch("", "--hosts", ",".join(hosts), "--index", "0", "--start-timeout", "3")
+    assert launcher.wait(30) == 1
+    assert f"tfdist-jax run: 1 of 2 processes did not arrive: worker 1 ({hosts[1]})" in launcher.log
+    assert "Traceback" not in launcher.log
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--hosts", "a,b"), "--hosts and --index belong together"),
+        (("--workers", "2", "--index", "0"), "--hosts and --index belong together"),
+        (("--hosts", "a,b", "--index", "2"), r"this process is worker 2, but its cluster has 2 task\(s\)"),
+        (("--hosts", "a,a", "--index", "0"), "worker 0 and worker 1 the same address a:2222"),
+        (("--workers", "0"), "needs a number, 1 or more, got '0'"),
+        (("--workers", "2", "--stop-timeout", "x"), "needs a number of seconds above 0, got 'x'"),
+        ((), "one of the arguments --workers --hosts is required"),
+    ],
+)
+def test_wrong_options_say_what_is_wrong(launch, options, words):
+    launcher = launch("", *options)
+    assert launcher.wait(30) == 2
+    assert re.search(words, launcher.log), launcher.log
+
+
+def test_a_program_that_is_not_there_is_said_once(launch):
+    launcher = launch("", "--workers", "2", "nowhere.py")
+    assert launcher.wait(30) == 2
+    assert launcher.log.count("'nowhere.py'") == 1
+
+
+@pytest.mark.parametrize(
+    ("visible", "workers", "each", "expected"),
+    [
+        ("0,1,2,3", 2, None, ["0,1", "2,3"]),
+        ("4,5,6,7", 2, 1, ["4", "5"]),
+        ("0,1", 1, None, [None]),
+        ("0,1", 1, 1, ["0"]),
+        ("", 3, 2, [None, None, None]),
+    ],
+)
+def test_gpus_are_shared_out(monkeypatch, visible, workers, each, expected):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda,cpu")
+    assert _launch._gpus_by_worker(workers, each) == expected
+
+
+def test_too_few_gpus_are_an_error(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    with pytest.raises(ValueError, match=r"2 workers with 1 GPU.* need 2, but there are 1"):
+        _launch._gpus_by_worker(2, None)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert _launch._gpus_by_worker(2, None) == [None, None]

@@ -1,0 +1,138 @@
+"""The native strategies over real processes: what two of them compute is what one computes."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import tfdist_jax as td
+
+TESTS = Path(__file__).parents[1]
+EXAMPLE = TESTS.parent / "examples" / "flax_digits.py"
+
+_spec = importlib.util.spec_from_file_location("native_training", TESTS / "programs" / "native_training.py")
+native_training = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(native_training)
+
+PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(TESTS / "programs")!r})
+import tfdist_jax as td
+me = td.initialize().process_id
+import jax, numpy as np
+from native_training import *
+from tfdist_jax._eager_replicas import EagerReplicas
+STRATEGIES = {{"mirrored": td.Mirrored(), "fsdp": td.FSDP(min_size=8)}}
+"""
+
+
+def on_one(**options):
+    devices = tuple(jax.devices()[:4])
+    return {"mirrored": td.Mirrored(devices), "fsdp": td.FSDP(devices, min_size=8)}
+
+
+def assert_same(actual, expected):
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
+
+
+def test_strategies_over_two_processes_equal_one(cluster):
+    program = (
+        PROGRAM
+        + """
+for name, strategy in STRATEGIES.items():
+    whole, state = train(strategy, batches(GLOBAL_SIZES, seed=0))
+    result(f"training {name}", numbers(whole))
+    result(f"shards {name}", [list(shard.data.shape) for shard in state[0]["w"].addressable_shards])
+    result(f"together {name}", together(strategy))
+    own = strategy.run(lambda x: x, strategy.split(np.arange(8)))
+    result(f"own {name}", [values.tolist() for values in strategy.local_results(own)])
+"""
+    )
+    workers = cluster(2, devices_per_worker=2).start(program)
+    assert [worker.wait() for worker in workers] == [0, 0], workers[0].log + workers[1].log
+    for name, strategy in on_one().items():
+        expected = native_training.numbers(
+            native_training.train(strategy, native_training.batches(native_training.GLOBAL_SIZES, seed=0))[0]
+        )
+        for worker in workers:
+            assert_same(worker.result(f"training {name}"), expected)
+            assert worker.result(f"together {name}") == native_training.together(strategy)
+            assert worker.result(f"shards {name}") == [[4 if name == "fsdp" else 16, 8]] * 2
+        assert [worker.result(f"own {name}") for worker in workers] == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
+
+
+def test_each_process_may_train_on_rows_of_its_own(cluster):
+    """Also where the replicas of one process do not lie next to each other, as on TPU slices."""
+    program = (
+        PROGRAM
+        + """
+mixed = tuple(jax.devices()[i] for i in (2, 0, 1, 3))
+for name, strategy in {**STRATEGIES, "mixed": td.Mirrored(mixed)}.items():
+    result(f"own {name}", numbers(train(strategy, batches(OWN_SIZES[me], seed=me), own=True)[0]))
+strategy = td.Mirrored(mixed)
+result("same mixed", numbers(train(strategy, batches(GLOBAL_SIZES, seed=0))[0]))
+result("together mixed", together(strategy))
+mine = EagerReplicas(strategy.mesh)
+result("of all mixed", numbers(mine.of_all("tells", [np.int32(number) for number in mine.numbers])))
+try:
+    next(strategy.prefetch([], own=True))
+except ValueError as error:
+    result("none", str(error))
+"""
+    )
+    workers = cluster(2, devices_per_worker=2).start(program)
+    assert [worker.wait() for worker in workers] == [0, 0], workers[0].log + workers[1].log
+    data = native_training.joined_own()
+    assert sum(len(batch["x"]) for batch in data) == sum(map(sum, native_training.OWN_SIZES))
+    alone = td.SingleDevice()
+    expected = native_training.numbers(native_training.train(alone, data)[0])
+    same = native_training.numbers(
+        native_training.train(alone, native_training.batches(native_training.GLOBAL_SIZES, seed=0))[0]
+    )
+    for worker in workers:
+        for name in ("mirrored", "fsdp", "mixed"):
+            assert_same(worker.result(f"own {name}"), expected)
+        assert_same(worker.result("same mixed"), same)
+        assert worker.result("together mixed") == native_training.together(on_one()["mirrored"])
+        assert worker.result("of all mixed") == [0, 1, 2, 3]
+        assert "no batches of its own" in worker.result("none")
+
+
+def test_batches_that_should_be_the_same_are_compared(cluster):
+    program = (
+        PROGRAM
+        + """
+list(td.Mirrored().prefetch([np.ones((8 + 2 * me, 3))]))
+"""
+    )
+    workers = cluster(2).start(program)
+    assert all(worker.wait() for worker in workers)
+    assert any("differ in their sizes" in worker.log for worker in workers), workers[0].log + workers[1].log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["mirrored", "fsdp"])
+def test_the_example_has_the_same_losses_over_two_processes(strategy, tmp_path):
+    options = ("--strategy", strategy, "--epochs", "1")
+    launch = ("-m", "tfdist_jax", "launch", "--workers", "2", str(EXAMPLE), *options, "--devices", "2")
+    texts = []
+    for command in ((str(EXAMPLE), *options, "--devices", "4"), launch):
+        ran = subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+            capture_output=True,
+            text=True,
+            timeout=150,
+        )
+        assert ran.returncode == 0, ran.stderr
+        texts.append(re.findall(r"^(?:epoch \d+ loss|.* test accuracy).*$", ran.stdout, re.MULTILINE))
+    assert texts[0] == texts[1]
+    assert f"{strategy} on 4 device(s)" in texts[0][-1]

@@ -1,0 +1,151 @@
+"""Iterators over distributed data, saved in the middle, go on in another iterator, over other replicas too."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+
+Dataset = tf.data.Dataset
+
+
+def shuffled(context=None):
+    return Dataset.range(46).shuffle(46).map(lambda x: x * 10).batch(6).repeat(2).prefetch(2)
+
+
+def strategy_of(replicas):
+    return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)])
+
+
+SOURCES = {
+    "split": lambda strategy: strategy.experimental_distribute_dataset(shuffled()),
+    "left on the host": lambda strategy: strategy.experimental_distribute_dataset(
+        shuffled(), tf.distribute.InputOptions(experimental_fetch_to_device=False)
+    ),
+    "from a function": lambda strategy: strategy.distribute_datasets_from_function(shuffled),
+    "a list": lambda strategy: strategy.experimental_distribute_dataset(list(np.arange(48).reshape(12, 4))),
+}
+
+
+def rows(strategy, batch):
+    return np.concatenate(strategy.experimental_local_results(batch)).tolist()
+
+
+def rest(strategy, iterator):
+    return [rows(strategy, batch) for batch in iterator]
+
+
+@pytest.mark.parametrize("taken", [0, 1, 7])
+@pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES)
+def test_an_iterator_goes_on_where_another_was(make, taken, tmp_path):
+    strategy = strategy_of(2)
+    iterator = iter(make(strategy))
+    for _ in range(taken):
+        next(iterator)
+    path = tf.train.Checkpoint(iterator=iterator).save(tmp_path / "place")
+    left = rest(strategy, iterator)
+    other = iter(make(strategy))
+    next(other)
+    tf.train.Checkpoint(iterator=other).restore(path).assert_consumed()
+    assert rest(strategy, other) == left
+    assert left
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_it_may_go_on_over_other_replicas(replicas, tmp_path):
+    first, second = strategy_of(2), strategy_of(replicas)
+    iterator = iter(first.experimental_distribute_dataset(shuffled()))
+    seen = [rows(first, next(iterator)) for _ in range(3)]
+    path = tf.train.Checkpoint(iterator=iterator).write(tmp_path / "place")
+    other = iter(second.experimental_distribute_dataset(shuffled()))
+    tf.train.Checkpoint(iterator=other).read(path)
+    seen += rest(second, other)
+    assert sorted(np.concatenate(seen)) == sorted([*range(0, 460, 10)] * 2)
+
+
+def test_the_passes_after_a_restored_one_are_the_same_too():
+    strategy = strategy_of(2)
+    make = lambda: strategy.experimental_distribute_dataset(Dataset.range(30).shuffle(30, seed=3).batch(4))
+    data = make()
+    list(data)
+    iterator = iter(data)
+    next(iterator)
+    state = iterator.state()
+    passes = [rest(strategy, iterator), rest(strategy, data)]
+    data = make()
+    iterator = iter(data)
+    iterator.restore_state(state)
+    assert [rest(strategy, iterator), rest(strategy, data)] == passes
+    assert passes[0] != passes[1]
+
+
+def test_an_iterator_that_is_over_stays_so():
+    strategy = strategy_of(2)
+    data = strategy.experimental_distribute_dataset(Dataset.range(4).batch(2))
+    iterator = iter(data)
+    list(iterator)
+    other = iter(data)
+    other.restore_state(iterator.state())
+    assert list(other) == []
+    assert other.state() == iterator.state()
+
+
+def test_data_of_each_process_is_not_given_to_another_number_of_them():
+    strategy = strategy_of(2)
+    data = strategy.distribute_datasets_from_function(lambda context: Dataset.range(8).batch(2))
+    iterator = iter(data)
+    state = json.loads(iterator.state())
+    state.update(position=1, seeds=state["seeds"] * 4)
+    with pytest.raises(ValueError, match="data that 4 processes have each of its own; here all processes have"):
+        iterator.restore_state(json.dumps(state))
+    state.update(position=0)
+    iterator.restore_state(json.dumps(state))
+    assert sorted(np.concatenate(rest(strategy, iterator))) == list(range(8))
+
+
+@pytest.mark.parametrize("kind", ["split", "from a function"])
+def test_in_the_middle_of_data_it_does_not_go_on_in_batches_of_another_size(kind):
+    strategy = strategy_of(2)
+    batches = {"split": 1, "from a function": 2}[kind]  # In each step.
+    iterator = iter(SOURCES[kind](strategy))
+    begin = iterator.state()
+    list(itertools.islice(iterator, 3))
+    larger = lambda context: Dataset.range(46).shuffle(46).batch(8)
+    make = strategy.distribute_datasets_from_function
+    changed = iter(make(larger) if batches == 2 else strategy.experimental_distribute_dataset(larger(None)))
+    message = f"first step had {6 * batches} rows; here it has {8 * batches}. .*same global batch"
+    with pytest.raises(ValueError, match=message):
+        changed.restore_state(iterator.state())
+    changed.restore_state(begin)
+    assert len(rest(strategy, changed)) == -(-46 // (8 * batches))
+
+
+def test_a_place_behind_a_partial_batch_is_no_change():
+    strategy = strategy_of(2)
+    make = lambda: iter(strategy.experimental_distribute_dataset(Dataset.range(10).batch(4).repeat(2)))
+    iterator = make()
+    for taken in range(1, 6):
+        next(iterator)
+        other = make()
+        other.restore_state(iterator.state())
+        assert json.loads(other.state()) == json.loads(iterator.state())
+        assert len(rest(strategy, other)) == 6 - taken
+
+
+def test_pipelines_of_each_replica_have_seeds_of_their_own():
+    strategy = strategy_of(2)
+    options = tf.distribute.InputOptions(
+        experimental_fetch_to_device=False,
+        experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
+    )
+    make = lambda: iter(strategy.distribute_datasets_from_function(shuffled, options))
+    iterator = make()
+    next(iterator)
+    state = iterator.state()
+    other = make()
+    other.restore_state(state)
+    left = rest(strategy, iterator)
+    assert rest(strategy, other) == left
+    assert len(left) == 15

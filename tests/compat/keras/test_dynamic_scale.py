@@ -1,0 +1,68 @@
+"""`LossScaleOptimizer` in custom loops."""
+
+import keras
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+
+
+def make(strategy, **options):
+    with strategy.scope():
+        weight = keras.Variable([1.0, 2.0])
+        optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5), initial_scale=8.0, **options)
+    return weight, optimizer
+
+
+def loss_of(weight, x):
+    return tf.reduce_sum(weight * x)
+
+
+def modern(weight, optimizer, x):
+    with tf.GradientTape() as tape:
+        loss = optimizer.scale_loss(loss_of(weight, x))
+    optimizer.apply_gradients(zip(tape.gradient(loss, [weight]), [weight], strict=True))
+
+
+def legacy(weight, optimizer, x):
+    with tf.GradientTape() as tape:
+        scaled = optimizer.get_scaled_loss(loss_of(weight, x))
+    gradients = optimizer.get_unscaled_gradients(tape.gradient(scaled, [weight]))
+    optimizer.apply_gradients(zip(gradients, [weight], strict=True))
+
+
+@pytest.mark.parametrize("way", [modern, legacy])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("rows", [4, 3])
+def test_update_happens_only_if_all_replicas_gradients_are_finite(way, compiled, rows):
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    weight, optimizer = make(strategy, dynamic_growth_steps=2)
+    optimizer.build([weight])
+    run = lambda x: strategy.run(lambda x: way(weight, optimizer, x), args=(x,))
+    run = tf.function(run) if compiled else run
+    batch = lambda values: next(iter(strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors(values))))
+    x = np.ones((rows, 2), np.float32)
+    run(batch(x))
+    np.testing.assert_allclose(weight.numpy(), np.array([1.0, 2.0]) - 0.5 * rows)
+    assert (float(optimizer.loss_scale), int(optimizer.step_counter.numpy())) == (8, 1)
+    broken = x.copy()
+    broken[-1, 0] = np.inf
+    run(batch(broken))
+    np.testing.assert_allclose(weight.numpy(), np.array([1.0, 2.0]) - 0.5 * rows)
+    assert (float(optimizer.loss_scale), int(optimizer.step_counter.numpy())) == (4, 0)
+    run(batch(x))
+    run(batch(x))
+    np.testing.assert_allclose(weight.numpy(), np.array([1.0, 2.0]) - 1.5 * rows)
+    assert (float(optimizer.loss_scale), int(optimizer.step_counter.numpy())) == (8, 0)
+
+
+def test_without_strategy_and_before_it_is_built():
+    weight = keras.Variable([1.0, 2.0])
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5), initial_scale=16.0)
+    assert float(optimizer.get_scaled_loss(tf.constant(2.0))) == 32
+    assert float(optimizer.get_scaled_loss(lambda: tf.constant(2.0))()) == 32
+    assert optimizer.get_unscaled_gradients([None, tf.constant(32.0)])[0] is None
+    optimizer.apply_gradients([(tf.constant([1.0, 1.0]), weight)])
+    np.testing.assert_allclose(weight.numpy(), [0.5, 1.5])
+    optimizer.apply_gradients([(tf.constant([16.0, 16.0]), weight)])
+    np.testing.assert_allclose(weight.numpy(), [0.0, 1.0])

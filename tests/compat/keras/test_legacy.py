@@ -1,0 +1,98 @@
+"""Names of TensorFlow 2's Keras that scripts still use."""
+
+import keras
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+
+
+def test_lr_is_the_learning_rate():
+    optimizer = tf.keras.optimizers.SGD(lr=0.25)
+    assert float(optimizer.lr) == 0.25
+    optimizer.lr = 0.5
+    assert float(tf.keras.backend.get_value(optimizer.learning_rate)) == 0.5
+    tf.keras.backend.set_value(optimizer.lr, 0.125)
+    assert float(optimizer.lr) == 0.125
+
+
+def test_decay_lowers_the_rate_of_legacy_optimizers():
+    variable = keras.Variable([1.0])
+    optimizer = tf.keras.optimizers.legacy.SGD(0.1, decay=0.5)
+    for _ in range(3):
+        optimizer.apply_gradients([(tf.constant([1.0]), variable)])
+    np.testing.assert_allclose(variable.numpy(), 1 - 0.1 * (1 + 1 / 1.5 + 1 / 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD"])
+def test_legacy_optimizers_survive_saving(name, tmp_path, make_model, fit, data):
+    model = make_model(optimizer=lambda: getattr(tf.keras.optimizers.legacy, name)(0.01, decay=0.1))
+    fit(model, data, epochs=1)
+    model.save(tmp_path / "m.keras")
+    loaded = tf.keras.models.load_model(tmp_path / "m.keras")
+    assert getattr(loaded.optimizer, "decay", 0.1) == 0.1
+    assert getattr(loaded.optimizer, "schedule_decay", 0.004) == 0.004
+    for mine, expected in zip(loaded.optimizer.get_weights(), model.optimizer.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, expected)
+
+
+def test_optimizers_give_and_take_weights(make_model, fit, data):
+    model, other = make_model(), make_model()
+    fit(model, data, epochs=1)
+    other.optimizer.build(other.trainable_variables)
+    other.optimizer.set_weights(model.optimizer.get_weights())
+    np.testing.assert_array_equal(other.optimizer.get_weights()[-1], model.optimizer.get_weights()[-1])
+    with pytest.raises(ValueError, match="got 1 weights"):
+        other.optimizer.set_weights([0])
+
+
+def test_generators_are_taken_by_methods_of_their_own(make_model, data):
+    def batches():
+        while True:
+            yield data.x[:16], data.y[:16]
+
+    model = make_model()
+    with pytest.warns(DeprecationWarning, match="use `Model.fit`"):
+        history = model.fit_generator(batches(), 2, epochs=2, verbose=0, workers=1)
+    assert len(history.history["loss"]) == 2
+    with pytest.warns(DeprecationWarning, match="use `Model.predict`"):
+        assert model.predict_generator(batches(), steps=2, verbose=0).shape == (32, 4)
+
+
+def test_reduction_and_functions_have_their_old_names():
+    loss = tf.keras.losses.MeanSquaredError(reduction=tf.keras.losses.Reduction.NONE)
+    np.testing.assert_allclose(loss([[1.0], [3.0]], [[0.0], [0.0]]), [1, 9])
+    np.testing.assert_allclose(tf.keras.losses.mean_squared_error([[1.0]], [[3.0]]), [4])
+    metric = tf.keras.metrics.Mean()
+    metric.update_state(3.0)
+    metric.reset_states()
+    assert float(metric.result()) == 0
+
+
+def test_experimental_layers_are_todays():
+    layers = tf.keras.layers.experimental
+    assert layers.preprocessing.Rescaling is keras.layers.Rescaling
+    assert layers.SyncBatchNormalization(axis=-1).synchronized
+    assert tf.keras.callbacks.experimental.BackupAndRestore is keras.callbacks.BackupAndRestore
+
+
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        (lambda: tf.keras.utils.multi_gpu_model(None, 2), "MirroredStrategy"),
+        (lambda: tf.keras.backend.function([], []), "tf.function"),
+        (lambda: tf.keras.estimator.model_to_estimator(None), "fit"),
+        (lambda: tf.keras.wrappers.scikit_learn.KerasClassifier(None), "SKLearnClassifier"),
+    ],
+)
+def test_what_is_gone_names_what_to_use(call, instead):
+    with pytest.raises(NotImplementedError, match=instead):
+        call()
+
+
+def test_automatic_reduction_is_the_mean():
+    auto = tf.keras.losses.MeanSquaredError(reduction=tf.keras.losses.Reduction.AUTO)
+    assert float(auto(np.ones((4, 2)), np.zeros((4, 2)))) == 1.0
+    assert auto.reduction == "sum_over_batch_size"
+    with pytest.raises(ValueError, match="Invalid value for argument `reduction`"):
+        tf.keras.losses.MeanSquaredError(reduction="median")

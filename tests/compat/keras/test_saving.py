@@ -1,0 +1,92 @@
+"""Files of models: complete or untouched, under names with and without suffix, with optimizer and dropout."""
+
+import jax
+import keras
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow.keras._internals import saving_lib
+
+pytestmark = pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5")
+
+
+def adam():
+    return keras.optimizers.Adam(0.01)
+
+
+def dropout():
+    return keras.layers.Dropout(0.3)
+
+
+def assert_equal_variables(model, expected):
+    for mine, other in zip(model.variables, expected.variables, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), other.numpy(), err_msg=mine.path)
+    for mine, other in zip(model.optimizer.variables, expected.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), other.numpy(), err_msg=mine.path)
+
+
+@pytest.mark.parametrize("name", ["m.keras", "folder"])
+@pytest.mark.parametrize("inside", [True, False])
+def test_loaded_model_trains_on_as_the_saved_one(name, inside, tmp_path, strategy, make_model, fit, data):
+    model = make_model(strategy, hidden=[dropout], optimizer=adam)
+    fit(model, data)
+    model.save(tmp_path / name)
+    if not inside:
+        loaded = keras.models.load_model(tmp_path / name)
+        assert_equal_variables(loaded, model)
+        return
+    with strategy.scope():
+        loaded = tf.keras.models.load_model(tmp_path / name)
+    assert all(len(weight.value.sharding.device_set) == 4 for weight in loaded.weights)
+    assert fit(loaded, data) == fit(model, data)
+    assert_equal_variables(loaded, model)
+
+
+def test_hdf5_keeps_weights(tmp_path, strategy, make_model, fit, data):
+    model = make_model(strategy)
+    fit(model, data)
+    model.save(tmp_path / "m.h5")
+    loaded = keras.models.load_model(tmp_path / "m.h5")
+    for mine, other in zip(loaded.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), other.numpy())
+
+
+def test_weights_without_suffix_are_a_checkpoint(tmp_path, strategy, make_model, fit, data):
+    model = make_model(strategy)
+    fit(model, data)
+    model.save_weights(tmp_path / "ckpt")
+    path = tf.train.latest_checkpoint(tmp_path)
+    assert path == str(tmp_path / "ckpt")
+    other = make_model(strategy)
+    other.load_weights(path).expect_partial()
+    for mine, expected in zip(other.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("name", ["m.keras", "m.weights.h5", "m.h5"])
+def test_failure_while_writing_leaves_the_old_file(name, tmp_path, make_model, monkeypatch):
+    model, path = make_model(), tmp_path / name
+    save = model.save_weights if "weights" in name else model.save
+    save(path)
+    before = path.read_bytes()
+
+    def fail(*args, **kwargs):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("tfdist_jax.compat.tensorflow.keras._saving.put_on_disk", fail)
+    with pytest.raises(OSError, match="No space"):
+        save(path)
+    assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [name]
+    assert saving_lib.save_model.__wrapped__ is not None
+
+
+def test_clone_lies_on_the_strategys_devices(strategy, make_model):
+    with strategy.scope():
+        clone = keras.models.clone_model(make_model(strategy))
+    assert all(weight.value.sharding.device_set == set(jax.devices()[:4]) for weight in clone.weights)
+
+
+def test_signatures_are_refused(tmp_path, make_model):
+    with pytest.raises(NotImplementedError, match="export"):
+        make_model().save(tmp_path / "m", signatures={})

@@ -1,0 +1,56 @@
+"""Every program prints under `tfdist-jax run` what was recorded from real TensorFlow."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def _load(path: Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+recording = _load(Path(__file__).with_name("recording.py"))
+PROGRAMS = recording.programs()
+# One of each kind: what is recorded stays what TensorFlow prints.
+AFRESH = sorted({name.partition("_")[0]: name for name in PROGRAMS}.values())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_prints_what_it_prints_under_tensorflow(name, run_program):
+    ran = run_program(PROGRAMS[name], devices=recording.DEVICES)
+    assert ran.returncode == 0, ran.stderr
+    different = recording.differences(ran.stdout, recording.recorded(name).read_text())
+    assert not different, "\n".join(["-TensorFlow +here", *different])
+
+
+def test_program_for_tpus_prints_the_same_on_an_emulated_one(run_script):
+    ran = run_script(PROGRAMS["guide_tpu"], runner=("-m", "tfdist_jax", "run", "--emulate-tpu", "4"))
+    assert ran.returncode == 0 and "Emulating a TPU" in ran.stderr, ran.stderr
+    assert not recording.differences(ran.stdout, recording.recorded("guide_tpu").read_text())
+
+
+@pytest.mark.peers
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AFRESH)
+def test_recording_is_what_tensorflow_prints(name, tmp_path):
+    ran = subprocess.run(recording.tensorflow_command(name), capture_output=True, text=True, timeout=150, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert not recording.differences(ran.stdout, recording.recorded(name).read_text())
+
+
+def test_comparison_of_outputs_sees_what_differs():
+    wanted = "a: float32[2] [1.0, 2e-3]\nb: 3\nc: None"
+    assert not recording.differences("a:  float32[2] [1.000001, 0.002]\nb: 3\nc: None", wanted)
+    assert recording.differences(wanted.replace("b: 3", "b: 4"), wanted) == ["-b: 3", "+b: 4"]
+    assert recording.differences(wanted.replace("1.0", "1.1"), wanted)
+    assert recording.differences(wanted.replace("[2]", "[1]"), wanted)
+    assert recording.differences(wanted.replace("None", "nan"), wanted)
+    assert recording.differences(wanted.replace("\nc: None", ""), wanted) == ["-c: None"]
+    assert len(PROGRAMS) >= 1 and sys.executable in recording.tensorflow_command(next(iter(PROGRAMS)))

@@ -1,0 +1,127 @@
+"""Numbered arrays as files: Orbax's, or NumPy's where one of several processes writes alone."""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tfdist_jax._internals import let_asyncio_end_without_threads
+from tfdist_jax._placement import local, put
+
+_ALONE = "arrays.npz"
+_NOTHING = "nothing"  # Orbax saves no empty tree.
+
+
+def start_writing(folder: Path, arrays: Mapping[str, Any]) -> Callable[[], None]:
+    """Take the arrays' values as they are now and write them in threads; what is returned waits until they are on disk.
+
+    All processes that have parts of the arrays call it with the same folder, which is there; `finish_writing` comes next.
+
+    Args:
+        folder: Where to; empty.
+        arrays: Arrays that have elements. What is not laid out over several processes is written by the first one.
+    """
+    import orbax.checkpoint as ocp  # Its import takes a second.
+    from etils import epath  # Orbax's own paths: Python's do for reading only.
+
+    tree = {number: _as_orbax_takes_it(array) for number, array in arrays.items()} or {_NOTHING: np.zeros(1)}
+    let_asyncio_end_without_threads()  # Orbax goes on in the background, maybe longer than the program.
+    # In a thread, since notebooks have an event loop running in this one.
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        saving = _handler().async_save(epath.Path(folder), args=ocp.args.PyTreeSave(tree))
+        futures = thread.submit(_run, saving).result() or []
+
+    def wait() -> None:
+        for future in futures:
+            future.result()
+
+    return wait
+
+
+def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    # `asyncio.run` would look at the tasks of Orbax's threads too, which come and go meanwhile.
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.close()
+
+
+def _as_orbax_takes_it(array: Any) -> Any:
+    if jax.process_count() > 1 and isinstance(array, jax.Array) and array.is_fully_addressable:
+        return np.asarray(array)
+    return array
+
+
+def finish_writing(folder: Path) -> None:
+    """Make one set of files of what all processes have written; one of them calls it, when all have."""
+    _handler().finalize(folder)
+
+
+def copy_to_write_alone(arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return the arrays' values as they are now, for `write_alone`."""
+    return {number: np.array(local(array)) for number, array in arrays.items()}
+
+
+def write_alone(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write as one of several processes; with Orbax, they would all have to write, into the same place."""
+    np.savez(folder / _ALONE, **arrays)  # type: ignore[arg-type]
+
+
+def read(
+    folder: Path, wanted: Mapping[str, np.dtype], shardings: Mapping[str, jax.sharding.Sharding]
+) -> dict[str, Any]:
+    """Return arrays by number; a process reads them without the others.
+
+    Args:
+        folder: Where they are.
+        wanted: Which ones, and their types.
+        shardings: How to lay arrays out, each device reading its own part; those without one come as NumPy arrays.
+    """
+    # Orbax lays 64 bits out as 32 where JAX's configuration says so; what was saved with 64 keeps them.
+    direct = {number: sharding for number, sharding in shardings.items() if _is_kept(wanted[number])}
+    arrays = (
+        _read_from_numpy(folder, wanted) if (folder / _ALONE).exists() else _read_with_orbax(folder, wanted, direct)
+    )
+    for number, sharding in shardings.items():
+        if not isinstance(arrays[number], jax.Array):
+            arrays[number] = lay_out(arrays[number], sharding)
+    return arrays
+
+
+def lay_out(array: np.ndarray, sharding: jax.sharding.Sharding) -> jax.Array:
+    """Return an array of the host laid out, as the type it has."""
+    with jax.enable_x64(True):
+        return put(array, sharding)
+
+
+def _is_kept(dtype: np.dtype) -> bool:
+    return jax.dtypes.canonicalize_dtype(dtype) == dtype
+
+
+def _read_from_numpy(folder: Path, wanted: Mapping[str, np.dtype]) -> dict[str, Any]:
+    with np.load(folder / _ALONE) as found:
+        # NumPy's files know only NumPy's own types; others come back as bytes of their size.
+        return {number: found[number].view(dtype) for number, dtype in wanted.items()}
+
+
+def _read_with_orbax(folder: Path, wanted: Mapping[str, Any], shardings: Mapping[str, Any]) -> dict[str, Any]:
+    import orbax.checkpoint as ocp
+
+    to_host = ocp.RestoreArgs(restore_type=np.ndarray)
+    how = {
+        number: ocp.ArrayRestoreArgs(sharding=shardings[number]) if number in shardings else to_host
+        for number in wanted
+    }
+    request = ocp.args.PyTreeRestore(dict.fromkeys(wanted, 0), restore_args=how, partial_restore=True)
+    return dict(_handler().restore(folder, args=request))
+
+
+def _handler() -> Any:
+    import orbax.checkpoint as ocp
+
+    return ocp.PyTreeCheckpointHandler()

@@ -1,0 +1,299 @@
+"""Arrays in a folder that is there completely or not at all."""
+
+import contextlib
+import glob
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from tfdist_jax import _array_files
+
+_ARRAYS, _ABOUT = "arrays", "about"
+_ABOUT_FILE = "about.json"
+
+
+class Together(NamedTuple):
+    """How the processes of a program do what they can only do together.
+
+    Attributes:
+        run: A text that no run of the program before has had, so that nobody has to wait until old rests are removed.
+        do: Does something, and raises if it, or the same thing in another process, has failed.
+    """
+
+    run: str
+    do: Callable[[Callable[[], None]], None]
+
+
+def save_arrays(path: str | Path, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Save arrays by name; returns when they are on disk.
+
+    The folder gets its name when everything is in it: whatever stops the process before leaves no such folder.
+
+    Args:
+        path: The folder to write; one that is there is replaced.
+        arrays: JAX or NumPy arrays, of any sharding.
+        about: What `read_about` returns, as JSON has it.
+    """
+    begin_saving(path, arrays, about)()
+
+
+def begin_saving(path: str | Path, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Callable[[], None]:
+    """Do the first part of `save_arrays`: take the values as they are now.
+
+    Returns:
+        The rest, for this thread or another one. A process that is one of several writes alone, without the others.
+    """
+    final = _absolute(path)
+    numbered, text = _numbered(arrays, about)
+    part = _beside(final, "new.part")
+    if jax.process_count() > 1:
+        copied = _array_files.copy_to_write_alone(numbered)
+
+        def write() -> None:
+            with alone_in(final.parent):
+                _make_empty(part)
+                _array_files.write_alone(part / _ARRAYS, copied)
+                _complete(final, part, text)
+
+        return write
+    _make_empty(part)
+    wait = _array_files.start_writing(part / _ARRAYS, numbered)
+
+    def finish() -> None:
+        wait()
+        _array_files.finish_writing(part / _ARRAYS)
+        _complete(final, part, text)
+
+    return finish
+
+
+def begin_saving_together(
+    path: str | Path, arrays: Mapping[str, Any], about: Mapping[str, Any], own: Any, together: Together
+) -> Callable[[], None]:
+    """Do as `begin_saving` in all processes at once, each writing the parts of arrays that it has.
+
+    Args:
+        path: A folder that all processes see.
+        arrays: As in `save_arrays`.
+        about: What `read_about` returns; the first process's counts.
+        own: What `read_own` returns for this process, as JSON has it.
+        together: What the processes have agreed on.
+    """
+    final = _absolute(path)
+    part = _beside(final, f"new.{together.run}")
+    is_first = jax.process_index() == 0
+    numbered, text = _numbered(arrays, about)
+
+    def begin() -> Callable[[], None]:
+        for name in (_ARRAYS, _ABOUT):
+            (part / name).mkdir(parents=True, exist_ok=True)
+        return _array_files.start_writing(part / _ARRAYS, numbered)
+
+    wait = _later(begin)
+
+    def write() -> None:
+        wait()
+        _write_text(_own_file(part, jax.process_index()), own)
+
+    def complete() -> None:
+        if is_first:
+            _array_files.finish_writing(part / _ARRAYS)
+            _complete(final, part, text)
+
+    def finish() -> None:
+        try:
+            together.do(write)
+            together.do(complete)
+        except BaseException:
+            if is_first:
+                shutil.rmtree(part, ignore_errors=True)
+            raise
+
+    return finish
+
+
+def _later(begin: Callable[[], Callable[[], None]]) -> Callable[[], None]:
+    """Begin; an error is raised by what is returned, where the other processes hear of it."""
+    try:
+        return begin()
+    except Exception as error:
+        failure = error
+
+    def fail() -> None:
+        raise failure
+
+    return fail
+
+
+def _numbered(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what has elements, by numbers, since names of users' attributes are no file names; and what else is to be known."""
+    names = sorted(arrays)
+    described = {name: [list(np.shape(arrays[name])), str(arrays[name].dtype)] for name in names}
+    # Orbax saves no array without elements; its shape and type say all.
+    numbered = {str(i): arrays[name] for i, name in enumerate(names) if np.size(arrays[name])}
+    return numbered, {"arrays": described, "about": dict(about)}
+
+
+def _make_empty(part: Path) -> None:
+    shutil.rmtree(part, ignore_errors=True)
+    for name in (_ARRAYS, _ABOUT):
+        (part / name).mkdir(parents=True)
+
+
+def _complete(final: Path, part: Path, text: Any) -> None:
+    _write_text(part / _ABOUT / _ABOUT_FILE, text)
+    _settled(final)
+    new, old = _beside(final, "new"), _beside(final, "old")
+    shutil.rmtree(new, ignore_errors=True)
+    part.rename(new)
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.rename(old)
+    _put_in_place(new, final)
+    shutil.rmtree(old, ignore_errors=True)
+    put_on_disk(final.parent)
+
+
+def _write_text(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value))
+    put_on_disk(path)
+
+
+def put_on_disk(path: Path) -> None:
+    """Return when a file, or the names in a folder, will be there after a loss of power, too."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def is_complete(path: str | Path) -> bool:
+    """Tell whether a folder holds arrays that were saved completely."""
+    return _is_complete(_settled(path))
+
+
+def read_about(path: str | Path) -> tuple[dict[str, tuple[tuple[int, ...], np.dtype]], dict[str, Any]]:
+    """Return shape and dtype of the saved arrays by name, and what was saved beside them; reads no array."""
+    found = json.loads((_settled(path) / _ABOUT / _ABOUT_FILE).read_text())
+    arrays = {name: (tuple(shape), jax.numpy.dtype(dtype)) for name, (shape, dtype) in found["arrays"].items()}
+    return arrays, found["about"]
+
+
+def read_own(path: str | Path) -> list[Any]:
+    """Return what each process has saved as its own, in their order; nothing if one has saved alone."""
+    folder = _settled(path)
+    found = []
+    while (file := _own_file(folder, len(found))).exists():
+        found.append(json.loads(file.read_text()))
+    return found
+
+
+def _own_file(folder: Path, process: int) -> Path:
+    return folder / _ABOUT / f"process{process}.json"
+
+
+def load_arrays(
+    path: str | Path,
+    names: Iterable[str] | None = None,
+    sharding_of: Callable[[str], jax.sharding.Sharding | None] | None = None,
+) -> dict[str, Any]:
+    """Return saved arrays by name, whatever devices and processes they were on when they were saved.
+
+    Args:
+        path: A folder of saved arrays.
+        names: Which ones; all if None.
+        sharding_of: The sharding to give an array, by its name; each device then reads its own part. On the host, as
+            NumPy arrays, those without one.
+    """
+    types = read_about(path)[0]
+    chosen = types.keys() if names is None else set(names)
+    numbers = {str(i): name for i, name in enumerate(sorted(types)) if name in chosen}
+    shardings = {number: sharding_of(name) for number, name in numbers.items()} if sharding_of is not None else {}
+    given = {number: sharding for number, sharding in shardings.items() if sharding is not None}
+    filled = {number: types[name][1] for number, name in numbers.items() if 0 not in types[name][0]}
+    arrays = _array_files.read(_settled(path) / _ARRAYS, filled, given) if filled else {}
+    for number, name in numbers.items():
+        if number not in filled:
+            empty = np.zeros(*types[name])
+            arrays[number] = _array_files.lay_out(empty, given[number]) if number in given else empty
+    return {name: arrays[number] for number, name in numbers.items()}
+
+
+def delete(path: str | Path) -> None:
+    """Remove a saved folder, if it is there; one that is half removed is never taken for complete."""
+    with alone_in(_absolute(path).parent):
+        final = _settled(path)
+        old = _beside(final, "old")
+        shutil.rmtree(old, ignore_errors=True)
+        if final.exists():
+            final.rename(old)
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def clear_leftovers(folder: str | Path, prefix: str) -> None:
+    """Remove what processes have left behind that were stopped while they saved or removed.
+
+    Args:
+        folder: Where no process of another program is saving under such names.
+        prefix: How the names of the saved folders begin.
+    """
+    folder = _absolute(folder)
+    with alone_in(folder):
+        for path in folder.glob(f"{glob.escape(prefix)}*.old"):
+            _settled(path.with_suffix(""))
+            shutil.rmtree(path, ignore_errors=True)
+        for path in folder.glob(f"{glob.escape(prefix)}*.new*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Let the processes of a program that write into the same folder do it one after the other; not to be nested."""
+    if jax.process_count() == 1:
+        yield
+        return
+    import fcntl  # Not on every system.
+
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_complete(path: Path) -> bool:
+    return (path / _ABOUT).is_dir() and (path / _ARRAYS).is_dir()
+
+
+def _absolute(path: str | Path) -> Path:
+    return Path(path).absolute()
+
+
+def _beside(path: Path, role: str) -> Path:
+    return path.with_name(f"{path.name}.{role}")
+
+
+def _settled(path: str | Path) -> Path:
+    """Return the folder; one whose replacement was stopped between its last two steps is put in its place."""
+    final = _absolute(path)
+    new = _beside(final, "new")
+    if not final.exists() and _beside(final, "old").exists() and _is_complete(new):
+        _put_in_place(new, final)
+    return final
+
+
+def _put_in_place(new: Path, final: Path) -> None:
+    try:
+        new.rename(final)
+    except FileNotFoundError:
+        if not _is_complete(final):  # Unless another process, reader or writer, has been faster.
+            raise

@@ -1,0 +1,267 @@
+"""Checkpoints of a training: its state by step, saved in the background, restored on any number of devices and processes."""
+
+import dataclasses
+import functools
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self, final
+
+import jax
+
+from tfdist_jax import _checkpoint
+from tfdist_jax._background_saving import BackgroundSaving
+from tfdist_jax._cluster import Exchange
+from tfdist_jax._position import decoded, encoded, set_positions
+from tfdist_jax._state_tree import arrays_of, read_tree
+from tfdist_jax._strategy import Strategy
+
+_PREFIX = "step-"
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """What `Checkpointer.restore` has found.
+
+    Attributes:
+        step: The step it was saved as.
+        state: The state, laid out as asked for.
+        positions: What each process has given as its position, in the processes' order.
+    """
+
+    step: int
+    state: Any
+    positions: tuple[Any, ...]
+
+    @property
+    def position(self) -> Any:
+        """What this process has given as its position; what all have, if it is the same and their number is another one.
+
+        Raises:
+            ValueError: If the processes were more or fewer, and had different positions.
+        """
+        if len(self.positions) == jax.process_count():
+            return self.positions[jax.process_index()]
+        if any(position != self.positions[0] for position in self.positions):
+            raise ValueError(
+                f"Step {self.step} was saved by {len(self.positions)} process(es), each with a position of its own, and "
+                f"there are {jax.process_count()} now. Make new ones of `restored.positions`."
+            )
+        return self.positions[0]
+
+
+@final
+class Checkpointer:
+    """Saves the state of a training in a folder, a checkpoint for each step that is saved.
+
+    A checkpoint is a folder `step-N` that is there completely or not at all: whatever stops the processes, what is half
+    written is never taken for a checkpoint. `save` takes the values as they are and returns; they are written in the
+    background, each process writing what it has. What goes wrong there is raised by the next call of `save`, `restore`,
+    `check`, `wait` or `close`, in all processes.
+
+    In several processes (`tfdist_jax.initialize`) all of them make the checkpointer and call it alike, and the folder
+    is one that all of them see. One process is all it takes to restore what several have saved, and the other way round.
+    Only one checkpointer at a time saves in a folder; others may read there.
+
+    Example:
+        >>> import tempfile, jax.numpy as jnp, numpy as np, tfdist_jax as td
+        >>> make_state = lambda: {"w": jnp.ones((8, 256)), "key": jax.random.key(0)}
+        >>> rng = np.random.default_rng(0)
+        >>> folder = tempfile.mkdtemp()
+        >>> with td.Checkpointer(folder, max_to_keep=2) as checkpointer:
+        ...     state = td.Mirrored().init(make_state)
+        ...     for step in range(1, 4):
+        ...         checkpointer.save(step, state, position={"row": 64 * step, "rng": rng.bit_generator.state})
+        >>> checkpointer = td.Checkpointer(folder)
+        >>> checkpointer.steps()
+        [2, 3]
+        >>> restored = checkpointer.restore(jax.eval_shape(make_state), strategy=td.FSDP())
+        >>> restored.step, restored.position["row"], tuple(restored.state["w"].sharding.spec)
+        (3, 192, (None, 'data'))
+    """
+
+    def __init__(self, folder: str | Path, *, max_to_keep: int | None = None, asynchronous: bool = True) -> None:
+        """Use a folder for checkpoints; it is made when it is needed.
+
+        Args:
+            folder: A local folder or a mounted one; the same for all processes.
+            max_to_keep: How many checkpoints are kept, the newest ones; all if None.
+            asynchronous: Whether `save` returns before all is written.
+
+        Raises:
+            ValueError: If `max_to_keep` is not positive.
+        """
+        if max_to_keep is not None and max_to_keep <= 0:
+            raise ValueError(f"`max_to_keep` must be positive, or None to keep all, got {max_to_keep}.")
+        self._folder = Path(folder).absolute()
+        self._max_to_keep, self._asynchronous = max_to_keep, asynchronous
+        self._saving = BackgroundSaving()
+        self._newest: int | None = None
+
+    def save(self, step: int, state: Any, *, position: Any = None) -> None:
+        """Save the state as that of a step; one that is saved already is replaced.
+
+        Waits for the save before, and until the values are in the host's memory.
+
+        Args:
+            step: A number from 0 on, not below those that are saved.
+            state: Pytree of JAX and NumPy arrays, random keys and Python numbers. What is not laid out over several
+                processes is the first one's.
+            position: This process's place in the data, random generators and the like: what JSON has, with NumPy and
+                JAX arrays, bytes, and objects that have `get_state` and `set_state`, such as iterators. A number of rows
+                says where the data are whatever the batch; a number of batches only as long as their size stays.
+
+        Raises:
+            ValueError: If a later step is saved.
+            TypeError: If something can not be saved.
+            RuntimeError: If the save before, or with `asynchronous=False` this one, has failed; in all processes.
+        """
+        self._saving.wait()
+        if step < 0:
+            raise ValueError(f"`step` must not be negative, got {step}.")
+        arrays, about = arrays_of(state)
+        own = encoded(position)
+        together = _checkpoint.Together(self._run, self._together)
+        if self._newest is not None and step < self._newest:
+            raise ValueError(
+                f"Step {step} comes before step {self._newest}, which is saved in {self._folder} and would stay the newest. "
+                "Call `delete_after(step)` first, with the step from which the training goes on, or use another folder."
+            )
+        self._newest = step
+        finish = _checkpoint.begin_saving_together(self._path(step), arrays, about, own, together)
+
+        def finish_and_sweep() -> None:
+            finish()
+            if self._max_to_keep is not None:
+                surplus = self.steps()[: -self._max_to_keep]
+                self._together(lambda: self._delete(surplus))
+
+        self._saving.start(f"step {step} in {self._folder}", finish_and_sweep)
+        if not self._asynchronous:
+            self.wait()
+
+    def restore(
+        self, like: Any = None, *, step: int | None = None, strategy: Strategy | None = None, position: Any = None
+    ) -> Restored:
+        """Read a checkpoint, whatever devices, processes and strategy it was saved from.
+
+        Args:
+            like: What to read, and how: a pytree as the one that was saved, or a part of it. Its leaves say where the
+                arrays go: shardings, or arrays and `jax.ShapeDtypeStruct` with a sharding, whose shapes and types must be
+                the saved ones. Without a sharding they come as NumPy arrays, numbers as numbers. If None, all comes as
+                NumPy arrays in a dict by `jax.tree_util.keystr` of their paths.
+            step: Which one; the newest if None.
+            strategy: Lay the arrays out as this strategy does, whatever `like` says; `jax.eval_shape(make_state)` is
+                enough for it then.
+            position: Objects with `set_state`, where they were when their position was saved: they are set.
+
+        Returns:
+            The step, the state and the position.
+
+        Raises:
+            FileNotFoundError: If there is no complete checkpoint.
+            ValueError: If `like` names what was not saved, or has other shapes or types.
+            RuntimeError: If the save before has failed.
+        """
+        self.wait()
+        if step is None:
+            step = self._exchange(self.latest_step())[0]
+        if step is None or not _checkpoint.is_complete(self._path(step)):
+            there = f"of step {step}" if step is not None else "at all"
+            raise FileNotFoundError(
+                f"There is no complete checkpoint {there} in {self._folder}; there are: {self.steps()}."
+            )
+        state = read_tree(self._path(step), like, strategy)
+        restored = Restored(step, state, tuple(decoded(own) for own in _checkpoint.read_own(self._path(step))))
+        if position is not None:
+            set_positions(position, restored.position)
+        return restored
+
+    def steps(self) -> list[int]:
+        """Return the steps of which there is a complete checkpoint, in their order."""
+        names = {path.name.partition(".")[0].removeprefix(_PREFIX) for path in self._folder.glob(f"{_PREFIX}*")}
+        steps = sorted(int(name) for name in names if name.isdecimal())
+        return [step for step in steps if _checkpoint.is_complete(self._path(step))]
+
+    def latest_step(self) -> int | None:
+        """Return the newest step of which there is a complete checkpoint, or None."""
+        return max(self.steps(), default=None)
+
+    def delete_after(self, step: int) -> None:
+        """Remove the checkpoints of later steps, to go on from this one."""
+        self.wait()
+        surplus = [later for later in self.steps() if later > step]
+        self._together(lambda: self._delete(surplus))
+        self._newest = step
+
+    def check(self) -> None:
+        """Raise if saving has failed, without waiting for it; costs nothing in each step."""
+        self._saving.check()
+
+    def wait(self) -> None:
+        """Wait until all is saved, and raise if that has failed."""
+        self._saving.wait()
+
+    def close(self) -> None:
+        """Do as `wait`, at the end."""
+        self.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def _path(self, step: int) -> Path:
+        return self._folder / f"{_PREFIX}{step}"
+
+    def _delete(self, steps: list[int]) -> None:
+        if jax.process_index() == 0:
+            for step in steps:
+                _checkpoint.delete(self._path(step))
+
+    @functools.cached_property
+    def _exchange(self) -> Exchange:
+        return Exchange("the same checkpoint")
+
+    @functools.cached_property
+    def _run(self) -> str:
+        """A name for what this run leaves unfinished; what earlier runs have left is removed before."""
+        run, self._newest = self._exchange([uuid.uuid4().hex[:8], self.latest_step()])[0]
+        mark = self._folder / f".{run}"
+
+        def clear() -> None:
+            if jax.process_index() == 0:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                _checkpoint.clear_leftovers(self._folder, _PREFIX)
+                mark.touch()
+
+        def look() -> None:
+            if not mark.exists():
+                raise FileNotFoundError(
+                    f"{self._folder} is not the folder that process 0 has. All processes must see the same one: use a file "
+                    "system that the machines share."
+                )
+
+        self._together(clear)
+        try:
+            self._together(look)
+        finally:
+            if jax.process_index() == 0:
+                mark.unlink()
+        return run
+
+    def _together(self, do: Callable[[], None]) -> None:
+        """Do what all processes do; raise if it has failed in any of them."""
+        failure = None
+        try:
+            do()
+        except Exception as error:
+            failure = error
+        said = self._exchange(None if failure is None else f"{type(failure).__name__}: {failure}")
+        if failure is not None:
+            raise failure
+        for process, text in enumerate(said):
+            if text is not None:
+                raise RuntimeError(f"process {process}: {text}")

@@ -1,0 +1,193 @@
+"""Replicas that run with values instead of traces: one after the other, each on its device, meeting at collectives."""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from tfdist_jax._cluster import DisagreementError
+from tfdist_jax._gathering import gathered
+from tfdist_jax._lockstep import LockStep, merged_writes
+from tfdist_jax._mesh import DATA
+from tfdist_jax._placement import local_replicas, put, spans_processes
+from tfdist_jax._replica_state import ReplicaFrame
+from tfdist_jax._state import Cell, Frame, Merge, entering
+from tfdist_jax._values import PerReplica
+
+
+@final
+class EagerReplicas:
+    """The replicas of a mesh, of which this process runs its own.
+
+    Attributes:
+        numbers: Which of all replicas run in this process.
+        devices: Their devices.
+    """
+
+    def __init__(self, mesh: Mesh) -> None:
+        """Run on `mesh`."""
+        self.numbers = local_replicas(mesh)
+        self.devices = [mesh.devices.flat[i] for i in self.numbers]
+        self._mesh = mesh
+        self._are_elsewhere = spans_processes(mesh)
+
+    def of_all(self, what: str, values: Sequence[Any]) -> list[Any]:
+        """Return trees of all replicas on this process's first device, given those of its own replicas.
+
+        Raises:
+            DisagreementError: If other processes are at another place of the step than `what`.
+        """
+        if not self._are_elsewhere:
+            return [jax.device_put(value, self.devices[0]) for value in values]
+        leaves = [jax.tree.leaves(value) for value in values]
+        tree = jax.tree.structure(values[0])
+        told = self._round(what, len(leaves[0]), [np.asarray(leaf) for leaf in itertools.chain(*leaves)])
+        found = [
+            arrays[start : start + count] for count, arrays in told for start in range(0, len(arrays), max(count, 1))
+        ]
+        # By process, whose replicas need not lie next to each other.
+        owners = [device.process_index for device in self._mesh.devices.flat]
+        by_process = sorted(range(len(owners)), key=owners.__getitem__)
+        with jax.enable_x64(True):  # As they were.
+            placed = [tree.unflatten(jax.device_put(one, self.devices[0])) for one in found]
+        return [value for _, value in sorted(zip(by_process, placed, strict=True), key=lambda pair: pair[0])]
+
+    def tell(self, what: str, value: Any) -> list[Any]:
+        """Return what all processes say, of which JSON can be made.
+
+        Raises:
+            DisagreementError: If other processes are at another place of the step than `what`.
+        """
+        return [said for said, _ in self._round(what, value)] if self._are_elsewhere else [value]
+
+    def _round(self, what: str, value: Any, arrays: Sequence[np.ndarray] = ()) -> list[tuple[Any, list[np.ndarray]]]:
+        told = gathered("a step that needs the values of tensors", [what, value], arrays, self._mesh)
+        for process, ((place, said), _) in enumerate(told):
+            if place == _FAILED != what:
+                raise DisagreementError(f"Process {process} has left the step with an error: {said}")
+            if place != what != _FAILED:
+                raise DisagreementError(
+                    f"Process {process} {place} in a step where this one {what}. Every replica must make the same calls of "
+                    "all_reduce, all_gather, merge_call and apply_gradients, and change the same variables."
+                )
+        return [(said, given) for (_, said), given in told]
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Tell the other processes of an error inside, for which they would wait else; unless all know."""
+        try:
+            yield
+        except DisagreementError:
+            raise
+        except Exception as error:
+            self.tell(_FAILED, f"{type(error).__name__}: {error}")
+            raise
+
+    def stacked(self, values: Sequence[jax.Array]) -> PerReplica:
+        """Hold tensors of all replicas, of one shape and type, given those of this process's replicas."""
+        blocks = [jax.device_put(value, device)[None] for value, device in zip(values, self.devices, strict=True)]
+        shape = (self._mesh.size, *blocks[0].shape[1:])
+        sharding = NamedSharding(self._mesh, PartitionSpec(DATA))
+        return PerReplica(jax.make_array_from_single_device_arrays(shape, sharding, blocks), self._mesh.size)
+
+
+_FAILED = "has failed"
+
+
+@final
+class _Now(Frame):
+    """The cells themselves, outside of any program, read from one device."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+
+    @property
+    def is_traced(self) -> bool:
+        return False
+
+    def read(self, cell: Cell) -> jax.Array:
+        return _copy_on(cell.stored, self._device)
+
+    def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
+        cell.stored = put(array, cell.stored.sharding)
+
+
+@final
+class _OnDevice(Frame):
+    """The cells as one device holds them."""
+
+    @property
+    def is_traced(self) -> bool:
+        return False
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+
+    def read(self, cell: Cell) -> jax.Array:
+        value = _copy_on(cell.stored, self._device)
+        return value[0] if cell.per_replica else value
+
+    def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
+        raise RuntimeError("A replica writes to its own frame, never to the surrounding one.")
+
+
+def _copy_on(value: jax.Array, device: Any) -> jax.Array:
+    """Return the part of an array that a device holds; a copy there, if it holds none."""
+    held = [shard.data for shard in value.addressable_shards if shard.device == device]
+    return held[0] if held else jax.device_put(value, device)
+
+
+def run_eagerly(make_replica: Callable[[LockStep, int], Callable[[], Any]], replicas: EagerReplicas) -> list[Any]:
+    """Run replicas one after the other, each on its device, with values instead of traces.
+
+    Args:
+        make_replica: Gives the function of one of `replicas`; it communicates through the `LockStep`'s `meet`.
+        replicas: Those that run in this process, and the way to the others; to be called inside `replicas.together()`.
+
+    Returns:
+        The results of this process's replicas, in order.
+
+    Raises:
+        DisagreementError: If replicas of other processes make other collective calls, or have failed.
+    """
+    devices = replicas.devices
+    lockstep = LockStep(len(devices))
+    frames = [ReplicaFrame(_OnDevice(device)) for device in devices]
+
+    def inside(i: int) -> Callable[[], Any]:
+        fn = make_replica(lockstep, i)
+
+        def replica() -> Any:
+            with entering(frames[i]), jax.default_device(devices[i]):
+                return fn()
+
+        return replica
+
+    results = lockstep.run([inside(i) for i in range(len(devices))])
+    _merge_writes(frames, replicas)
+    return results
+
+
+def _merge_writes(frames: Sequence[ReplicaFrame], replicas: EagerReplicas) -> None:
+    """Settle what the replicas wrote; one that wrote nothing counts with the value it saw."""
+    written = {id(cell): (cell, merge) for one in frames for cell, _, merge in one.writes()}
+    replicas.tell("ends", [merge.name for _, merge in written.values()])
+    now = _Now(replicas.devices[0])
+    for cell, merge in written.values():
+        values = [one.read(cell) for one in frames]
+        if cell.per_replica:
+            cell.stored = replicas.stacked(values).data
+        elif merge is Merge.SAME and cell.stored.sharding.addressable_devices == set(replicas.devices):
+            # Each device keeps its own copy: replicas may have been told to let them differ.
+            cell.stored = _copies(values, cell.stored.sharding, replicas.devices)
+        else:
+            now.write(cell, merged_writes(cell, merge, replicas.of_all("settles variables", values), now), Merge.SAME)
+
+
+def _copies(values: Sequence[jax.Array], sharding: Any, devices: Sequence[Any]) -> jax.Array:
+    placed = [jax.device_put(value, device) for value, device in zip(values, devices, strict=True)]
+    return jax.make_array_from_single_device_arrays(placed[0].shape, sharding, placed)

@@ -1,0 +1,84 @@
+"""What cells held at a moment, found later by another thread, without having been kept alive.
+
+What a step has given away since is gone, and not half new: then nothing of the moment can be told any more.
+"""
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tfdist_jax._internals import is_computed
+from tfdist_jax._placement import local
+from tfdist_jax._state import Cell, Frame, Merge, current_frame
+
+
+def host_copy(array: Any) -> np.ndarray | None:
+    """Return a copy of an array; None if it is gone, not computed yet, or has parts in other processes only."""
+    if not isinstance(array, jax.Array):
+        return None if array is None else np.array(array)
+    try:
+        is_here = array.is_fully_addressable or array.is_fully_replicated
+        return np.array(local(array)) if is_here and is_computed(array) else None
+    except RuntimeError:  # A step has just been given its memory.
+        return None
+
+
+@final
+class Moment:
+    """Now, when it is made."""
+
+    def __init__(self, cells: Iterable[Cell], others: Iterable[tuple[Any, Any]] = ()) -> None:
+        """Note what cells hold.
+
+        Args:
+            cells: The cells.
+            others: Objects that are not cells, and what they hold.
+        """
+        self._held = [(cell, weakref.ref(cell.stored)) for cell in cells]
+        self._others = list(others)
+
+    def recalled(self) -> "Recalled | None":
+        """Return copies of what the cells held; None if there is one whose array is gone, or is not computed yet."""
+        values: dict[int, Any] = {id(owner): value for owner, value in self._others}
+        for cell, held in self._held:
+            value = host_copy(held())
+            if value is None:
+                return None
+            values[id(cell)] = value
+        return Recalled(self, values)
+
+
+@final
+class Recalled(Frame):
+    """Lets a thread find what cells held at a moment; what it writes it alone finds again."""
+
+    def __init__(self, moment: Moment, values: dict[int, Any]) -> None:
+        # The numbers of objects are theirs only as long as they live.
+        self._moment = moment
+        self._values = values
+
+    @property
+    def is_traced(self) -> bool:
+        return False
+
+    def read(self, cell: Cell) -> jax.Array:
+        value = self._values.get(id(cell), cell.stored)
+        with jax.enable_x64(True):  # As they were.
+            return jnp.asarray(local(value))
+
+    def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
+        self._values[id(cell)] = array
+
+    def of(self, owner: Any, now: Callable[[], Any]) -> Any:
+        """Return what an object held that is not a cell, or holds now."""
+        return self._values[id(owner)] if id(owner) in self._values else now()
+
+
+def recalled(owner: Any, now: Callable[[], Any]) -> Any:
+    """Return what an object held at the moment that this thread looks at, if it does, or holds now."""
+    frame = current_frame()
+    return frame.of(owner, now) if isinstance(frame, Recalled) else now()

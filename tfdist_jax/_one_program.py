@@ -1,0 +1,12 @@
+"""Why a function that is being traced cannot be one compiled program."""
+
+from typing import final
+
+
+class NotOneProgramError(RuntimeError):
+    """A function that is being traced cannot be one program: it has to run as Python around several."""
+
+
+@final
+class ValueNeededError(NotOneProgramError):
+    """A function that is being traced needs the value of an array, which it has only when it runs as Python."""

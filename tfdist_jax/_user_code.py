@@ -1,0 +1,75 @@
+"""Tells a user's own code from libraries: for messages, and because both expect different things of a tensor's `shape`."""
+
+import functools
+import linecache
+import os
+import sysconfig
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+
+_INSTALLED = ("site-packages", "dist-packages")
+# Libraries that look into arrays, wherever they are installed.
+_LIBRARIES = ["jax", "jaxlib", "numpy", "flax", "optax", "tfdist_jax", "tfdist_jax.compat"]
+_SHOWN = 60
+
+
+@functools.cache
+def _library_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    folders = [paths["stdlib"], paths["platstdlib"]]
+    for name in _LIBRARIES:
+        spec = find_spec(name)
+        if spec is not None and spec.origin is not None:
+            folder = Path(spec.origin).parent
+            folders += [str(folder), str(folder.resolve())]
+    return tuple(folder + os.sep for folder in folders)
+
+
+# Of libraries, but written for TensorFlow's tensors.
+_written_for_tensorflow: set[str] = set()
+
+
+def see_as_library(name: str) -> None:
+    """Let a package count as a library, also where it is no installed one."""
+    _LIBRARIES.append(name)
+    _library_folders.cache_clear()
+    is_user_file.cache_clear()
+
+
+def see_as_user_file(filename: str) -> None:
+    """Let a library's source file see tensors as a program's do."""
+    _written_for_tensorflow.add(filename)
+    is_user_file.cache_clear()
+
+
+@functools.cache
+def is_user_file(filename: str) -> bool:
+    """Whether a source file belongs to no library."""
+    if filename in _written_for_tensorflow:
+        return True
+    if filename.startswith("<frozen") or any(part in filename for part in _INSTALLED):
+        return False
+    return not filename.startswith(_library_folders())
+
+
+def is_user_code(frame: FrameType) -> bool:
+    """Whether the frame runs code that belongs to no library: a script, its modules, or typed at a prompt."""
+    return is_user_file(frame.f_code.co_filename)
+
+
+def user_line(frame: FrameType | None) -> str:
+    """Return the user's innermost line among a frame and its callers, as "train.py:57 (`model.fit(x)`)"; empty if none."""
+    while frame is not None and not _has_line(frame):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    # A running frame of another thread may be between lines.
+    filename, line = frame.f_code.co_filename, frame.f_lineno or 0
+    text = linecache.getline(filename, line).strip()
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return f"{filename}:{line} (`{text}`)" if text else f"{filename}:{line}"
+
+
+def _has_line(frame: FrameType) -> bool:
+    return is_user_code(frame) and frame.f_code.co_filename != "<string>"

@@ -1,0 +1,227 @@
+"""`tfdist-jax doctor`: why the processes of a cluster do not find each other."""
+
+import argparse
+import contextlib
+import logging
+import os
+import platform
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, final
+
+from tfdist_jax._cluster import Cluster, MissingTasksError, Task, detect_cluster, versions
+from tfdist_jax._cluster._addresses import address_to_bind, connection_to, host_and_port, is_loopback, resolve
+from tfdist_jax._cluster._roll_call import call_the_roll, listening
+from tfdist_jax.cli._arguments import positive_seconds
+from tfdist_jax.cli._tf_config_lint import problems_of_program
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="find out why processes do not find each other",
+        description="Say what is wrong with TF_CONFIG, names, ports and versions. Start it on all machines of the cluster at "
+        "about the same time, in place of the program and with the same environment; on one machine alone it checks what "
+        "can be checked there.",
+    )
+    parser.add_argument("script", nargs="?", type=Path, help="a program: look at how it sets TF_CONFIG, too")
+    parser.add_argument("--hosts", metavar="A,B,...", help="the machines, instead of what TF_CONFIG says")
+    parser.add_argument("--index", type=int, metavar="I", help="with --hosts: which of them this machine is, from 0")
+    parser.add_argument(
+        "--timeout",
+        type=positive_seconds,
+        default=20.0,
+        metavar="S",
+        help="seconds to wait for the others (default: 20)",
+    )
+    parser.set_defaults(run=_run, error=parser.error)
+
+
+@final
+class _Report:
+    """Prints what is found, and counts what is wrong."""
+
+    def __init__(self) -> None:
+        self.problems = 0
+
+    def good(self, message: str) -> None:
+        print(f"ok       {message}", flush=True)
+
+    def odd(self, message: str) -> None:
+        print(f"look     {message}", flush=True)
+
+    def bad(self, message: str) -> None:
+        self.problems += 1
+        print(f"PROBLEM  {message}", flush=True)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if (arguments.hosts is None) != (arguments.index is None):
+        arguments.error("--hosts and --index belong together")
+    logging.getLogger("tfdist_jax").setLevel(logging.ERROR)  # The report says who is missing.
+    report = _Report()
+    parts = [f"{name} {version}" for name, version in versions().items()]
+    report.good(f"{', '.join(parts)}, Python {platform.python_version()} on {socket.gethostname()}")
+    if arguments.script is not None:
+        _look_at_program(arguments.script, report)
+    cluster = _find_cluster(arguments, report)
+    if cluster is not None and cluster.num_processes > 1:
+        _look_at_environment(cluster, report)
+        if _look_at_names(cluster, report) and _look_at_own_address(cluster, report):
+            _meet(cluster, arguments.timeout, report)
+    print(f"{report.problems} problem(s) found." if report.problems else "No problem found.")
+    return 1 if report.problems else 0
+
+
+def _look_at_program(script: Path, report: _Report) -> None:
+    try:
+        problems = problems_of_program(script.read_text(), str(script))
+    except (OSError, SyntaxError, ValueError) as error:
+        report.bad(f"{script} cannot be read: {error}")
+        return
+    for problem in problems:
+        report.bad(problem)
+    if not problems:
+        report.good(f"{script} sets TF_CONFIG rightly, or leaves it to the environment")
+
+
+def _find_cluster(arguments: argparse.Namespace, report: _Report) -> Cluster | None:
+    try:
+        if arguments.hosts is not None:
+            jobs = {"worker": [host.strip() for host in arguments.hosts.split(",")]}
+            cluster = Cluster.of_jobs(jobs, "worker", arguments.index, source="--hosts")
+        else:
+            cluster = detect_cluster(arguments.timeout)
+    except (ValueError, RuntimeError) as error:
+        report.bad(str(error))
+        return None
+    if cluster is None:
+        report.odd("neither TF_CONFIG nor a scheduler names other processes: programs run alone here")
+    elif not cluster.trains:
+        report.good(f"{cluster.source}: this is {cluster.task.with_address}, which runs beside the others, alone")
+    else:
+        report.good(
+            f"{cluster.source}: this is {cluster.task.with_address}, process {cluster.process_id} of {cluster.num_processes}"
+        )
+    return cluster
+
+
+def _look_at_environment(cluster: Cluster, report: _Report) -> None:
+    if os.environ.get("TF_CONFIG") and cluster.source not in ("TF_CONFIG", "--hosts"):
+        report.odd(f"TF_CONFIG is set, but {cluster.source} counts")
+    proxies = [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")]
+    host = host_and_port(cluster.coordinator)[0]
+    exceptions = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
+    if proxies and host not in exceptions:
+        report.odd(f"{proxies[0]} is set: connections to process 0 may go to the proxy. Add {host} to no_proxy")
+    if _several_machines(cluster):
+        with contextlib.suppress(OSError):
+            if is_loopback(resolve(socket.gethostname())):
+                report.odd(
+                    f"this machine's name {socket.gethostname()} has a loopback address here: collectives between processors "
+                    "(not GPUs, not TPUs) give it to the others, who cannot reach it. Change it in /etc/hosts"
+                )
+
+
+def _several_machines(cluster: Cluster) -> bool:
+    return len({host_and_port(task.address)[0] for task in cluster.training if task.address}) > 1
+
+
+def _look_at_names(cluster: Cluster, report: _Report) -> bool:
+    unknown = 0
+    for task in cluster.training:
+        try:
+            if task.address:
+                resolve(host_and_port(task.address)[0])
+        except OSError as error:
+            unknown += 1
+            report.bad(f"{task.with_address}: {error.strerror}")
+    if not unknown:
+        report.good("all hosts are known")
+    return not unknown
+
+
+def _look_at_own_address(cluster: Cluster, report: _Report) -> bool:
+    if cluster.task.address is None:
+        return True
+    try:
+        with _listening_on_own(cluster):
+            report.good("this machine can listen on its address")
+    except OSError as error:
+        report.bad(str(error.strerror))
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _listening_on_own(cluster: Cluster) -> Iterator[socket.socket]:
+    address = cluster.task.address or ""
+    others = [task.address for task in cluster.training if task.address and task != cluster.task]
+    with listening(address_to_bind(address, others), cluster) as listener:
+        yield listener
+
+
+def _meet(cluster: Cluster, timeout_s: float, report: _Report) -> None:
+    """Call the roll with the doctors on the other machines, and let all try to reach all."""
+    results: dict[Task, str] = {}
+    deadline = time.monotonic() + timeout_s
+    with _answering(cluster):
+        reaching = [
+            threading.Thread(target=_reach, args=(task, deadline, results), daemon=True)
+            for task in cluster.training[1:]  # The roll call reaches the first one.
+            if task != cluster.task and task.address
+        ]
+        for thread in reaching:
+            thread.start()
+        _call_the_roll(cluster, timeout_s, report)
+        for thread in reaching:
+            thread.join(max(0.0, deadline - time.monotonic()) + 1)
+        time.sleep(1)  # Others may still be looking.
+    for task in cluster.training:
+        if problem := results.get(task):
+            report.bad(f"{task.with_address} cannot be reached from here: {problem}")
+
+
+def _call_the_roll(cluster: Cluster, timeout_s: float, report: _Report) -> None:
+    others = [task.address for task in cluster.training[1:] if task.address]
+    bind_address = address_to_bind(cluster.coordinator, others) if cluster.process_id == 0 else ""
+    try:
+        lines = call_the_roll(cluster, timeout_s=timeout_s, bind_address=bind_address, tls=None)
+    except MissingTasksError as error:
+        report.bad(f"{error} (Is the doctor running there, too?)")
+    except (RuntimeError, OSError) as error:
+        report.bad(str(error))
+    else:
+        report.good(f"all {cluster.num_processes} processes have met at {cluster.coordinator}")
+        for line in lines.values():
+            line.close()
+
+
+@contextlib.contextmanager
+def _answering(cluster: Cluster) -> Iterator[None]:
+    """Listen on this process's address, for the others to try; process 0 does so for the roll call."""
+    if cluster.process_id == 0 or cluster.task.address is None:
+        yield
+        return
+    with _listening_on_own(cluster):
+        yield
+
+
+def _reach(task: Task, deadline: float, results: dict[Task, str]) -> None:
+    results[task] = "not tried"
+    while time.monotonic() < deadline:
+        try:
+            with connection_to(task.address or "", timeout_s=3):
+                del results[task]
+                return
+        except TimeoutError:
+            results[task] = "no answer at all. Is there a firewall?"
+        except ConnectionRefusedError:
+            results[task] = "nobody listens there. Is the doctor running there, too?"
+        except OSError as error:
+            results[task] = str(error)
+        time.sleep(0.2)

@@ -1,0 +1,208 @@
+"""`tfdist-jax launch`: a program in several processes, each with its TF_CONFIG."""
+
+import argparse
+import contextlib
+import dataclasses
+import itertools
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tfdist_jax._cluster import LAUNCHED, Cluster, Timeouts
+from tfdist_jax.cli._arguments import positive_int, positive_seconds
+from tfdist_jax.cli._group import Member
+from tfdist_jax.cli._program import Program
+from tfdist_jax.cli._supervise import Supervisor
+
+RESTART = "TFDIST_JAX_RESTART"
+"""How often the group has been started again, for the program to see."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "launch",
+        help="run a TensorFlow program in several processes",
+        description="Run a program in several processes, each with its own TF_CONFIG and log file: all on this machine, or one "
+        "on each of several machines.",
+        usage="%(prog)s [-h] (--workers N | --hosts A,B,... --index I) [options] (script.py | -m module) [args ...]",
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--workers", type=positive_int, metavar="N", help="start N processes on this machine")
+    where.add_argument(
+        "--hosts",
+        metavar="A,B,...",
+        help="start one process, of a group with one on each of these machines: host[:port],...",
+    )
+    parser.add_argument("--chief", action="store_true", help="with --workers: start a chief before the workers, too")
+    parser.add_argument(
+        "--evaluator",
+        action="store_true",
+        help="with --workers: start an evaluator beside them, too; if it fails, it starts again alone",
+    )
+    parser.add_argument("--index", type=int, metavar="I", help="with --hosts: which of them this machine is, from 0")
+    parser.add_argument(
+        "--devices-per-worker",
+        type=positive_int,
+        metavar="M",
+        help="give each process M GPUs, or split its processor into M devices",
+    )
+    parser.add_argument(
+        "--max-restarts",
+        type=int,
+        default=0,
+        metavar="K",
+        help="when a process fails, stop all and start them again, up to K times (default: 0)",
+    )
+    parser.add_argument(
+        "--log-dir",
+        type=Path,
+        default=Path("tfdist_logs"),
+        metavar="DIR",
+        help="where the logs go (default: tfdist_logs)",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="show the output of all processes, not of the first one only"
+    )
+    parser.add_argument(
+        "--stop-timeout",
+        type=positive_seconds,
+        default=30.0,
+        metavar="S",
+        help="seconds that processes have to end when they are asked to (default: 30)",
+    )
+    for name, meaning in (
+        ("start", "to wait for all processes (default: 300)"),
+        ("heartbeat", "without a sign of life until a process counts as dead (default: 30)"),
+        ("warn", "of waiting for another process until a warning says for which, and where (default: 10)"),
+        ("wait", "of waiting for another process until all end (default: no limit)"),
+    ):
+        parser.add_argument(f"--{name}-timeout", type=positive_seconds, metavar="S", help=f"seconds {meaning}")
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, with its own arguments")
+    parser.add_argument("script", nargs="?", help="the program: a Python file")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
+    parser.set_defaults(run=_run, error=parser.error)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    name, *args = arguments.module or [arguments.script or "", *arguments.args]
+    if not name:
+        arguments.error("name a program: a Python file, or -m and a module")
+    if (arguments.hosts is None) != (arguments.index is None):
+        arguments.error("--hosts and --index belong together")
+    if arguments.hosts is not None and (arguments.chief or arguments.evaluator):
+        arguments.error("--chief and --evaluator belong to --workers; over machines, give each process its TF_CONFIG")
+    program = ["-m", name, *args] if arguments.module else [name, *args]
+    try:
+        if not arguments.module:
+            Program.of_script(name)
+        clusters = _clusters(arguments)
+        gpus = _gpus_by_worker(len(clusters), arguments.devices_per_worker)
+    except (FileNotFoundError, ValueError) as error:
+        print(f"tfdist-jax launch: {error}", file=sys.stderr)
+        return 2
+    arguments.log_dir.mkdir(parents=True, exist_ok=True)
+    for cluster in clusters:
+        _log(arguments, cluster).unlink(missing_ok=True)
+
+    def members(attempt: int) -> list[Member]:
+        # New ports: the old ones may still be held by a process that is about to end.
+        present = zip(_clusters(arguments) if attempt else clusters, gpus, strict=True)
+        return [_member(arguments, cluster, program, own, attempt) for cluster, own in present if cluster.trains]
+
+    def evaluator(attempt: int) -> Member:
+        return _member(arguments, clusters[-1], program, gpus[-1], attempt)
+
+    return Supervisor(
+        members,
+        evaluator if arguments.evaluator else None,
+        max_restarts=arguments.max_restarts,
+        stop_timeout_s=arguments.stop_timeout,
+        heartbeat_s=arguments.heartbeat_timeout or Timeouts.of_environment().heartbeat_s,
+    ).run()
+
+
+def _clusters(arguments: argparse.Namespace) -> list[Cluster]:
+    """Return the cluster as each process on this machine sees it."""
+    if arguments.hosts is not None:
+        hosts = [host.strip() for host in arguments.hosts.split(",")]
+        return [Cluster.of_jobs({"worker": hosts}, "worker", arguments.index, source="--hosts")]
+    counts = {"chief": int(arguments.chief), "worker": arguments.workers, "evaluator": int(arguments.evaluator)}
+    addresses = iter([f"127.0.0.1:{port}" for port in _free_ports(sum(counts.values()))])
+    jobs = {job: list(itertools.islice(addresses, count)) for job, count in counts.items() if count}
+    first = Cluster.of_jobs(jobs, "worker", 0, source="--workers")
+    return [dataclasses.replace(first, task=task) for task in first.tasks]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that nobody uses, below those that systems give to outgoing connections."""
+    found: list[int] = []
+    for port in random.sample(range(10000, 30000), 10000):
+        if len(found) == count:
+            break
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+    return found
+
+
+def _member(
+    arguments: argparse.Namespace, cluster: Cluster, program: Sequence[str], gpus: str | None, attempt: int
+) -> Member:
+    config, name = cluster.to_tf_config(), str(cluster.task)
+    env = {"TF_CONFIG": config, LAUNCHED: config, RESTART: str(attempt), "PYTHONUNBUFFERED": "1"}
+    if gpus is not None:
+        env["CUDA_VISIBLE_DEVICES"] = gpus
+    for option in ("start", "heartbeat", "warn", "wait"):
+        seconds = getattr(arguments, f"{option}_timeout")
+        if seconds is not None:
+            env[f"TFDIST_{option.upper()}_TIMEOUT_S"] = str(seconds)
+    split = [] if arguments.devices_per_worker is None else ["--devices", str(arguments.devices_per_worker)]
+    return Member(
+        name=name,
+        command=[sys.executable, "-m", "tfdist_jax", "run", *split, *program],
+        env=env,
+        log=_log(arguments, cluster),
+        prefix=f"[{name}] " if arguments.verbose else "",
+        shown=arguments.verbose or arguments.hosts is not None or (cluster.trains and cluster.process_id == 0),
+    )
+
+
+def _log(arguments: argparse.Namespace, cluster: Cluster) -> Path:
+    return arguments.log_dir / f"{cluster.task.type}_{cluster.task.index}.log"
+
+
+def _gpus_by_worker(workers: int, wanted: int | None) -> list[str | None]:
+    """Return CUDA_VISIBLE_DEVICES for each process; None leaves it as it is.
+
+    Raises:
+        ValueError: If there are fewer GPUs than that.
+    """
+    gpus = _gpus()
+    if not gpus or (workers == 1 and wanted is None):
+        return [None] * workers
+    each = wanted or max(1, len(gpus) // workers)
+    if workers * each > len(gpus):
+        raise ValueError(
+            f"{workers} workers with {each} GPU(s) each need {workers * each}, but there are {len(gpus)}. Start fewer, or set "
+            "JAX_PLATFORMS=cpu to run on the processor."
+        )
+    return [",".join(gpus[i * each : (i + 1) * each]) for i in range(workers)]
+
+
+def _gpus() -> list[str]:
+    """Return the names of the NVIDIA GPUs that JAX would use, without starting it."""
+    if os.environ.get("JAX_PLATFORMS", "cuda").split(",")[0] not in ("cuda", "gpu"):
+        return []
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return list(filter(None, os.environ["CUDA_VISIBLE_DEVICES"].split(",")))
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    listed = subprocess.run([tool, "--list-gpus"], capture_output=True, text=True, check=False, timeout=60)
+    return [str(i) for i, line in enumerate(x for x in listed.stdout.splitlines() if x.startswith("GPU "))]
