@@ -12,6 +12,9 @@ from typing import final
 # How long the main thread has, to hear of it, and then to come to its end.
 _HURRY_S = 5.0
 
+# How long a signal may be on its way.
+_ARRIVAL_S = 0.1
+
 
 @final
 class Ending:
@@ -55,6 +58,9 @@ class Ending:
         if is_heard:
             # Waits and Python code are interrupted; what is neither does not notice.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+            # Traced, as under coverage or a debugger, Python 3.11 never gets out of the next call of a function if the signal
+            # came after the interpreter's lock was last released. Sleeping releases it.
+            time.sleep(_ARRIVAL_S)
             self._has_come.wait(_HURRY_S)
         try:
             self.come()
