@@ -87,6 +87,16 @@ def test_data_and_random_numbers_go_on_where_they_were(tmp_path):
         checkpointer.restore(position={"others": other})
     with pytest.raises(TypeError, match="Random keys belong to the state"):
         checkpointer.save(2, state, position={"key": key})
+    with pytest.raises(TypeError, match="got one of type object"):
+        checkpointer.save(2, state, position={"files": np.array(["a", None])})
+
+
+def test_what_all_processes_have_saved_alike_is_the_position_of_any_number_of_them():
+    counts = [{"rng": np.array([1, 2])}, {"rng": np.array([1, 2])}]
+    assert td._checkpointer.Restored(1, None, tuple(counts)).position is counts[0]
+    counts[1]["rng"][0] = 5
+    with pytest.raises(ValueError, match="saved by 2 process"):
+        _ = td._checkpointer.Restored(1, None, tuple(counts)).position
 
 
 def test_numbers_and_arrays_of_the_host_come_back_as_what_they_were(tmp_path):
@@ -336,7 +346,7 @@ def test_the_core_needs_no_orbax_to_tell_what_is_there(tmp_path, run_script):
 
 
 def test_arrays_without_elements_are_loaded_as_they_were_saved(tmp_path):
-    _checkpoint.save_arrays(tmp_path / "a", {"none": jnp.zeros((2, 0), jnp.bfloat16)}, {})
+    _checkpoint.begin_saving(tmp_path / "a", {"none": jnp.zeros((2, 0), jnp.bfloat16)}, {})()
     found = _checkpoint.load_arrays(tmp_path / "a", sharding_of=lambda name: jax.sharding.SingleDeviceSharding(FOUR[1]))
     host = np.asarray(found["none"])
     assert host.shape == (2, 0) and host.dtype == jnp.bfloat16 and found["none"].devices() == {FOUR[1]}

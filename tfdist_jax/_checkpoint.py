@@ -30,21 +30,15 @@ class Together(NamedTuple):
     do: Callable[[Callable[[], None]], None]
 
 
-def save_arrays(path: str | Path, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Save arrays by name; returns when they are on disk.
+def begin_saving(path: str | Path, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Callable[[], None]:
+    """Save arrays by name; take their values as they are now.
 
-    The folder gets its name when everything is in it: whatever stops the process before leaves no such folder.
+    The folder gets its name when everything is in it, on disk: whatever stops the process before leaves no such folder.
 
     Args:
         path: The folder to write; one that is there is replaced.
         arrays: JAX or NumPy arrays, of any sharding.
         about: What `read_about` returns, as JSON has it.
-    """
-    begin_saving(path, arrays, about)()
-
-
-def begin_saving(path: str | Path, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Callable[[], None]:
-    """Do the first part of `save_arrays`: take the values as they are now.
 
     Returns:
         The rest, for this thread or another one. A process that is one of several writes alone, without the others.
@@ -80,7 +74,7 @@ def begin_saving_together(
 
     Args:
         path: A folder that all processes see.
-        arrays: As in `save_arrays`.
+        arrays: As in `begin_saving`.
         about: What `read_about` returns; the first process's counts.
         own: What `read_own` returns for this process, as JSON has it.
         together: What the processes have agreed on.
@@ -148,6 +142,8 @@ def _make_empty(part: Path) -> None:
 
 def _complete(final: Path, part: Path, text: Any) -> None:
     _write_text(part / _ABOUT / _ABOUT_FILE, text)
+    for path in (*part.rglob("*"), part):
+        put_on_disk(path)
     _settled(final)
     new, old = _beside(final, "new"), _beside(final, "old")
     shutil.rmtree(new, ignore_errors=True)

@@ -43,7 +43,7 @@ class Restored:
         """
         if len(self.positions) == jax.process_count():
             return self.positions[jax.process_index()]
-        if any(position != self.positions[0] for position in self.positions):
+        if len({encoded(position) for position in self.positions}) > 1:
             raise ValueError(
                 f"Step {self.step} was saved by {len(self.positions)} process(es), each with a position of its own, and "
                 f"there are {jax.process_count()} now. Make new ones of `restored.positions`."

@@ -33,6 +33,8 @@ def _plain(value: Any) -> Any:
         raise TypeError("Random keys belong to the state that is saved, not to the position.")
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         host = np.asarray(value)
+        if host.dtype.hasobject or host.dtype.names:
+            raise TypeError(f"Arrays in a position hold numbers, truth values or texts; got one of type {host.dtype}.")
         return {_ARRAY: [str(host.dtype), list(host.shape), base64.b64encode(host.tobytes()).decode()]}
     raise TypeError(
         f"A position is what JSON has, with arrays, bytes, and objects that have `get_state` and `set_state`; got "

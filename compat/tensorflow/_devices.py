@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from tfdist_jax import use_cpu_devices
+from tfdist_jax import _nvidia, use_cpu_devices
 from tfdist_jax._cluster import Task
 from tfdist_jax._internals import backends_are_initialized, joined_processes
 from tfdist_jax._mesh import Device
@@ -140,13 +140,8 @@ def _may_use(*platforms: str) -> bool:
 
 def _count_nvidia() -> int:
     present = len(list(Path("/proc/driver/nvidia/gpus").glob("*"))) or len(list(Path("/dev").glob("nvidia[0-9]*")))
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
-        return present
-    # CUDA reads the list up to the first entry that is none.
-    entries = chosen.split(",") if chosen.strip() else []
-    bad = next((i for i, entry in enumerate(entries) if entry.strip() == "-1"), len(entries))
-    return min(present, bad)
+    chosen = _nvidia.visible()
+    return present if chosen is None else min(present, len(chosen))
 
 
 def parse_device(name: str) -> tuple[str, int] | None:

@@ -336,6 +336,8 @@ def test_wrong_timeouts_are_refused(monkeypatch):
     monkeypatch.delenv("TFDIST_HEARTBEAT_TIMEOUT_S")
     with pytest.raises(ValueError, match="`start_s` must be positive, got -1"):
         Timeouts(start_s=-1)
+    with pytest.raises(ValueError, match="`end_s` must have an end, got inf"):
+        Timeouts(end_s=float("inf"))
     monkeypatch.setenv("TFDIST_WAIT_TIMEOUT_S", "nan")
     with pytest.raises(ValueError, match="`wait_s` must be positive, got nan"):
         Timeouts.of_environment()

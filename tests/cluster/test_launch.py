@@ -218,6 +218,23 @@ def test_ctrl_c_ends_everything(launch):
     assert nobody_is_left(launcher)
 
 
+def test_the_end_of_the_terminal_ends_the_work_unless_it_is_ignored(launch):
+    program = WAIT + "while not pathlib.Path(os.environ['RESULTS'], 'end').exists(): time.sleep(0.1)"
+    launcher = launch(program, "--workers", "2")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As `nohup` does.
+    try:
+        ignoring = launch(program, "--workers", "2")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    for one in (launcher, ignoring):
+        ready(one)
+        os.kill(one.pid, signal.SIGHUP)
+    assert launcher.wait(30) == 128 + signal.SIGHUP, launcher.log
+    assert nobody_is_left(launcher)
+    (ignoring.results / "end").touch()
+    assert ignoring.wait(30) == 0, ignoring.log
+
+
 def test_who_does_not_listen_is_killed(launch):
     deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     launcher = launch(deaf + WAIT + "time.sleep(600)", "--workers", "2", "--stop-timeout", "1")
@@ -312,7 +329,9 @@ def test_a_machine_that_never_comes_is_named(launch, cluster):
         (("--hosts", "a,b", "--index", "2"), r"this process is worker 2, but its cluster has 2 task\(s\)"),
         (("--hosts", "a,a", "--index", "0"), "worker 0 and worker 1 the same address a:2222"),
         (("--workers", "0"), "needs a number, 1 or more, got '0'"),
+        (("--workers", "2", "--max-restarts", "-1"), "needs a number, 0 or more, got '-1'"),
         (("--workers", "2", "--stop-timeout", "x"), "needs a number of seconds above 0, got 'x'"),
+        (("--workers", "2", "--start-timeout", "inf"), "needs a time that has an end, got 'inf'"),
         ((), "one of the arguments --workers --hosts is required"),
     ],
 )
@@ -336,6 +355,8 @@ def test_a_program_that_is_not_there_is_said_once(launch):
         ("0,1", 1, None, [None]),
         ("0,1", 1, 1, ["0"]),
         ("", 3, 2, [None, None, None]),
+        ("-1", 2, 1, [None, None]),
+        ("3, 4,-1,5", 2, None, ["3", "4"]),
     ],
 )
 def test_gpus_are_shared_out(monkeypatch, visible, workers, each, expected):

@@ -1,6 +1,7 @@
 """A chief before the workers and an evaluator beside them, under `tfdist-jax launch`."""
 
 import signal
+import time
 
 import pytest
 
@@ -123,6 +124,30 @@ time.sleep(60)
     launcher._send(number)
     assert launcher.wait(20) == 1
     assert launcher.result("left_worker0") == launcher.result("left_evaluator0") == number
+
+
+def test_a_signal_after_training_lets_the_evaluator_clean_up(launch):
+    program = f"""{ROLE}
+import signal
+if role == "evaluator":
+    def leave(number, frame):
+        time.sleep(0.5)
+        result("left", number)
+        sys.exit(1)
+    signal.signal(signal.SIGINT, leave)
+    result("ready", True)
+    time.sleep(60)
+until("ready")
+"""
+    launcher = launch(program, "--workers", "1", "--evaluator")
+    launcher.wait_for_result("ready")
+    deadline = time.monotonic() + 30
+    while "the training has ended" not in launcher.log:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    launcher._send(signal.SIGINT)
+    assert launcher.wait(20) == 0, launcher.log
+    assert launcher.result("left") == signal.SIGINT
 
 
 def test_roles_are_for_one_machine(launch):

@@ -50,6 +50,8 @@ class Timeouts:
         for name, value in dataclasses.asdict(self).items():
             if not value > 0:
                 raise ValueError(f"`{name}` must be positive, got {value}.")
+            if math.isinf(value) and name not in ("warn_s", "wait_s"):
+                raise ValueError(f"`{name}` must have an end, got {value}.")
 
     @classmethod
     def of_environment(cls) -> Self:

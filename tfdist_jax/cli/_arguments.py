@@ -1,21 +1,39 @@
 """Types of command-line arguments."""
 
 import argparse
+import math
 
 
 def positive_int(text: str) -> int:
     """Return a number, 1 or more."""
+    return _int_from(1, text)
+
+
+def not_negative_int(text: str) -> int:
+    """Return a number, 0 or more."""
+    return _int_from(0, text)
+
+
+def _int_from(least: int, text: str) -> int:
     try:
         count = int(text)
     except ValueError:
-        count = 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"needs a number, 1 or more, got {text!r}")
+        count = least - 1
+    if count < least:
+        raise argparse.ArgumentTypeError(f"needs a number, {least} or more, got {text!r}")
     return count
 
 
 def positive_seconds(text: str) -> float:
     """Return a number of seconds above 0."""
+    seconds = maybe_endless(text)
+    if math.isinf(seconds):
+        raise argparse.ArgumentTypeError(f"needs a time that has an end, got {text!r}")
+    return seconds
+
+
+def maybe_endless(text: str) -> float:
+    """Return a number of seconds above 0; "inf" is for ever."""
     try:
         seconds = float(text)
     except ValueError:

@@ -1,6 +1,5 @@
 """A process that runs beside the training, such as an evaluator: neither makes the other start again."""
 
-import signal
 from collections.abc import Callable
 from typing import final
 
@@ -37,8 +36,8 @@ class Beside:
         self._group.kill_frozen(self._frozen_s)
         if self._group.running() or not self._group.failed or self.code:
             return
+        self._group.stop(0, 0)  # What it has said comes first.
         say_failed(self._group, 0)
-        self._group.stop(0, 0)
         if not self._left:
             self.code = exit_code(self._group.codes[0])
             say(f"{self._group.name(0)} stays away; the training goes on.")
@@ -52,7 +51,7 @@ class Beside:
         self._group.send(number)
 
     def finish(self, hurry: Callable[[], bool]) -> None:
-        """Let it end by itself, such as after evaluating the last checkpoint; then end it.
+        """Let it end by itself, such as after evaluating the last checkpoint; `stop` comes next.
 
         Args:
             hurry: Asked while waiting; if it says so, the time is over.
@@ -63,7 +62,6 @@ class Beside:
         if not self._group.running() and self._group.failed and not self.code:
             say_failed(self._group, 0)
             self.code = exit_code(self._group.codes[0])
-        self.stop(signal.SIGTERM, hurry)
 
     def ask(self, number: int) -> None:
         """Ask it to end by a signal."""

@@ -6,16 +6,15 @@ import dataclasses
 import itertools
 import os
 import random
-import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tfdist_jax import _nvidia
 from tfdist_jax._cluster import LAUNCHED, Cluster, Timeouts
-from tfdist_jax.cli._arguments import positive_int, positive_seconds
+from tfdist_jax.cli._arguments import maybe_endless, not_negative_int, positive_int, positive_seconds
 from tfdist_jax.cli._group import Member
 from tfdist_jax.cli._program import Program
 from tfdist_jax.cli._supervise import Supervisor
@@ -55,7 +54,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--max-restarts",
-        type=int,
+        type=not_negative_int,
         default=0,
         metavar="K",
         help="when a process fails, stop all and start them again, up to K times (default: 0)",
@@ -77,13 +76,17 @@ def add_parser(subparsers: Any) -> None:
         metavar="S",
         help="seconds that processes have to end when they are asked to (default: 30)",
     )
-    for name, meaning in (
-        ("start", "to wait for all processes (default: 300)"),
-        ("heartbeat", "without a sign of life until a process counts as dead (default: 30)"),
-        ("warn", "of waiting for another process until a warning says for which, and where (default: 10)"),
-        ("wait", "of waiting for another process until all end (default: no limit)"),
+    for name, seconds, meaning in (
+        ("start", positive_seconds, "to wait for all processes (default: 300)"),
+        ("heartbeat", positive_seconds, "without a sign of life until a process counts as dead (default: 30)"),
+        (
+            "warn",
+            maybe_endless,
+            "of waiting for another process until a warning says for which, and where (default: 10)",
+        ),
+        ("wait", maybe_endless, "of waiting for another process until all end (default: no limit)"),
     ):
-        parser.add_argument(f"--{name}-timeout", type=positive_seconds, metavar="S", help=f"seconds {meaning}")
+        parser.add_argument(f"--{name}-timeout", type=seconds, metavar="S", help=f"seconds {meaning}")
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, with its own arguments")
     parser.add_argument("script", nargs="?", help="the program: a Python file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
@@ -199,10 +202,4 @@ def _gpus() -> list[str]:
     """Return the names of the NVIDIA GPUs that JAX would use, without starting it."""
     if os.environ.get("JAX_PLATFORMS", "cuda").split(",")[0] not in ("cuda", "gpu"):
         return []
-    if "CUDA_VISIBLE_DEVICES" in os.environ:
-        return list(filter(None, os.environ["CUDA_VISIBLE_DEVICES"].split(",")))
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    listed = subprocess.run([tool, "--list-gpus"], capture_output=True, text=True, check=False, timeout=60)
-    return [str(i) for i, line in enumerate(x for x in listed.stdout.splitlines() if x.startswith("GPU "))]
+    return _nvidia.gpus()

@@ -56,7 +56,9 @@ class Supervisor:
         What runs beside them counts if they succeed.
         """
         for number in _ENDING:
-            signal.signal(number, self._end)
+            # Under nohup the training goes on when the terminal is closed.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._end)
         for number in _OTHERS:
             signal.signal(number, self._pass_on)
         with Guard() as guard:
@@ -88,10 +90,9 @@ class Supervisor:
         beside = self._beside
         if beside is None:
             return code
-        if code or self._signals:
-            beside.stop(self._signals[0] if self._signals else signal.SIGTERM, self._is_urgent)
-        else:
+        if not code and not self._signals:
             beside.finish(lambda: bool(self._signals))
+        beside.stop(self._signals[0] if self._signals else signal.SIGTERM, self._is_urgent)
         return code or beside.code
 
     def _is_urgent(self) -> bool:

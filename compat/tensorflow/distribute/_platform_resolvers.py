@@ -4,10 +4,10 @@ import enum
 import importlib
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Any, final
 
+from tfdist_jax import _nvidia
 from tfdist_jax.compat.tensorflow.distribute._resolvers import ClusterResolver, with_protocol
 from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
 
@@ -51,7 +51,7 @@ class SlurmClusterResolver(_PlatformResolver):
         self._port_base = port_base
         self._tasks = _tasks_by_host(tasks_per_node)
         most = max(self._tasks.values())
-        self._gpus = _count_gpus() if gpus_per_node is None else gpus_per_node
+        self._gpus = len(_nvidia.gpus()) if gpus_per_node is None else gpus_per_node
         self._gpus_per_task = self._gpus // most if gpus_per_task is None else gpus_per_task
         self._auto_set_gpu = auto_set_gpu
         if most * self._gpus_per_task > self._gpus:
@@ -123,17 +123,6 @@ def _counts(text: str) -> Iterator[int]:
         if not found:
             raise ValueError(f"{text!r} is no list of numbers of tasks as Slurm writes it.")
         yield from [int(found[1])] * int(found[2] or 1)
-
-
-def _count_gpus() -> int:
-    """Return the number of GPUs without starting JAX, whose devices must not be fixed yet."""
-    if "CUDA_VISIBLE_DEVICES" in os.environ:
-        return len(list(filter(None, os.environ["CUDA_VISIBLE_DEVICES"].split(","))))
-    try:
-        listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=True, timeout=60)
-    except (OSError, subprocess.SubprocessError):
-        return 0
-    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
 
 
 class KubernetesExecutableLocation(enum.Enum):

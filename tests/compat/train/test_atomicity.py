@@ -1,5 +1,6 @@
 """Whatever stops a process while it saves: what was saved before stays, and nothing half-written is taken for complete."""
 
+import os
 import pathlib
 import random
 import shutil
@@ -73,7 +74,26 @@ def _run_and_kill(folder, saves, after_s):
 
 
 def _save(path, value):
-    _checkpoint.save_arrays(path, {"x": np.full(3, value)}, {})
+    _checkpoint.begin_saving(path, {"x": np.full(3, value)}, {})()
+
+
+def test_everything_is_on_disk_before_a_checkpoint_has_its_name(tmp_path, monkeypatch):
+    named, synced, final = [], set(), tmp_path / "ckpt"
+    fsync, rename = os.fsync, pathlib.Path.rename
+
+    def noting_fsync(handle):
+        synced.add(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    def noting_rename(path, target):
+        if path.parent == tmp_path:
+            named.append({each.stat().st_ino for each in (path, *path.rglob("*"))} - synced)
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", noting_fsync)
+    monkeypatch.setattr(pathlib.Path, "rename", noting_rename)
+    _save(final, 1.0)
+    assert named == [set(), set()] and _checkpoint.is_complete(final)
 
 
 def _steps_of_replacing(monkeypatch, stop_at):

@@ -119,7 +119,7 @@ def test_arrays_in_parts_are_read_in_other_parts(tmp_path):
         return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
 
     numbers = np.arange(64, dtype="float32").reshape(16, 4)
-    _checkpoint.save_arrays(tmp_path / "a", {"x": jax.device_put(numbers, split(8)), "y": numbers}, {"step": 3})
+    _checkpoint.begin_saving(tmp_path / "a", {"x": jax.device_put(numbers, split(8)), "y": numbers}, {"step": 3})()
     found = _checkpoint.load_arrays(tmp_path / "a", ["x"], lambda name: split(4))
     assert list(found) == ["x"] and found["x"].sharding == split(4)
     assert (np.asarray(found["x"]) == numbers).all()
