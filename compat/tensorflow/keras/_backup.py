@@ -24,6 +24,7 @@ from tfdist_jax._broadcast import from_first
 from tfdist_jax._cluster import meet
 from tfdist_jax._placement import local
 from tfdist_jax.compat.tensorflow.keras import _position, _preemption, _saving, _seeds
+from tfdist_jax.compat.tensorflow.keras._accumulation import accumulates
 from tfdist_jax.compat.tensorflow.keras._backup_file import Arrays, read, write
 from tfdist_jax.compat.tensorflow.keras._callback_states import (
     best_weights_of,
@@ -31,6 +32,7 @@ from tfdist_jax.compat.tensorflow.keras._callback_states import (
     set_states,
     states_of,
 )
+from tfdist_jax.compat.tensorflow.keras._functions import note_training
 from tfdist_jax.compat.tensorflow.keras._internals import CallbackList
 from tfdist_jax.compat.tensorflow.keras._position import DoneStep, Position
 from tfdist_jax.compat.tensorflow.keras._workers import mesh_of, take_from_first, writes_files
@@ -101,6 +103,7 @@ def _loading_training(original: Callable[[Any], None]) -> Callable[[Any], None]:
             if about["is_epoch_done"] or start.in_epoch:
                 done = DoneStep(self._tfdist_logs)
                 _position.answer_done_step(self.model)
+                note_training(self.model)
             # They change when the epoch begins again.
             tallies, is_over = arrays.pop(_TALLIES), about["is_epoch_over"]
             self._tfdist_tallies = None if is_over else tallies
@@ -182,6 +185,9 @@ def _about(callback: Any, *, is_validating: bool = False) -> dict[str, Any]:
     """Say where the training is; during validation, where it was before."""
     if callback._tfdist_validation is not None:
         return callback._tfdist_validation
+    # `callback.model` puts the training's state into the variables. Only gradients that replicas have accumulated need it,
+    # in each step: a training that goes on later is to add up the same numbers.
+    model = callback.model if accumulates(callback._model.optimizer) else callback._model
     reader, is_over = callback._tfdist_reader, callback._tfdist_is_epoch_over
     is_done = not is_over and (is_validating or reader.is_epoch_done())
     return {
@@ -193,7 +199,7 @@ def _about(callback: Any, *, is_validating: bool = False) -> dict[str, Any]:
         "is_epoch_done": is_done,
         "is_epoch_over": is_over,
         "is_validating": is_validating,
-        "is_stopped": callback.model.stop_training,
+        "is_stopped": model.stop_training,
     }
 
 

@@ -14,7 +14,8 @@ import numpy as np
 _COUNTED: dict[type, tuple[str, ...]] = {
     keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_epoch"),
     keras.callbacks.ReduceLROnPlateau: ("wait", "cooldown_counter", "best"),
-    keras.callbacks.ModelCheckpoint: ("best",),
+    keras.callbacks.ModelCheckpoint: ("best", "_batches_seen_since_last_saving", "_last_batch_seen"),
+    keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
 }
 
 Counts = dict[str, dict[str, float | None]]

@@ -45,6 +45,14 @@ _AHEAD = 2
 STATE_KINDS = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
 
 
+_HAS_TRAINED = "_tfdist_has_trained"
+
+
+def note_training(model: Any, *, has_begun: bool = True) -> None:
+    """Note that `fit` has done a step, or not yet."""
+    object.__setattr__(model, _HAS_TRAINED, has_begun)  # Past Keras's attribute tracking.
+
+
 def give_back(model: Any, state: Any) -> None:
     """Hand the state to Keras's loop, which has taken it from the variables before it was known that there is no batch.
 
@@ -52,10 +60,9 @@ def give_back(model: Any, state: Any) -> None:
         ValueError: If there was nothing to train on at all.
     """
     trains = len(state) == len(STATE_KINDS)
-    is_first = not getattr(model, "_jax_state", None)
     kinds = STATE_KINDS if trains else [kind for kind in STATE_KINDS if kind != "optimizer_variables"]
     model._jax_state = dict(zip(kinds, state, strict=False))
-    if trains and is_first:
+    if trains and not getattr(model, _HAS_TRAINED, False):
         raise ValueError(
             "`fit` has got no batch of data. Look whether the arrays or the dataset are empty, and whether a generator or an "
             "iterator has been used up by an earlier call."
@@ -112,6 +119,8 @@ class StepFunction:
             result, state = self._run(sizes, state, batches)
             results.append(result)
         self._returned = state
+        if isinstance(self._step, TrainStep):
+            note_training(self._step.model)
         return (restored(_joined(results)) if isinstance(self._step, PredictStep) else results[-1]), state
 
     def lower(self, state: Any, batch: Any) -> Any:

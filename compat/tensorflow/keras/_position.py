@@ -2,6 +2,7 @@
 
 # pyright: reportAttributeAccessIssue=false
 
+import contextlib
 import dataclasses
 import functools
 import random
@@ -204,6 +205,17 @@ def stop_following() -> None:
     """Let trainings read their data unwatched."""
     global _reader
     _reader = None
+
+
+@contextlib.contextmanager
+def following_again() -> Iterator[None]:
+    """Follow afterwards whom one has followed before: a training may run another one inside of it, and any may fail."""
+    global _reader
+    before = _reader
+    try:
+        yield
+    finally:
+        _reader = before
 
 
 def _followed(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:

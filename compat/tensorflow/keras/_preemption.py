@@ -16,6 +16,7 @@ import numpy as np
 
 from tfdist_jax._cluster import LateSave, Preemption
 from tfdist_jax._moment import host_copy
+from tfdist_jax.compat.tensorflow.keras._accumulation import accumulates
 from tfdist_jax.compat.tensorflow.keras._functions import STATE_KINDS
 from tfdist_jax.compat.tensorflow.keras._workers import mesh_of, writes_files
 
@@ -107,7 +108,7 @@ class Guard:
 
     def _late(self) -> LateSave | None:
         model = self._model
-        if mesh_of(model) is not None and model.optimizer.gradient_accumulation_steps:
+        if mesh_of(model) is not None and accumulates(model.optimizer):
             return None  # What the replicas have accumulated is put together by all workers.
         if not writes_files(model):
             return LateSave(lambda: None)

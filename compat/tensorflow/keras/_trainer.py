@@ -9,9 +9,9 @@ import keras
 
 from tfdist_jax.compat.tensorflow._context import current_strategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy
-from tfdist_jax.compat.tensorflow.keras import _adapters, _backup, _loss_scaling, _workers
+from tfdist_jax.compat.tensorflow.keras import _adapters, _backup, _loss_scaling, _position, _workers
 from tfdist_jax.compat.tensorflow.keras._forms import is_tensorflow_form
-from tfdist_jax.compat.tensorflow.keras._functions import StepFunction, give_back
+from tfdist_jax.compat.tensorflow.keras._functions import STATE_KINDS, StepFunction, give_back, note_training
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, get_stateless_scope, jax_trainer
 from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, Step, TestStep, make_train_step
 
@@ -40,7 +40,7 @@ def install() -> None:
         _wrap(JAXTrainer, f"make_{kind}_function", functools.partial(_making_step_function, kind))
     for name, kind in _METHODS.items():
         _wrap(JAXTrainer, name, functools.partial(_in_scope, name, kind))
-    _wrap(JAXTrainer, "fit", _unguarding)
+    _wrap(JAXTrainer, "fit", _leaving_nothing_behind)
     _wrap(jax_trainer, "_distribute_data", _left_on_host)
 
 
@@ -93,10 +93,13 @@ def _giving_back(model: Any, function: Callable[..., Any]) -> Callable[..., Any]
     @functools.wraps(function)
     def step_function(state: Any, iterator: Any) -> Any:
         try:
-            return function(state, iterator)
+            results = function(state, iterator)
         except StopIteration:
             give_back(model, state)
             raise
+        if len(state) == len(STATE_KINDS):
+            note_training(model)
+        return results
 
     return step_function
 
@@ -125,15 +128,18 @@ def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..
     return method
 
 
-def _unguarding(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Let SIGTERM end the process again, also when `fit` fails."""
+def _leaving_nothing_behind(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let SIGTERM end the process again, and the next `fit` begin as it says, also when this one fails."""
 
     @functools.wraps(original)
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        note_training(self, has_begun=False)
         try:
-            return original(self, *args, **kwargs)
+            with _position.following_again():
+                return original(self, *args, **kwargs)
         finally:
             _backup.stop_watching(self)
+            self._initial_epoch = None
 
     return fit
 

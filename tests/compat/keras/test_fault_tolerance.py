@@ -165,6 +165,75 @@ def test_callbacks_go_on_counting_where_they_were(save_freq, tmp_path):
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.parametrize("validates", [False, True])
+@pytest.mark.parametrize("save_freq", ["epoch", 2])
+def test_averaged_weights_and_files_every_few_batches_go_on_where_they_were(save_freq, validates, tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 3)).astype("f4")
+    y = x.sum(1, keepdims=True)
+
+    def fit(folder, *more):
+        keras.utils.set_random_seed(2)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9), "mse")
+        average = keras.callbacks.SwapEMAWeights(swap_on_epoch=not validates)
+        files = keras.callbacks.ModelCheckpoint(folder / "{epoch}-{batch}.weights.h5", save_freq=3)
+        backup = keras.callbacks.BackupAndRestore(folder / "backup", save_freq=save_freq)
+        callbacks = [backup, average, files, *more]
+        validation = {"validation_data": (x, y)} if validates else {}
+        history = model.fit(x, y, batch_size=8, epochs=6, verbose=0, callbacks=callbacks, **validation).history
+        values = [v.numpy() for v in model.variables + model.optimizer.variables]
+        return [*values, *(losses[-1] for losses in history.values())]
+
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    expected = fit(whole)
+    for when, number in [("epoch", 1), ("batch", 7), ("epoch", 1), ("batch", 3)]:
+        with pytest.raises(KeyboardInterrupt):
+            fit(stopped, Stop(when, number))
+    for got, wanted in zip(fit(stopped), expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    assert {path.name for path in stopped.glob("*.h5")} == {path.name for path in whole.glob("*.h5")}
+
+
+def test_a_training_that_goes_on_says_nothing_about_the_next_one(tmp_path):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    data = np.ones((8, 2), "f4"), np.ones((8, 1), "f4")
+
+    def fit(folder, *more):
+        backup = keras.callbacks.BackupAndRestore(tmp_path / folder, delete_checkpoint=False)
+        return model.fit(*data, epochs=3, verbose=0, callbacks=[backup, *more]).epoch
+
+    with pytest.raises(KeyboardInterrupt):
+        fit("first", Stop("epoch", 2))
+    assert fit("first") == [2]
+    assert fit("second") == [0, 1, 2]
+    assert model.fit(*data, epochs=1, verbose=0).epoch == [0]
+
+
+def test_a_training_inside_of_another_one_leaves_its_backup_alone(tmp_path):
+    models = [keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]) for _ in range(2)]
+    data, done = (np.ones((8, 2), "f4"), np.ones((8, 1), "f4")), []
+    for model in models:
+        model.compile("sgd", "mse")
+
+    def fit(*more):
+        def fit_another(epoch, logs=None):
+            models[1].fit(*data, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(tmp_path / "inner")])
+
+        other = keras.callbacks.LambdaCallback(on_epoch_end=fit_another)
+        backup = keras.callbacks.BackupAndRestore(tmp_path / "outer", save_freq=1, delete_checkpoint=False)
+        count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs=None: done.append(batch))
+        models[0].fit(*data, batch_size=2, epochs=3, verbose=0, callbacks=[backup, other, count, *more])
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(Stop("batch", 6))
+    done.clear()
+    fit()
+    # The backup is made after the other callbacks.
+    assert done == [2, 3, 0, 1, 2, 3]
+    assert int(models[0].optimizer.iterations.numpy()) == 12
+
+
 @pytest.mark.parametrize("kind", ["arrays", "dataset", "endless"])
 def test_the_batch_changes_only_between_two_passes_over_the_data(kind, tmp_path):
     x = np.random.default_rng(0).normal(size=(26, 3)).astype("f4")

@@ -62,11 +62,13 @@ def train(folder, strategy, moment, result):
             yield x[i : i + 8], x[i : i + 8, :1]
 
     tf.keras.utils.set_random_seed(3)
-    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]) if strategy == "mirrored" else tf.distribute.get_strategy()
+    # An epoch has six steps.
+    optimizer = tf.keras.optimizers.Adam(gradient_accumulation_steps=4 if strategy == "accumulating" else None)
+    strategy = tf.distribute.get_strategy() if strategy == "none" else tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
     with strategy.scope():
         model = tf.keras.Sequential([tf.keras.Input((4,)), Slow(), tf.keras.layers.Dense(8), tf.keras.layers.BatchNormalization(),
                                      tf.keras.layers.Dense(1)])
-        model.compile("adam", "mse", metrics=["mae"])
+        model.compile(optimizer, "mse", metrics=["mae"])
     data = tf.data.Dataset.from_generator(batches, output_signature=(tf.TensorSpec((8, 4)), tf.TensorSpec((8, 1))))
     backup = tf.keras.callbacks.BackupAndRestore(folder, delete_checkpoint=False)
     if moment == "alone":
@@ -124,7 +126,14 @@ def assert_ends_like(path, whole, *, after):
 
 @pytest.mark.processes
 @pytest.mark.slow
-@pytest.mark.parametrize(("moment", "strategy"), [*((moment, "mirrored") for moment in MOMENTS), ("data", "none")])
+@pytest.mark.parametrize(
+    ("moment", "strategy"),
+    [
+        *((moment, "mirrored") for moment in MOMENTS),
+        ("data", "none"),
+        *((moment, "accumulating") for moment in ("step", "validation", "data")),
+    ],
+)
 def test_training_is_saved_whatever_it_is_doing(moment, strategy, train, whole, tmp_path):
     assert train(tmp_path / "backup", strategy, moment, tmp_path / "stopped.npz") == LOST_EXIT_CODE
     assert not (tmp_path / "stopped.npz").exists()

@@ -407,8 +407,9 @@ def test_datasets_without_labels_and_with_weights_are_told_apart(pair):
     assert model.predict(batches, verbose=0).shape == (10, 2)
 
 
+@pytest.mark.parametrize("validates", [False, True])
 @pytest.mark.parametrize("replicas", [None, 2])
-def test_nothing_is_lost_where_there_is_no_data(replicas, make_strategy):
+def test_nothing_is_lost_where_there_is_no_data(replicas, validates, make_strategy):
     with make_strategy(replicas).scope() if replicas else contextlib.nullcontext():
         model = keras.Sequential([keras.Input((3,)), dense(2)])
         model.compile(keras.optimizers.SGD(0.1), "mse")
@@ -420,8 +421,9 @@ def test_nothing_is_lost_where_there_is_no_data(replicas, make_strategy):
     np.testing.assert_array_equal(model.get_weights()[0], weights[0])
 
     batches = ((X[:2], Y[:2]) for _ in range(4))
+    validation = {"validation_data": (X, Y)} if validates else {}
     with pytest.warns(UserWarning, match="ran out of data"):
-        losses = model.fit(batches, steps_per_epoch=4, epochs=2, shuffle=False, verbose=0).history["loss"]
-    assert losses[1] == 0.0  # As under TensorFlow.
+        fitted = model.fit(batches, steps_per_epoch=4, epochs=2, shuffle=False, verbose=0, **validation)
+    assert fitted.history["loss"][1] == 0.0  # As under TensorFlow.
     assert int(model.optimizer.iterations.numpy()) == 6
     assert np.isfinite(model.get_weights()[0]).all()
