@@ -98,6 +98,12 @@ HOOKS: dict[str, tuple[Hook, ...]] = {
         Hook(loss_module, "scale_loss_for_distribution", "value", "a replica's mean is one of R parts; not called"),
         Hook(loss_module, "unscale_loss_for_distribution", "value", "metrics show the whole loss; not called"),
         Hook(JAXTrainer, "_aggregate_additional_loss", "self loss", "regularisers, too, count once"),
+        Hook(
+            keras.Layer,
+            "_get_regularization_losses",
+            "self",
+            "tapes see the variables, and replicas without rows count; not called",
+        ),
     ),
     "_optimizer": (
         Hook(BaseOptimizer, "apply", "self grads trainable_variables", "sum gradients over replicas in custom loops"),

@@ -6,11 +6,12 @@ Ref: https://www.tensorflow.org/tutorials/distribute/custom_training#define_the_
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 import jax
+import keras
 
 from tfdist_jax.compat.tensorflow._context import replica_context
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, loss_module
@@ -20,11 +21,16 @@ from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, loss_modul
 _only_gradients: ContextVar[bool] = ContextVar("only_gradients", default=False)
 
 
+# By how much regularisers of weights count less where every replica has rows: those without rows add no gradient.
+_present: ContextVar[float] = ContextVar("present", default=1.0)
+
+
 def install() -> None:
     """Let Keras's losses know in which replica they are computed."""
     loss_module.scale_loss_for_distribution = scale_loss
     loss_module.unscale_loss_for_distribution = unscale_loss
     JAXTrainer._aggregate_additional_loss = _scaled(JAXTrainer._aggregate_additional_loss)
+    setattr(keras.Layer, "_get_regularization_losses", _regularization_losses)  # noqa: B010 - private to Keras.
 
 
 @contextlib.contextmanager
@@ -35,6 +41,16 @@ def scaling_only_gradients() -> Iterator[None]:
         yield
     finally:
         _only_gradients.reset(token)
+
+
+@contextlib.contextmanager
+def standing_in(sizes: Sequence[int]) -> Iterator[None]:
+    """Let gradients of weights' regularisers count for replicas without rows, too, which TensorFlow lets run."""
+    token = _present.set(sum(size > 0 for size in sizes) / len(sizes))
+    try:
+        yield
+    finally:
+        _present.reset(token)
 
 
 def scale_loss(value: jax.Array) -> jax.Array:
@@ -57,13 +73,20 @@ def _num_replicas() -> int:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _divide_gradient(value: jax.Array, divisor: int) -> jax.Array:
+def _divide_gradient(value: jax.Array, divisor: float) -> jax.Array:
     return value
 
 
 @_divide_gradient.defjvp
-def _divide_gradient_jvp(divisor: int, primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+def _divide_gradient_jvp(divisor: float, primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     return primals[0], tangents[0] / divisor
+
+
+def _regularization_losses(self: Any) -> list[Any]:
+    # Keras's own reads what a step has given the variables past them, where no gradient tape sees it.
+    losses = [weight.regularizer(weight) for weight in self.trainable_weights if weight.regularizer is not None]
+    present = _present.get()
+    return losses if present in (0, 1) else [_divide_gradient(loss, present) for loss in losses]
 
 
 def _scaled(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from tfdist_jax.compat.tensorflow.keras._accumulation import accumulates, apply_
 from tfdist_jax.compat.tensorflow.keras._aggregation import Share, changes, merged
 from tfdist_jax.compat.tensorflow.keras._forms import is_overridden, is_tensorflow_form, stateless
 from tfdist_jax.compat.tensorflow.keras._internals import get_keras_mask, set_keras_mask
-from tfdist_jax.compat.tensorflow.keras._loss_scaling import scaling_only_gradients, unscale_loss
+from tfdist_jax.compat.tensorflow.keras._loss_scaling import scaling_only_gradients, standing_in, unscale_loss
 from tfdist_jax.compat.tensorflow.keras._overrides import overriding
 from tfdist_jax.compat.tensorflow.keras._overwritten import joined, reduced, separated
 from tfdist_jax.compat.tensorflow.keras._sync_batch_norm import meets_other_replicas
@@ -97,7 +97,10 @@ class TrainStep(Step):
         trainable, non_trainable, optimizer, metrics = state
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
         gradient_of = jax.value_and_grad(self._loss_and_updates, has_aux=True)
-        (_, (aux, masks)), gradients = gradient_of(trainable, non_trainable, optimizer, metrics, x, y, sample_weight)
+        with standing_in(share.sizes):
+            (_, (aux, masks)), gradients = gradient_of(
+                trainable, non_trainable, optimizer, metrics, x, y, sample_weight
+            )
         loss, y_pred, new_non_trainable, new_metrics = aux
         for prediction, mask in zip(jax.tree.leaves(y_pred), masks, strict=True):
             set_keras_mask(prediction, mask)
@@ -154,7 +157,8 @@ class CustomTrainStep(Step):
 
     def local(self, state: State, batch: Any, share: Share) -> Parts:
         """Run the user's step; its weights come out equal on all replicas."""
-        logs, (trainable, non_trainable, optimizer, metrics) = self._train_step(state, batch)
+        with standing_in(share.sizes):
+            logs, (trainable, non_trainable, optimizer, metrics) = self._train_step(state, batch)
         parts = _parts(self.model, share, logs, (state[1], list(non_trainable)), (state[3], list(metrics)))
         parts.same.update(trainable=list(trainable), optimizer=list(optimizer))
         return parts
