@@ -2,7 +2,7 @@
 
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import jax
@@ -37,10 +37,16 @@ def run_host_loop(
     if extra_test is not None and not extra_test():
         return
     compiled = _compiled_body(body)
-    for entry in entries:
+    for entry in _every_entry(entries):
         compiled.run(entry, body, get_state, set_state, symbol_names)
         if extra_test is not None and not extra_test():
             return
+
+
+def _every_entry(entries: Any) -> Iterator[Any]:
+    """Iterate as TensorFlow's loops do: also over a last step that iterations in Python end before."""
+    iterator = iter(entries)
+    return iterator.every_step() if hasattr(iterator, "every_step") else iterator
 
 
 _bodies: weakref.WeakKeyDictionary[types.CodeType, "_CompiledBody"] = weakref.WeakKeyDictionary()

@@ -20,7 +20,7 @@ from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order, restor
 from tfdist_jax.compat.tensorflow._own_texts import per_replica_texts, texts_of_this_process
 from tfdist_jax.compat.tensorflow._per_replica_spec import PerReplicaSpec
 from tfdist_jax.compat.tensorflow._shape import TensorSpec
-from tfdist_jax.compat.tensorflow.data._elements import map_structure
+from tfdist_jax.compat.tensorflow.data._elements import leaves, map_structure
 from tfdist_jax.compat.tensorflow.data._step_rows import noting_first, rows_of
 from tfdist_jax.compat.tensorflow.distribute._auto_shard import auto_sharded
 from tfdist_jax.compat.tensorflow.distribute._iterator import DistributedIterator, InTurn, begun, brought
@@ -113,6 +113,10 @@ class _Distributed(abc.ABC):
         """Return how many rows this process's data of a step has."""
 
     @abc.abstractmethod
+    def is_beyond_end(self, own: Any) -> bool:
+        """Tell whether iterations end before this step, which only `get_next_as_optional` gives."""
+
+    @abc.abstractmethod
     def _shares(self, rounds: Iterator[Any]) -> Iterator[Share]:
         """Yield this process's part of each step's batch, where there are several processes."""
 
@@ -150,6 +154,10 @@ class DistributedDataset(_Distributed):
         """Return how many rows a batch, or a part of it, has."""
         return rows_of(own)
 
+    def is_beyond_end(self, own: Any) -> bool:
+        """Say no: every batch is a step."""
+        return False
+
     def _shares(self, rounds: Iterator[Any]) -> Iterator[Share]:
         if not self.is_own:
             return shares_of_same(map(in_order, rounds), self._mesh)
@@ -183,7 +191,11 @@ class DistributedDataset(_Distributed):
 
 @final
 class DistributedPerReplicaDataset(_Distributed):
-    """Batches that are made for one replica each: every step takes one for each replica."""
+    """Batches that are made for one replica each: every step takes one for each replica.
+
+    In the last step some replicas may have no batch left: they take part with no rows, and with zeros for scalars. In one
+    process, if all shapes are known, iterations end before such a step, and `get_next_as_optional` gives it.
+    """
 
     def __init__(self, strategy: Any, dataset: Any, options: InputOptions | None = None) -> None:
         """Deal the batches of `dataset` out to the replicas in turn."""
@@ -191,35 +203,42 @@ class DistributedPerReplicaDataset(_Distributed):
         self.is_own = spans_processes(self._mesh)
 
     def rounds(self, batches: Iterator[Any]) -> Iterator[list[Any]]:
-        """Yield the batches of each step, one for each replica of this process."""
+        """Yield the batches of each step, one for each replica of this process; None where a replica has none left."""
         replicas = len(local_replicas(self._mesh))
         parts: list[Any] = []
         for batch in batches:
-            parts.append(map_in_order(np.asarray, batch))
+            parts.append(None if batch is None else map_in_order(_array, batch))
             if len(parts) == replicas:
                 yield parts
                 parts = []
-        if parts and all(map(np.ndim, jax.tree.leaves(parts))):
-            # The last replicas have no batch left; they take part with no rows.
-            nothing = map_in_order(lambda leaf: leaf[:0], parts[0])
-            yield parts + [nothing] * (replicas - len(parts))
+        if parts:
+            yield parts + [None] * (replicas - len(parts))
 
     def own_rows(self, own: Any) -> int:
         """Return how many rows the batches of one step have together."""
-        return sum(map(rows_of, own))
+        return sum(rows_of(part) for part in own if part is not None)
+
+    def is_beyond_end(self, own: Any) -> bool:
+        """Tell whether replicas lack a batch, and need not be waited for."""
+        return any(part is None for part in own) and self._ends_with_first
+
+    @functools.cached_property
+    def _ends_with_first(self) -> bool:
+        """Whether iterations end where the first replica has no batch left, rather than the last."""
+        return not self.is_own and _has_known_shapes(self._dataset)
 
     def _shares(self, rounds: Iterator[Any]) -> Iterator[Share]:
         """Yield the batches of one step for this process's replicas, joined, and the sizes of all replicas'."""
-        sized = ((parts, _row_counts(parts)) for parts in rounds)
+        sized = ((parts, _row_counts(parts)) for parts in map(_completed, rounds))
         joined = ((in_order(_joined(parts)), counts) for parts, counts in sized)
         return shares_of_own(joined, self._mesh, like=in_order(self._dataset.element_spec))
 
     def _place(self, batch: Any) -> Any:
-        return _place_parts([in_order(part) for part in batch], self._strategy)
+        return _place_parts([in_order(part) for part in _completed(batch)], self._strategy)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Yield the batches of one step joined, as NumPy arrays."""
-        return map(_joined, self.begin()[0])
+        return (_joined(_completed(own)) for own in self.begin()[0] if not self.is_beyond_end(own))
 
     @property
     def element_spec(self) -> Any:
@@ -229,14 +248,45 @@ class DistributedPerReplicaDataset(_Distributed):
 
     @property
     def cardinality(self) -> int:
-        """Number of steps: -1 if infinite, -2 if unknown, such as how many other processes have."""
-        if self.is_own:
-            return -2
-        batches = int(self._dataset.cardinality())
-        return batches if batches < 0 else -(-batches // self._strategy.num_replicas_in_sync)
+        """Number of steps: -1 if infinite, -2 if unknown, such as how many other processes have.
+
+        TensorFlow gives the number of batches, of which each step takes several.
+        """
+        return -2 if self.is_own else self._steps(lambda dataset: int(dataset.cardinality()))
 
     def __len__(self) -> int:
-        return -(-len(self._dataset) // self._strategy.num_replicas_in_sync)
+        return self._steps(len)
+
+    def _steps(self, count: Callable[[Any], int]) -> int:
+        replicas = self._strategy.num_replicas_in_sync
+        if isinstance(self._dataset, InTurn):
+            counts = [count(dataset) for dataset in self._dataset.datasets]
+        else:
+            batches = count(self._dataset)
+            counts = [len(range(i, batches, replicas)) for i in range(replicas)] if batches >= 0 else [batches]
+        fewest, most = min(counts), max(counts)
+        return fewest if fewest < 0 or fewest == most or self._ends_with_first else most
+
+
+def _has_known_shapes(dataset: Any) -> bool:
+    """Tell whether the shapes of all tensors in the dataset's elements are known."""
+    specs = leaves(getattr(dataset, "element_spec", None))
+    return all(hasattr(spec, "shape") and spec.shape.is_fully_defined() for spec in specs)
+
+
+def _array(value: Any) -> np.ndarray:
+    # NumPy would make one text an array of a type of its own, and cut off its zeros.
+    return np.asarray(value, object if isinstance(value, bytes) else None)
+
+
+def _completed(parts: Sequence[Any]) -> list[Any]:
+    """Return the batches of a step with no rows, and zeros for scalars, where a replica has none left."""
+    given = next(part for part in parts if part is not None)
+    return [map_in_order(_nothing, given) if part is None else part for part in parts]
+
+
+def _nothing(leaf: np.ndarray) -> np.ndarray:
+    return leaf[:0] if leaf.ndim else np.full_like(leaf, b"" if _is_text(leaf) else 0)
 
 
 def _spec_of_replicas(spec: Any, of_replicas: Callable[[TensorSpec], Any], strategy: Any) -> Any:

@@ -1,5 +1,6 @@
 """Iterators over distributed batches, whose place checkpoints save."""
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,8 @@ class _Steps(Protocol):
 
     def own_rows(self, own: Any) -> int: ...
 
+    def is_beyond_end(self, own: Any) -> bool: ...
+
     def placed(self, rounds: Iterator[Any], note_rows: Callable[[int], None]) -> Iterator[Any]: ...
 
     @property
@@ -52,12 +55,19 @@ class DistributedIterator(Resumable):
 
     def _begin(self, seeds: Any, position: int) -> None:
         rounds, seeds = self._dataset.begin(seeds)
+        self._end, rounds = None, self._noting_end(rounds)
         rows = pass_over(rounds, position, self._dataset.own_rows)
         told = meet("the seeds of data", [seeds, rows]) if self._dataset.is_own else [[seeds, rows]]
         self._seeds = [seeds for seeds, _ in told]
         self._rows = sum(rows for _, rows in told) if position else None
         self._batches = self._dataset.placed(rounds, self._note_rows)
         self._position, self._is_over = position, False
+
+    def _noting_end(self, rounds: Iterator[Any]) -> Iterator[Any]:
+        for position, own in enumerate(rounds):
+            if self._dataset.is_beyond_end(own):
+                self._end = position
+            yield own
 
     def _note_rows(self, rows: int) -> None:
         self._rows = rows if self._rows is None else self._rows
@@ -66,6 +76,13 @@ class DistributedIterator(Resumable):
         return self
 
     def __next__(self) -> Any:
+        batch = self._next()
+        if self._end is not None and self._position > self._end:
+            self._position, self._is_over = self._end, True
+            raise StopIteration
+        return batch
+
+    def _next(self) -> Any:
         require_host()
         try:
             batch = next(self._batches)
@@ -74,6 +91,12 @@ class DistributedIterator(Resumable):
             raise
         self._position += 1
         return batch
+
+    def every_step(self) -> Iterator[Any]:
+        """Yield the batches that are left, also one that some replicas have no part of."""
+        with contextlib.suppress(StopIteration):
+            while True:
+                yield self._next()
 
     def state(self) -> str:
         """Return where the iterator is, as JSON text, the same in all processes.
@@ -123,8 +146,8 @@ class DistributedIterator(Resumable):
             raise OutOfRangeError(None, None, "End of sequence") from None
 
     def get_next_as_optional(self) -> Optional:
-        """Return the next batch, or an empty optional at the end of the data."""
-        return Optional.of_next(self.__next__, lambda: self.element_spec)
+        """Return the next batch, also one that some replicas have no part of, or an empty optional at the end of the data."""
+        return Optional.of_next(self._next, lambda: self.element_spec)
 
     @property
     def element_spec(self) -> Any:
@@ -173,26 +196,18 @@ def _parts_on(value: Any, device: Any) -> Any:
 
 @final
 class InTurn:
-    """The elements of several datasets, one of each in turn, until one is at its end."""
+    """The elements of several datasets, one of each in turn, until all are at their end; None for one that is already."""
 
     def __init__(self, datasets: Sequence[Any]) -> None:
-        self._datasets = datasets
+        self.datasets = datasets
 
     def begin(self, seeds: Any = None) -> tuple[Iterator[Any], list[Any]]:
         """Do as `begun`."""
-        earlier = [None] * len(self._datasets) if seeds is None else seeds
-        iterations = [begun(dataset, own) for dataset, own in zip(self._datasets, earlier, strict=True)]
-        together = zip(*(elements for elements, _ in iterations), strict=False)
+        earlier = [None] * len(self.datasets) if seeds is None else seeds
+        iterations = [begun(dataset, own) for dataset, own in zip(self.datasets, earlier, strict=True)]
+        together = itertools.zip_longest(*(elements for elements, _ in iterations))
         return itertools.chain.from_iterable(together), [taken for _, taken in iterations]
 
     @property
     def element_spec(self) -> Any:
-        return self._datasets[0].element_spec
-
-    def cardinality(self) -> int:
-        counts = [int(dataset.cardinality()) for dataset in self._datasets]
-        unknown = [count for count in counts if count < 0]
-        return min(unknown) if unknown else min(counts) * len(counts)
-
-    def __len__(self) -> int:
-        return min(map(len, self._datasets)) * len(self._datasets)
+        return self.datasets[0].element_spec

@@ -149,3 +149,41 @@ def test_pipelines_of_each_replica_have_seeds_of_their_own():
     left = rest(strategy, iterator)
     assert rest(strategy, other) == left
     assert len(left) == 15
+
+
+PER_REPLICA = tf.distribute.InputOptions(
+    experimental_fetch_to_device=False,
+    experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
+)
+
+
+@pytest.mark.parametrize(("drop", "iterated"), [(True, 3), (False, 4)])
+def test_replicas_whose_own_pipeline_is_over_wait_for_others_only_in_batches_of_open_size(drop, iterated):
+    """As in TensorFlow: `get_next_as_optional` gives the last step in any case."""
+    strategy = strategy_of(2)
+    data = strategy.distribute_datasets_from_function(
+        lambda context: Dataset.range(6 if context.input_pipeline_id else 8).batch(2, drop_remainder=drop), PER_REPLICA
+    )
+    assert len(data) == data.cardinality == len(list(data)) == iterated
+    iterator = iter(data)
+    steps = [iterator.get_next_as_optional() for _ in range(5)]
+    assert [bool(step.has_value()) for step in steps] == [True] * 4 + [False]
+    first, second = strategy.experimental_local_results(steps[3].get_value())
+    assert (first.numpy().tolist(), second.shape) == ([6, 7], (0,))
+
+
+def test_iterations_end_before_a_step_that_some_replicas_have_no_batch_for():
+    strategy = strategy_of(2)
+    data = strategy.distribute_datasets_from_function(lambda context: Dataset.range(6).batch(2, drop_remainder=True))
+    assert len(data) == data.cardinality == 1
+    assert [batch.tolist() for batch in data.as_numpy_iterator()] == [[0, 1, 2, 3]]
+    iterator = iter(data)
+    assert rows(strategy, next(iterator)) == [0, 1, 2, 3]
+    other = iter(data)
+    other.restore_state(iterator.state())
+    assert bool(other.get_next_as_optional().has_value())
+    with pytest.raises(tf.errors.OutOfRangeError):
+        iterator.get_next()
+    assert not bool(iterator.get_next_as_optional().has_value())
+    other.restore_state(iterator.state())
+    assert list(other) == []

@@ -73,6 +73,34 @@ show("made for replicas", from_function(lambda context: tf.data.Dataset.range(10
 show("scalars for replicas", from_function(lambda context: tf.data.Dataset.range(6)))
 show("text for replicas", from_function(lambda context: tf.data.Dataset.from_tensor_slices(names).batch(2)))
 show("lengths for replicas", from_function(lambda context: lengths))
+
+
+def ends(dataset):
+    """What `next` gives of the steps; then how many a function's loop takes, and what optionals give."""
+    made = strategy.distribute_datasets_from_function(lambda context: dataset)
+    optionals, rest, count = iter(made), [], tf.function(counted)
+    while strategy.experimental_local_results((optional := optionals.get_next_as_optional()).has_value())[0]:
+        rest.append(tf.nest.map_structure(local, optional.get_value()))
+    return [from_function(lambda context: dataset), count(made), rest]
+
+
+def counted(batches):
+    count = tf.constant(0)
+    for _ in batches:
+        count += 1
+    return count
+
+
+vectors, numbers = np.arange(12.0).reshape(6, 2), [str(i) for i in range(6)]
+show("dropping for replicas", ends(tf.data.Dataset.range(12).batch(2, drop_remainder=True)))
+show("open sizes for replicas", ends(tf.data.Dataset.range(12).batch(2)))
+show("vectors and scalars for replicas", ends(tf.data.Dataset.from_tensor_slices((vectors, numbers, np.arange(6)))))
+both = tf.data.Dataset.zip((tf.data.Dataset.range(12).batch(2), tf.data.Dataset.from_tensor_slices(numbers)))
+show("open sizes and texts for replicas", ends(both))
+iterator = iter(strategy.distribute_datasets_from_function(lambda context: tf.data.Dataset.range(6)))
+show("first", local(next(iterator)))
+error("beyond the end", lambda: next(iterator))
+show("after the end", iterator.get_next_as_optional().has_value())
 error("no function", lambda: strategy.distribute_datasets_from_function(3))
 
 iterator = iter(strategy.experimental_distribute_dataset(tf.data.Dataset.range(4).batch(4)))
