@@ -1,6 +1,7 @@
 """`tf.data.Dataset`: TensorFlow's methods over plans."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,9 +49,10 @@ class Dataset(Sources, Groups, Unsupported):
     ) -> "Dataset":
         """Shuffle through a buffer of `buffer_size` elements, in another order for each iteration.
 
+        A buffer of `tf.data.UNKNOWN_CARDINALITY` elements holds all of them.
         With `seed`, or after `tf.random.set_seed`, a program gives the same orders each time it runs.
         """
-        buffer = positive("buffer_size", buffer_size)
+        buffer = sys.maxsize if buffer_size == _plan.UNKNOWN else positive("buffer_size", buffer_size)
         source = Source.of_seed(seed, fixed=reshuffle_each_iteration is False)
         return self._with(_plan.shuffled(self._plan, buffer, source))
 
@@ -130,9 +132,9 @@ class Dataset(Sources, Groups, Unsupported):
         class_of = _mapping.ElementFunction(class_func)
         return self._with(_choosing.resampled(self._plan, class_of, wanted, given, Source.of_seed(seed)))
 
-    def prefetch(self, buffer_size: int, name: str | None = None) -> "Dataset":
+    def prefetch(self, buffer_size: int | None, name: str | None = None) -> "Dataset":
         """Prepare up to `buffer_size` elements ahead of their use, in a thread."""
-        depth = _PREFETCH_DEPTH if buffer_size == AUTOTUNE else int(buffer_size)
+        depth = _PREFETCH_DEPTH if buffer_size in (None, AUTOTUNE) else int(buffer_size)
         return self._with(_plan.ahead(self._plan, depth)) if depth > 0 else self
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> "Dataset":
@@ -162,10 +164,6 @@ class Dataset(Sources, Groups, Unsupported):
     def with_options(self, options: Options, name: str | None = None) -> "Dataset":
         """Use `options`, where they are set, for what follows."""
         return Dataset(self._plan, self._options.merge(options), self._files)
-
-    def options(self) -> Options:
-        """Return the options in force."""
-        return self._options
 
     def shared(self, share: Share) -> "Dataset":
         """Return the dataset of one part of the data, of each source its own."""

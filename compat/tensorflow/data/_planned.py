@@ -1,7 +1,8 @@
 """What a dataset is made of: a plan and options."""
 
 import dataclasses
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any, Self, final
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
@@ -47,8 +48,18 @@ class Planned:
         self._options = options or Options()
         self._files = files
 
+    @classmethod
+    def _of_all(cls, plan: Plan, datasets: "Sequence[Planned]") -> Self:
+        """Make the dataset of a plan that is made of several datasets'; options of later ones override earlier ones'."""
+        options = functools.reduce(Options.merge, (dataset.options() for dataset in datasets))
+        return cls(plan, options, Files.of_all(datasets))
+
     def _with(self, plan: Plan, *beside: "Planned") -> Self:
-        return type(self)(plan, self._options, Files.of_all([self, *beside]))
+        return self._of_all(plan, [self, *beside])
+
+    def options(self) -> Options:
+        """Return the options in force."""
+        return self._options
 
     @property
     def files(self) -> Files | None:

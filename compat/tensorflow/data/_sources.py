@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+import jax
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
@@ -84,7 +85,7 @@ class Sources(Planned):
         """Make the dataset whose elements hold one element of each dataset."""
         given = datasets if datasets is not None else (args[0] if len(args) == 1 else args)
         plan = _plan.zipped(_elements.map_structure(lambda dataset: dataset._plan, given))
-        return cls(plan, files=Files.of_all(_elements.leaves(given)))
+        return cls._of_all(plan, jax.tree.leaves(given))  # By the order of keys, as in TensorFlow.
 
     @classmethod
     def random(
@@ -110,6 +111,8 @@ class Sources(Planned):
     ) -> Self:
         """Take each element from a dataset drawn by `weights`: a list, or a dataset of lists.
 
+        The draws are the same in each iteration, unless `rerandomize_each_iteration`.
+
         Raises:
             ValueError: If there is no dataset, or not one weight for each.
         """
@@ -121,16 +124,17 @@ class Sources(Planned):
             if fixed.shape != (len(plans),):
                 raise ValueError(f"`weights` must have one number for each dataset, {len(plans)}, got {weights!r}.")
             each = lambda draws: itertools.repeat(fixed)
-        source = Source.of_seed(seed, fixed=rerandomize_each_iteration is False)
+        source = Source.of_seed(seed, fixed=not rerandomize_each_iteration)
         plan = _choosing.sampled(plans, each, source, stop_on_empty=stop_on_empty_dataset)
-        return cls(plan, files=Files.of_all(datasets))
+        return cls._of_all(plan, datasets)
 
     @classmethod
     def choose_from_datasets(
         cls, datasets: Sequence[Planned], choice_dataset: Planned, stop_on_empty_dataset: bool = True
     ) -> Self:
         """Take each element from the dataset whose number is next in `choice_dataset`."""
-        return cls(_choosing.chosen(_plans(datasets), choice_dataset._plan, stop_on_empty=stop_on_empty_dataset))
+        plan = _choosing.chosen(_plans(datasets), choice_dataset._plan, stop_on_empty=stop_on_empty_dataset)
+        return cls._of_all(plan, [choice_dataset, *datasets])
 
 
 def _plans(datasets: Sequence[Planned]) -> list[_plan.Plan]:

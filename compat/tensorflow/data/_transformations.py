@@ -6,7 +6,7 @@ from typing import Any, final
 from tfdist_jax.compat.tensorflow._dtypes import int64
 from tfdist_jax.compat.tensorflow.data import _elements, _plan
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
-from tfdist_jax.compat.tensorflow.data._planned import Files, Planned
+from tfdist_jax.compat.tensorflow.data._planned import Planned
 
 Transformation = Callable[[Dataset], Dataset]
 
@@ -135,7 +135,7 @@ class RandomDataset(Dataset):
         super().__init__(Dataset.random(seed, rerandomize_each_iteration)._plan)
 
     def _with(self, plan: _plan.Plan, *beside: Planned) -> Any:
-        return Dataset(plan, self.options(), Files.of_all([self, *beside]))
+        return Dataset._of_all(plan, [self, *beside])  # noqa: SLF001
 
 
 def rejection_resample(

@@ -51,6 +51,7 @@ def test_arrays_of_different_lengths_are_refused():
         (lambda: Dataset.range(0), []),
         (lambda: Dataset.range(3).take(0).repeat(), []),
         (lambda: Dataset.range(4).batch(2).map(lambda b: b.sum()).prefetch(tf.data.AUTOTUNE), [1, 5]),
+        (lambda: Dataset.range(3).prefetch(None), [0, 1, 2]),
     ],
 )
 def test_transformations_give_these_elements(make, expected):
@@ -87,6 +88,55 @@ def test_a_seed_repeats_the_orders_and_each_pass_has_its_own():
     assert passes == [elements(second), elements(second)]
     fixed = Dataset.range(50).shuffle(50, seed=3, reshuffle_each_iteration=False)
     assert elements(fixed) == elements(fixed)
+
+
+def test_a_buffer_of_unknown_size_shuffles_all():
+    dataset = Dataset.range(2000).filter(lambda x: x >= 0)
+    order = elements(dataset.shuffle(dataset.cardinality(), seed=1))
+    assert sorted(order) == list(range(2000))
+    assert max(value - position for position, value in enumerate(order)) > 1000
+    assert sorted(elements(Dataset.range(9).shuffle(tf.data.UNKNOWN_CARDINALITY))) == list(range(9))
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.parametrize(("rerandomize", "are_same"), [(None, True), (False, True), (True, False)])
+def test_samples_are_the_same_in_each_iteration_unless_rerandomized(rerandomize, are_same, seed):
+    parts = [Dataset.range(100), Dataset.range(100, 200)]
+    dataset = Dataset.sample_from_datasets(parts, seed=seed, rerandomize_each_iteration=rerandomize)
+    assert (elements(dataset) == elements(dataset)) is are_same
+    twice = elements(dataset.repeat(2))
+    assert (twice[:200] == twice[200:]) is are_same
+
+
+def with_policy(policy):
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = policy
+    return Dataset.range(3).with_options(options)
+
+
+@pytest.mark.parametrize(
+    ("make", "policy"),
+    [
+        (lambda off, data: Dataset.zip((off, data)), "DATA"),
+        (lambda off, data: Dataset.zip(data, off), "OFF"),
+        (lambda off, data: Dataset.zip(off, Dataset.range(3)), "OFF"),
+        (lambda off, data: Dataset.zip((off, (data, Dataset.range(2)))), "DATA"),
+        (lambda off, data: Dataset.zip({"b": off, "a": data}), "OFF"),
+        (lambda off, data: off.enumerate(), "OFF"),
+        (lambda off, data: Dataset.sample_from_datasets([Dataset.range(3), off]), "OFF"),
+        (lambda off, data: Dataset.sample_from_datasets([data, off]), "OFF"),
+        (lambda off, data: Dataset.choose_from_datasets([off, data], Dataset.range(2)), "DATA"),
+        (lambda off, data: Dataset.choose_from_datasets([data], off), "DATA"),
+        (lambda off, data: Dataset.choose_from_datasets([Dataset.range(3)] * 2, off), "OFF"),
+        (lambda off, data: off.concatenate(data), "DATA"),
+        (lambda off, data: Dataset.range(3).concatenate(off), "OFF"),
+        (lambda off, data: off.concatenate(Dataset.range(3)), "OFF"),
+    ],
+)
+def test_options_of_several_datasets_are_merged(make, policy):
+    policies = tf.data.experimental.AutoShardPolicy
+    dataset = make(with_policy(policies.OFF), with_policy(policies.DATA))
+    assert dataset.options().experimental_distribute.auto_shard_policy == policies[policy]
 
 
 def test_a_cached_shuffle_keeps_its_order():
