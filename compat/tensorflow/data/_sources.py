@@ -1,5 +1,6 @@
 """Methods of `tf.data.Dataset` that make a dataset of tensors, of a generator or of other datasets."""
 
+import functools
 import glob
 import itertools
 import os
@@ -50,16 +51,20 @@ class Sources(Planned):
         """Make the dataset of what `generator(*args)` yields.
 
         Args:
-            generator: Called for each iteration.
+            generator: Called for each iteration. What it yields is converted to the elements' dtypes.
             output_types: The elements' dtypes, where there is no signature.
             output_shapes: The elements' shapes, with `output_types`.
-            args: Arguments of `generator`.
+            args: Arguments of `generator`, which gets the values that their tensors have now, as NumPy arrays and scalars.
             output_signature: A `tf.TensorSpec` for each tensor of an element.
             name: Unused.
+
+        Raises:
+            tf.errors.InvalidArgumentError: In an iteration, when an element does not fit its type.
         """
         spec = _signature(output_signature, output_types, output_shapes)
-        typed = lambda value, s: np.asarray(convert_to_tensor(value, dtype=s.dtype))
-        make = lambda: (_elements.map_structure(lambda s, v: typed(v, s), spec, e) for e in generator(*(args or ())))
+        given = [_elements.as_numpy(np.array(convert_to_tensor(arg))) for arg in (() if args is None else args)]
+        # An iteration may go on after an element that does not fit: a generator expression would be over.
+        make = lambda: map(functools.partial(_yielded, spec), generator(*given))
         return cls(_plan.generated(make, spec))
 
     @classmethod
@@ -141,6 +146,37 @@ def _plans(datasets: Sequence[Planned]) -> list[_plan.Plan]:
     if not datasets:
         raise ValueError("`datasets` must hold at least one dataset.")
     return [dataset._plan for dataset in datasets]
+
+
+def _yielded(spec: Any, element: Any) -> Any:
+    """Return what a generator has yielded as an element of a spec."""
+    values: list[Any] = []
+    try:
+        _elements.map_structure(lambda _, value: values.append(value), spec, element)
+    except (KeyError, TypeError, ValueError):
+        raise invalid(
+            "`generator` yielded an element that did not match the expected structure. The expected structure was "
+            f"{spec}, but the yielded element was {element}."
+        ) from None
+    return _elements.rebuilt(spec, map(_yielded_array, _elements.leaves(spec), values))
+
+
+def _yielded_array(spec: TensorSpec, value: Any) -> np.ndarray:
+    """Convert by NumPy's rules, which are wider than those for tensors; a copy, since the generator may go on changing it."""
+    try:
+        is_text = spec.dtype.name == "string"
+        array = np.array(convert_to_tensor(value, spec.dtype) if is_text else value)
+        array = array.astype(spec.dtype.as_numpy_dtype, copy=False)
+    except (TypeError, ValueError):
+        raise invalid(
+            "`generator` yielded an element that could not be converted to the expected type. The expected type was "
+            f"{spec.dtype.name}, but the yielded element was {value}."
+        ) from None
+    if not spec.shape.is_compatible_with(array.shape):
+        raise invalid(
+            f"`generator` yielded an element of shape {array.shape} where an element of shape {spec.shape} was expected."
+        )
+    return array
 
 
 def _signature(signature: Any, types: Any, shapes: Any) -> Any:

@@ -174,6 +174,104 @@ def test_generators_are_called_for_each_pass():
     assert len(calls) == 2
 
 
+def test_arguments_of_generators_are_numpy_values_of_when_the_dataset_was_made():
+    seen, array, variable = [], np.array([1, 2]), tf.Variable(2.0)
+    given = ("text", 3, 2.5, True, [1, 2], (1.0,), ["a", "b"], tf.constant([1.0]), np.float64(2), array, variable)
+
+    def generate(*args):
+        seen.extend((type(arg).__name__, str(getattr(arg, "dtype", "")), np.asarray(arg).tolist()) for arg in args)
+        yield 1
+
+    dataset = Dataset.from_generator(generate, args=given, output_signature=tf.TensorSpec((), tf.int32))
+    array[0] = 9
+    variable.assign(9.0)
+    assert elements(dataset) == [1]
+    assert seen == [
+        ("bytes", "", b"text"),
+        ("int32", "int32", 3),
+        ("float32", "float32", 2.5),
+        ("bool", "bool", True),
+        ("ndarray", "int32", [1, 2]),
+        ("ndarray", "float32", [1.0]),
+        ("ndarray", "object", [b"a", b"b"]),
+        ("ndarray", "float32", [1.0]),
+        ("float64", "float64", 2.0),
+        ("ndarray", "int64", [1, 2]),
+        ("float32", "float32", 2.0),
+    ]
+
+
+def yielded(value, spec):
+    (element,) = Dataset.from_generator(lambda: iter([value]), output_signature=spec)
+    return tf.nest.map_structure(lambda tensor: np.asarray(tensor).tolist(), element)
+
+
+INTEGER = tf.TensorSpec((), tf.int32)
+PAIR = tf.TensorSpec((2,), tf.int32)
+NUMBER = tf.TensorSpec((), tf.float32)
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "expected"),
+    [
+        (3.7, INTEGER, 3),
+        ("7", INTEGER, 7),
+        (2**40, INTEGER, 0),
+        (300, tf.TensorSpec((), tf.uint8), 44),
+        ("1.5", NUMBER, 1.5),
+        (b"1.5", NUMBER, 1.5),
+        (2, tf.TensorSpec((), tf.bool), True),
+        (tf.constant(2.5, tf.float64), NUMBER, 2.5),
+        (tf.constant([1.5, 2.5]), PAIR, [1, 2]),
+        ([tf.constant(1), tf.constant(2)], PAIR, [1, 2]),
+        (tf.Variable(1.5), INTEGER, 1),
+        ({"a": 1, "b": 2.5}, {"a": INTEGER, "b": INTEGER}, {"a": 1, "b": 2}),
+        ("é", tf.TensorSpec((), tf.string), "é".encode()),
+    ],
+)
+def test_what_generators_yield_is_converted(value, spec, expected):
+    assert yielded(value, spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "message"),
+    [
+        ([1, 2, 3], PAIR, r"yielded an element of shape \(3,\) where an element of shape \(2,\) was expected"),
+        ([[1]], tf.TensorSpec((None,), tf.int32), r"of shape \(1, 1\) where an element of shape \(None,\)"),
+        (1, tf.TensorSpec((1,), tf.int32), r"of shape \(\) where"),
+        ("x", NUMBER, "could not be converted to the expected type. The expected type was float32, .* element was x"),
+        (None, INTEGER, "could not be converted"),
+        ([[1], [2, 3]], tf.TensorSpec(None, tf.int32), "could not be converted"),
+        ((1, 2, 3), (INTEGER, INTEGER), "did not match the expected structure"),
+        ((1,), (INTEGER, INTEGER), "did not match the expected structure"),
+        ({"a": 1}, {"a": INTEGER, "b": INTEGER}, "did not match the expected structure"),
+        (1, (INTEGER, INTEGER), "did not match the expected structure"),
+    ],
+)
+def test_what_generators_yield_must_fit(value, spec, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        yielded(value, spec)
+
+
+def test_an_iteration_goes_on_after_an_element_that_does_not_fit():
+    iterator = iter(Dataset.from_generator(lambda: iter([[1, 2], [1], [3, 4]]), output_signature=PAIR))
+    assert next(iterator).numpy().tolist() == [1, 2]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        next(iterator)
+    assert next(iterator).numpy().tolist() == [3, 4]
+
+
+def test_generators_may_go_on_changing_what_they_have_yielded():
+    def generate():
+        array = np.zeros(2, "f4")
+        for i in range(3):
+            array[:] = i
+            yield array
+
+    dataset = Dataset.from_generator(generate, output_signature=tf.TensorSpec((2,), tf.float32))
+    assert elements(dataset.batch(3)) == [[[0, 0], [1, 1], [2, 2]]]
+
+
 def test_an_error_while_prefetching_reaches_the_consumer_and_no_thread_is_left():
     def generate():
         yield 1
