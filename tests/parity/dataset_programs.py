@@ -22,6 +22,7 @@ EXPRESSIONS = [
     "Dataset.range(9).shard(3, 2)",
     "Dataset.range(6).filter(lambda x: x > 2)",
     "Dataset.range(4).batch(2).unbatch()",
+    "Dataset.range(10).batch(3, drop_remainder=True).unbatch()",
     "Dataset.range(2).concatenate(Dataset.range(3))",
     "Dataset.zip((Dataset.range(3), Dataset.range(5)))",
     "Dataset.range(3).enumerate(start=5)",

@@ -12,7 +12,7 @@ from tfdist_jax.compat.tensorflow.data import _elements
 from tfdist_jax.compat.tensorflow.data._draws import Draws, Source
 from tfdist_jax.compat.tensorflow.data._map import ElementFunction
 from tfdist_jax.compat.tensorflow.data._mapping import first_of
-from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN, Plan, Rows, Stream
+from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN, Plan, Rows, Stream, rows_in_each
 
 
 def _grouped_count(count: int, size: int, *, drop_remainder: bool) -> int:
@@ -43,12 +43,13 @@ def grouped_by_count(
     groups = lambda draws: _groups(plan.elements(draws), size, drop_remainder=drop_remainder)
     spec = lambda: _elements.batched_spec(make_spec(), size if drop_remainder else None)
     count = _grouped_count(plan.count, size, drop_remainder=drop_remainder)
-    return Stream(lambda draws: map(join, groups(draws)), spec, count)
+    return Stream(lambda draws: map(join, groups(draws)), spec, count, rows=size if drop_remainder else None)
 
 
 def unbatched(plan: Plan) -> Stream:
     """Take batches apart."""
-    count = INFINITE if plan.count == INFINITE else UNKNOWN
+    rows = rows_in_each(plan) if plan.count >= 0 else None
+    count = INFINITE if plan.count == INFINITE else UNKNOWN if rows is None else plan.count * rows
     elements = lambda draws: itertools.chain.from_iterable(map(_elements.rows, plan.elements(draws)))
     return Stream(elements, lambda: _elements.unbatched_spec(plan.make_spec()), count)
 

@@ -87,14 +87,23 @@ class Stream:
         elements: Makes an iteration; random choices come from the `Draws`.
         make_spec: Gives the element's spec.
         count: Number of elements, `INFINITE` or `UNKNOWN`.
+        rows: How many rows each element has, where that is certain: a spec may be that of examples.
     """
 
     elements: Callable[[Draws], Iterator[Any]]
     make_spec: Callable[[], Any]
     count: int
+    rows: int | None = None
 
 
 Plan = Rows | Stream
+
+
+def rows_in_each(plan: Plan) -> int | None:
+    """Return how many rows each element has, where that is certain."""
+    if isinstance(plan, Stream):
+        return plan.rows
+    return next((spec.shape[0] for spec in _elements.leaves(plan.make_spec()) if spec.shape.rank), None)
 
 
 def slices(arrays: Any) -> Rows:
@@ -276,4 +285,4 @@ def _words(found: int, count: int) -> str:
 
 def ahead(plan: Plan, depth: int) -> Stream:
     """Prepare elements in a thread."""
-    return Stream(lambda draws: prefetched(plan.elements(draws), depth), plan.make_spec, plan.count)
+    return Stream(lambda draws: prefetched(plan.elements(draws), depth), plan.make_spec, plan.count, rows_in_each(plan))

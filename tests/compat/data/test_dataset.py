@@ -154,6 +154,26 @@ def test_cardinalities_are_tensorflows():
         len(Dataset.range(3).filter(lambda x: x > 1))
 
 
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (lambda: Dataset.range(10).batch(3, drop_remainder=True), 9),
+        (lambda: Dataset.range(10).batch(3), tf.data.UNKNOWN_CARDINALITY),
+        (lambda: Dataset.range(10).shuffle(10).batch(3, drop_remainder=True).skip(1).repeat(2).prefetch(1), 12),
+        (lambda: Dataset.range(10).batch(3, drop_remainder=True).repeat(), tf.data.INFINITE_CARDINALITY),
+        (
+            lambda: Dataset.range(10).batch(3, drop_remainder=True).filter(lambda x: x[0] > 0),
+            tf.data.UNKNOWN_CARDINALITY,
+        ),
+        (lambda: Dataset.from_tensor_slices((np.ones((3, 4)), np.ones((3, 4, 2)))), 12),
+    ],
+)
+def test_batches_of_a_known_size_say_how_many_rows_they_have_together(make, count):
+    dataset = make().unbatch()
+    assert int(dataset.cardinality()) == count
+    assert count < 0 or len(list(dataset)) == len(list(dataset.enumerate())) == count
+
+
 def test_specs_say_what_batches_look_like():
     dataset = Dataset.from_tensor_slices((np.ones((5, 2), "f4"), np.arange(5)))
     assert dataset.batch(2).element_spec == (tf.TensorSpec((None, 2), tf.float32), tf.TensorSpec((None,), tf.int64))
