@@ -14,6 +14,7 @@ from jax.core import Tracer
 from tfdist_jax._user_code import is_user_code
 from tfdist_jax.compat.tensorflow._checks import check_divisor, missing_entry
 from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._ops._kinks import absolute
 
 _TWO_WAYS = "add sub mul truediv floordiv mod pow matmul and or xor"
 _COMPARISONS = "lt le gt ge"
@@ -38,8 +39,8 @@ def accept_operands(cls: Any, convert: Callable[..., Any]) -> None:
     names = [f"__{prefix}{name}__" for name in _TWO_WAYS.split() for prefix in ("", "r")]
     for name in [*names, *(f"__{name}__" for name in _COMPARISONS.split()), "__eq__", "__ne__"]:
         setattr(cls, name, _accepting(name, getattr(cls, name), convert))
-    for name in ("__neg__", "__abs__"):
-        setattr(cls, name, _refusing_bool(name, getattr(cls, name)))
+    for name, original in (("__neg__", cls.__neg__), ("__abs__", absolute)):
+        setattr(cls, name, _refusing_bool(name, original))
     cls.__getitem__ = _inside(cls.__getitem__)
 
 

@@ -39,19 +39,25 @@ def leaky_relu(features: Any, alpha: Any = 0.2, name: str | None = None) -> jax.
     tensor = convert_to_tensor(features)
     if as_dtype(tensor.dtype).is_integer:
         tensor = tensor.astype(jnp.float32)
-    return jnp.where(tensor >= 0, tensor, convert_to_tensor(alpha, as_dtype(tensor.dtype)) * tensor)
+    return jnp.where(tensor > 0, tensor, convert_to_tensor(alpha, as_dtype(tensor.dtype)) * tensor)
 
 
 def elu(features: Any, name: str | None = None) -> jax.Array:
     """Return features where they are positive and exp(features) - 1 elsewhere."""
-    return jax.nn.elu(require(convert_to_tensor(features), "f", "nn.elu"))
+    tensor = require(convert_to_tensor(features), "f", "nn.elu")
+    return _with_exponential_tail(tensor, 1)
 
 
 def selu(features: Any, name: str | None = None) -> jax.Array:
     """Return scaled exponential linear units."""
     tensor = require(convert_to_tensor(features), "f", "nn.selu")
     scale, alpha = (convert_to_tensor(number, as_dtype(tensor.dtype)) for number in _SELU)
-    return scale * jnp.where(tensor > 0, tensor, alpha * jnp.expm1(jnp.minimum(tensor, 0)))
+    return scale * _with_exponential_tail(tensor, alpha)
+
+
+def _with_exponential_tail(x: jax.Array, alpha: Any) -> jax.Array:
+    # At 0 the derivatives are those of x, as in TensorFlow.
+    return jnp.where(x < 0, alpha * jnp.expm1(jnp.minimum(x, 0)), x)
 
 
 def gelu(features: Any, approximate: bool = False, name: str | None = None) -> jax.Array:

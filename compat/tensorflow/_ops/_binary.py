@@ -11,6 +11,7 @@ from jax.scipy import special
 
 from tfdist_jax.compat.tensorflow._checks import check_divisor
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._ops import _kinks
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     all_same_type,
     compute,
@@ -82,8 +83,8 @@ mod = _binary("mod", _of_whole(jnp.mod), "fi", "Return the remainder of `floordi
 truncatediv = _binary("truncatediv", _of_whole(jax.lax.div), "i", "Return x / y rounded towards zero.")
 truncatemod = _binary("truncatemod", _of_whole(jnp.fmod), "fi", "Return the remainder of `truncatediv`.")
 pow = _binary("pow", jnp.power, "fci", "Return x to the power of y.")
-maximum = _binary("maximum", jnp.maximum, "fi", "Return the larger elements.")
-minimum = _binary("minimum", jnp.minimum, "fi", "Return the smaller elements.")
+maximum = _binary("maximum", _kinks.maximum, "fi", "Return the larger elements.")
+minimum = _binary("minimum", _kinks.minimum, "fi", "Return the smaller elements.")
 squared_difference = _binary(
     "squared_difference", lambda x, y: jnp.square(x - y), "fci", "Return squares of differences."
 )

@@ -9,6 +9,7 @@ from jax.scipy import special
 
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, keeps_static, require
+from tfdist_jax.compat.tensorflow._ops._kinks import absolute
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 _PAGE = "https://www.tensorflow.org/api_docs/python/tf/math"
@@ -25,7 +26,7 @@ def _unary(name: str, function: Callable[[Any], Any], kinds: str, doc: str) -> C
     return keeps_static(operation) if "i" in kinds else operation
 
 
-abs = _unary("abs", jnp.abs, "fci", "Return absolute values.")
+abs = _unary("abs", absolute, "fci", "Return absolute values.")
 acos = _unary("acos", jnp.arccos, "fc", "Return arc cosines.")
 acosh = _unary("acosh", jnp.arccosh, "fc", "Return inverse hyperbolic cosines.")
 asin = _unary("asin", jnp.arcsin, "fc", "Return arc sines.")

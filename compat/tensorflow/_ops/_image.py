@@ -10,6 +10,7 @@ import numpy as np
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, static_int
 from tfdist_jax.compat.tensorflow._ops._cast import cast, saturate_cast
+from tfdist_jax.compat.tensorflow._ops._kinks import absolute, maximum
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 _GRAY = (0.2989, 0.5870, 0.1140)
@@ -211,7 +212,7 @@ def per_image_standardization(image: Any) -> jax.Array:
     tensor = cast(_image(image), "float32")
     axes = (-3, -2, -1)
     least = 1.0 / np.sqrt(np.prod(tensor.shape[-3:]))
-    return (tensor - jnp.mean(tensor, axes, keepdims=True)) / jnp.maximum(jnp.std(tensor, axes, keepdims=True), least)
+    return (tensor - jnp.mean(tensor, axes, keepdims=True)) / maximum(jnp.std(tensor, axes, keepdims=True), least)
 
 
 def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> jax.Array:
@@ -225,8 +226,8 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> jax.Array:
 def total_variation(images: Any, name: str | None = None) -> jax.Array:
     """Return the sum of the differences between neighbouring pixels, of each image."""
     tensor, axes = _image(images), (-3, -2, -1)
-    down = jnp.abs(tensor[..., 1:, :, :] - tensor[..., :-1, :, :])
-    right = jnp.abs(tensor[..., :, 1:, :] - tensor[..., :, :-1, :])
+    down = absolute(tensor[..., 1:, :, :] - tensor[..., :-1, :, :])
+    right = absolute(tensor[..., :, 1:, :] - tensor[..., :, :-1, :])
     return jnp.sum(down, axes) + jnp.sum(right, axes)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from tfdist_jax.compat.tensorflow import _dtypes
 from tfdist_jax.compat.tensorflow._checks import check_solvable
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._ops import _kinks
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     all_same_type,
     axes,
@@ -119,13 +120,15 @@ def norm(
         kind = "fro" if ord == "euclidean" else ord
         return compute(jnp.linalg.norm, values, kind, where, bool(keepdims))
     if where is None:
-        result = compute(jnp.linalg.norm, values.reshape(-1), _vector_order(ord))
+        result = _vector_norm(values.reshape(-1), ord)
         return result.reshape((1,) * values.ndim) if keepdims else result
-    return compute(jnp.linalg.norm, values, _vector_order(ord), where, bool(keepdims))
+    return _vector_norm(values, ord, where, bool(keepdims))
 
 
-def _vector_order(ord: Any) -> Any:
-    return 2 if ord in ("euclidean", "fro") else ord
+def _vector_norm(values: jax.Array, ord: Any, *where: Any) -> jax.Array:
+    if ord in ("euclidean", "fro", 2):
+        return compute(jnp.linalg.norm, values, 2, *where)
+    return compute(jnp.linalg.norm, _kinks.absolute(values), ord, *where)  # Whose gradient at 0 is 0.
 
 
 def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None) -> tuple[Any, Any]:
@@ -140,7 +143,7 @@ def l2_normalize(
     """Return the tensor divided by its L2 norm over axes, whose square is taken to be at least `epsilon`."""
     tensor = convert_to_tensor(x)
     squares = jnp.sum(jnp.square(jnp.abs(tensor)), axes(dim if axis is None else axis), keepdims=True)
-    return tensor * jax.lax.rsqrt(jnp.maximum(squares, convert_to_tensor(epsilon, as_dtype(squares.dtype))))
+    return tensor * jax.lax.rsqrt(_kinks.maximum(squares, convert_to_tensor(epsilon, as_dtype(squares.dtype))))
 
 
 def _matrix(name: str, function: Callable[..., Any], doc: str) -> Callable[..., Any]:

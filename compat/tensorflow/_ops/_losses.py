@@ -12,6 +12,7 @@ from tfdist_jax.compat.tensorflow._context import current_strategy, replica_cont
 from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, invalid, require, same_type, static_int
 from tfdist_jax.compat.tensorflow._ops._cast import cast
+from tfdist_jax.compat.tensorflow._ops._kinks import absolute
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 
@@ -59,14 +60,16 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
 def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, name: str | None = None) -> jax.Array:
     """Return the cross entropy of each independent class, element by element."""
     labels, logits = _both(labels, logits)
-    return jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+    positive = logits >= 0
+    # Not the maximum and abs: at 0, where logits begin if the last layer's weights do, their gradients make no sigmoid.
+    return jnp.where(positive, logits, 0) - logits * labels + jnp.log1p(jnp.exp(jnp.where(positive, -logits, logits)))
 
 
 def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> jax.Array:
     """Return `sigmoid_cross_entropy_with_logits` with positive examples weighted by `pos_weight`."""
     labels, logits = _both(labels, logits)
     weight = 1 + (convert_to_tensor(pos_weight, as_dtype(logits.dtype)) - 1) * labels
-    tail = jnp.log1p(jnp.exp(-jnp.abs(logits))) + jnp.maximum(-logits, 0)
+    tail = jnp.log1p(jnp.exp(-absolute(logits))) + jax.nn.relu(-logits)
     return (1 - labels) * logits + weight * tail
 
 
