@@ -77,3 +77,24 @@ def test_clipping_zero_has_no_nan_gradient():
 def test_broken_gradients_show_after_clipping():
     (clipped,), norm = tf.clip_by_global_norm([tf.constant([np.inf, 1.0])], 1.0)
     assert np.isnan(clipped).all() and np.isinf(norm)
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
+def test_cross_entropies_of_16_bits_are_computed_in_32(dtype):
+    labels, logits = tf.one_hot([0], 100_000), tf.zeros([1, 100_000], dtype)
+    for loss in (
+        tf.nn.softmax_cross_entropy_with_logits(labels, logits),
+        tf.nn.sparse_softmax_cross_entropy_with_logits([0], logits),
+    ):
+        assert loss.dtype == dtype
+        assert float(loss[0]) == (11.515625 if dtype == tf.float16 else 11.5)
+
+
+def test_gradients_of_cross_entropies_of_float16():
+    logits = tf.constant([[1.0, 2.0, 3.5]], tf.float16)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss = tf.nn.sparse_softmax_cross_entropy_with_logits([1], logits)
+    gradient = tape.gradient(loss, logits)
+    assert gradient.dtype == tf.float16
+    assert gradient.numpy().tolist()[0] == pytest.approx([0.06286621, -0.82910156, 0.7661133], abs=1e-3)

@@ -17,7 +17,7 @@ from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
 
 
 def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1, name: str | None = None) -> jax.Array:
-    """Return the cross entropy of each example.
+    """Return the cross entropy of each example; that of 16-bit logits is computed in float32.
 
     Args:
         labels: Probabilities of the classes; differentiable.
@@ -25,16 +25,15 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1, 
         axis: The axis of the classes.
         name: Unused.
     """
-    logits, where = (
-        require(convert_to_tensor(logits), "f", "nn.softmax_cross_entropy_with_logits"),
-        static_int(axis, "axis"),
-    )
-    labels = cast(labels, logits.dtype)
-    return compute(lambda: -jnp.sum(labels * jax.nn.log_softmax(logits, where), where))
+    logits = require(convert_to_tensor(logits), "f", "nn.softmax_cross_entropy_with_logits")
+    where = static_int(axis, "axis")
+    wide = cast(logits, _dtypes.float32) if as_dtype(logits.dtype).size < 4 else logits
+    labels = cast(labels, wide.dtype)
+    return cast(compute(lambda: -jnp.sum(labels * jax.nn.log_softmax(wide, where), where)), logits.dtype)
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> jax.Array:
-    """Return the cross entropy of each example.
+    """Return the cross entropy of each example; that of float16 logits is computed in float32.
 
     A label out of range raises if it is known and on CPU, and gives NaN otherwise, as TensorFlow does on GPU.
 
@@ -53,8 +52,9 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
     check_indices(labels, logits.shape[-1])
     inside = (labels >= 0) & (labels < logits.shape[-1])
     safe = jnp.where(inside, labels, 0)[..., None]
-    own = jnp.take_along_axis(jax.nn.log_softmax(logits), safe, -1)[..., 0]
-    return jnp.where(inside, -own, jnp.nan)
+    wide = cast(logits, _dtypes.float32) if as_dtype(logits.dtype) == _dtypes.float16 else logits
+    own = jnp.take_along_axis(jax.nn.log_softmax(wide), safe, -1)[..., 0]
+    return cast(jnp.where(inside, -own, jnp.nan), logits.dtype)
 
 
 def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, name: str | None = None) -> jax.Array:
