@@ -92,3 +92,12 @@ def test_dtype_has_numpys_attributes_too():
     assert tf.float32.kind == "f"
     with pytest.raises(AttributeError):
         tf.float32.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("dtype", [tf.int8, tf.uint8, tf.int32, tf.int64])
+def test_places_are_counted_beyond_a_small_type(dtype):
+    numbers = tf.constant([1, 100], dtype)
+    assert tf.where(tf.one_hot(numbers, 400)).numpy().tolist() == [[0, 1], [1, 100]]
+    assert tf.math.count_nonzero(tf.sequence_mask(numbers, 400), 1).numpy().tolist() == [1, 100]
+    assert tf.sequence_mask(numbers).shape == (2, 100)
+    assert tf.sequence_mask(numbers[:0]).shape == (0, 0)

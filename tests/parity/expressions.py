@@ -108,8 +108,10 @@ tf.zeros_like(i) | tf.ones_like(x, tf.int32) | tf.zeros_like(v) | tf.ones_like([
 tf.eye(2) | tf.eye(2, 3, dtype=tf.int32) | tf.eye(2, batch_shape=[2]) | tf.range(4) | tf.range(1, 10, 3) | tf.range(0.0, 1.0, 0.25) | tf.range(3, dtype=tf.float32) |
 tf.range(5, 0, -2) | tf.range(np.int64(3)) | tf.range(2.5) | tf.range(tf.constant(3)) | tf.linspace(0.0, 1.0, 5) | tf.linspace(0, 10, 3) | tf.linspace(np.float64(0), 0.1, 4) |
 tf.linspace([0.0, 1.0], [1.0, 3.0], 3, axis=-1) | tf.one_hot([0, 2], 3) | tf.one_hot([0, -1, 5], 3) | tf.one_hot([0], 2, on_value=5, off_value=1) | tf.one_hot([[1]], 2, axis=0) |
-tf.one_hot([1], 3, dtype=tf.int32) | tf.one_hot([1], 2, True, False) | tf.one_hot(tf.constant([1], tf.uint8), 3) | tf.meshgrid([1, 2], [3, 4, 5]) | tf.meshgrid([1, 2], [3, 4], indexing="ij") |
-tf.sequence_mask([1, 3]) | tf.sequence_mask([1, 3], 4, tf.float32) | tf.shape(x) | tf.shape(x)[0] | tf.shape(x, out_type=tf.int64) | tf.size(x) | tf.rank(x) | tf.shape_n([x, y]) |
+tf.one_hot([1], 3, dtype=tf.int32) | tf.one_hot([1], 2, True, False) | tf.one_hot(tf.constant([1], tf.uint8), 3) |
+tf.where(tf.one_hot(tf.constant([1, -1], tf.int8), 300)) | tf.meshgrid([1, 2], [3, 4, 5]) | tf.meshgrid([1, 2], [3, 4], indexing="ij") |
+tf.sequence_mask([1, 3]) | tf.sequence_mask(np.array([1, 3])) | tf.sequence_mask(tf.zeros([0], tf.int32)) | tf.math.count_nonzero(tf.sequence_mask(tf.constant([1, 100], tf.int8), 300), 1) |
+tf.sequence_mask([1, 3], 4, tf.float32) | tf.shape(x) | tf.shape(x)[0] | tf.shape(x, out_type=tf.int64) | tf.size(x) | tf.rank(x) | tf.shape_n([x, y]) |
 tf.shape(x)[0] * 2 + 1 | tf.reshape(x, [-1]) | tf.reshape(x, [3, -1]) | tf.reshape(x, (tf.shape(x)[1], -1)) | tf.reshape(x, [5]) | tf.reshape([1, 2], [2, 1]) | tf.reshape(x, tf.constant([3, 2])) |
 tf.reshape(i, []) | tf.expand_dims(x, 0) | tf.expand_dims(x, -1) | tf.expand_dims(x, 5) | tf.squeeze([[[1], [2]]]) | tf.squeeze([[[1], [2]]], axis=[0]) | tf.squeeze(x, 0) |
 tf.transpose(x) | tf.transpose(image, [0, 3, 1, 2]) | tf.transpose(tf.reshape(z, [1, 3]), conjugate=True) | tf.tile(x, [2, 1]) | tf.tile(x, [2]) | tf.repeat(i, 2) | tf.repeat(x, [1, 2], axis=0) |

@@ -20,6 +20,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     static_ints,
     value_of,
 )
+from tfdist_jax.compat.tensorflow._ops._reductions import reduce_max
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
 
 _TEXT = np.dtype(object)
@@ -148,7 +149,7 @@ def one_hot(
         dtype: The type; that of the values if None, float32 without values.
         name: Unused.
     """
-    indices = require(convert_to_tensor(indices), "i", "one_hot")
+    indices = _countable(require(convert_to_tensor(indices), "i", "one_hot"))
     on, off, wanted = _hot_values(on_value, off_value, dtype)
     where = -1 if axis is None else static_int(axis, "axis")
     depth = static_int(depth, "depth")
@@ -158,6 +159,11 @@ def one_hot(
     if on_value is None and off_value is None:
         return hit.astype(wanted.dtype)
     return jnp.where(hit, on, off)
+
+
+def _countable(numbers: jax.Array) -> jax.Array:
+    """Return integers in a type that holds every place along an axis, too: counting in 8 bits begins anew at 256."""
+    return numbers.astype(jnp.int32) if numbers.dtype.itemsize < 4 else numbers
 
 
 def _hot_values(on_value: Any, off_value: Any, dtype: Any) -> tuple[Any, Any, _dtypes.DType]:
@@ -185,7 +191,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[jax.Array]:
 
 def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = _dtypes.bool_, name: str | None = None) -> jax.Array:
     """Return, for each length, that many True and then False up to `maxlen` (the largest length if None)."""
-    lengths = require(convert_to_tensor(lengths), "i", "sequence_mask")
-    longest = static_int(jnp.max(lengths) if maxlen is None else maxlen, "maxlen")
-    mask = jnp.arange(longest, dtype=lengths.dtype) < lengths[..., None]
+    lengths = _countable(require(convert_to_tensor(lengths), "i", "sequence_mask"))
+    longest = static_int(reduce_max(lengths) if maxlen is None else maxlen, "maxlen")
+    mask = jnp.arange(max(0, longest), dtype=lengths.dtype) < lengths[..., None]
     return mask.astype(as_dtype(dtype).dtype)

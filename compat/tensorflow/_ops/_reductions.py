@@ -59,8 +59,8 @@ def _mean(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
 
 def _extreme(function: Callable[..., Any], *, largest: bool) -> Callable[..., Any]:
     def reduce(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
-        if x.size and x.dtype == np.int64:
-            return _extreme_int64(x, axis, keepdims=keepdims, largest=largest)
+        if x.dtype in (np.int64, np.uint64):
+            return _extreme_wide(x, axis, keepdims=keepdims, largest=largest)
         if x.size:
             return function(x, axis, keepdims=keepdims)
         dtype = as_dtype(x.dtype)
@@ -72,8 +72,8 @@ def _extreme(function: Callable[..., Any], *, largest: bool) -> Callable[..., An
     return reduce
 
 
-def _extreme_int64(x: jax.Array, axis: Any, *, keepdims: bool, largest: bool) -> jax.Array:
-    """Reduce without `jnp.max`, which jax 0.10 refuses for int64 while its global 64-bit switch is off."""
+def _extreme_wide(x: jax.Array, axis: Any, *, keepdims: bool, largest: bool) -> jax.Array:
+    """Reduce without `jnp.max`, which jax 0.10 refuses for int64, and for empty uint64, while its global 64-bit switch is off."""
     given = range(x.ndim) if axis is None else np.atleast_1d(axis)
     over = tuple(int(one) % x.ndim if -x.ndim <= one < x.ndim else int(one) for one in given)
     result = (jax.lax.reduce_max if largest else jax.lax.reduce_min)(x, over)
