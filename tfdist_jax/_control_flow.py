@@ -181,8 +181,7 @@ def scan(body: Callable[[Any, Any], tuple[Any, Any]], start: Any, entries: Any, 
     Returns:
         The last carry, and the results stacked along a new first axis. Differentiable, unlike `while_loop`.
     """
-    first = jax.tree.map(lambda array: jnp.asarray(array)[0], entries)
-    once, cells = _trace_repeated(body, (start, first))
+    once, cells = _trace_repeated(body, (start, jax.tree.map(_first, entries)))
     carry_leaves, carry_tree = jax.tree.flatten(start)
 
     def step(carry: Any, entry: Any) -> Any:
@@ -196,6 +195,12 @@ def scan(body: Callable[[Any, Any], tuple[Any, Any]], start: Any, entries: Any, 
     _write_back(once, cells, after)
     _, results = jax.tree.unflatten(once.tree, [*last, *stacked])
     return jax.tree.unflatten(carry_tree, last), results
+
+
+def _first(entries: Any) -> jax.Array:
+    """Return the first entry, or if there is none something of its shape and type."""
+    array = jnp.asarray(entries)
+    return array[0] if len(array) else jnp.zeros(array.shape[1:], array.dtype)
 
 
 def _write_back(body: _Traced, cells: Sequence[Cell], values: Sequence[Any]) -> None:

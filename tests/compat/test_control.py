@@ -34,6 +34,38 @@ def test_compiled_equals_eager(program):
     jax.tree.map(np.testing.assert_allclose, eager, compiled)
 
 
+NONE = {
+    "map_fn_of_no_entries": (lambda x: tf.map_fn(lambda row: row[0], x), (0,), tf.float32),
+    "map_fn_in_a_type": (lambda x: tf.map_fn(lambda row: tf.cast(row[0], tf.int64), x, tf.int64), (0,), tf.int64),
+    "map_fn_of_a_shape": (
+        lambda x: tf.map_fn(lambda r: tf.argsort(r), x, fn_output_signature=tf.TensorSpec([2], tf.int32)),
+        (0, 2),
+        tf.int32,
+    ),
+    "scan_of_no_entries": (lambda x: tf.scan(lambda a, b: a + b[0], x, initializer=1.0), (0,), tf.float32),
+    "scan_of_one_entry": (lambda x: tf.scan(lambda a, b: a + b, tf.ones([1, 2])), (1, 2), tf.float32),
+    "foldl_of_no_entries": (lambda x: tf.foldl(lambda a, b: a + b, x, initializer=tf.ones([2])), (2,), tf.float32),
+}
+
+
+@pytest.mark.parametrize("program, shape, dtype", NONE.values(), ids=NONE)
+@pytest.mark.parametrize("compile_", [lambda fn: fn, tf.function], ids=["eager", "compiled"])
+def test_there_may_be_no_entries(program, shape, dtype, compile_):
+    result = compile_(program)(tf.zeros([0, 2]))
+    assert result.shape == shape and result.dtype == dtype
+
+
+@pytest.mark.parametrize("compile_", [lambda fn: fn, tf.function], ids=["eager", "compiled"])
+def test_numbers_that_map_fn_collects_have_the_type_of_its_signature(compile_):
+    def program(x):
+        given = tf.map_fn(lambda entry: (1, 2), x, fn_output_signature=(tf.int64, tf.TensorSpec([], tf.float16)))
+        return tf.map_fn(lambda entry: 1, x), *given, tf.scan(lambda a, b: 3, x, initializer=1.0)
+
+    results = compile_(program)(X[1])
+    assert [result.dtype for result in results] == [tf.float32, tf.int64, tf.float16, tf.float32]
+    assert [result.numpy().tolist() for result in results] == [[1, 1], [1, 1], [2, 2], [3, 3]]
+
+
 @pytest.mark.parametrize("compile_", [lambda fn: fn, tf.function], ids=["eager", "compiled"])
 def test_bodies_assign_variables(compile_):
     v, n = tf.Variable(1.0), tf.Variable(0)

@@ -10,8 +10,11 @@ from jax.core import Tracer
 
 from tfdist_jax import _control_flow
 from tfdist_jax._one_program import ValueNeededError
+from tfdist_jax.compat.tensorflow._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._nest import map_structure
 from tfdist_jax.compat.tensorflow._ops._arguments import static_int
 from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order, restored
+from tfdist_jax.compat.tensorflow._shape import TensorSpec
 from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor, is_tracing
 
 
@@ -184,11 +187,15 @@ def map_fn(
     """Return the results of `fn` on the entries along the first axis, stacked.
 
     `elems` may be a structure of tensors, and so may the results. `tf.vectorized_map` is faster where it works.
+    `fn_output_signature` (or `dtype`), types or `tf.TensorSpec`s, says what Python's numbers become, and what there is
+    if there are no entries; without it, results are like `elems`.
     """
     elems = _tensors(elems)
+    signature = next((given for given in (fn_output_signature, dtype) if given is not None), elems)
+    result = lambda entry: _in_types(signature, fn(entry))
     if not _is_traced(elems):
-        return _stack([_tensors(fn(entry)) for entry in _entries(elems)])
-    return _control_flow.scan(lambda _, entry: ((), _tensors(fn(entry))), (), elems)[1]
+        return _stack([result(entry) for entry in _entries(elems)], signature)
+    return _control_flow.scan(lambda _, entry: ((), result(entry)), (), elems)[1]
 
 
 def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop: bool = True, warn: bool = True) -> Any:
@@ -224,10 +231,10 @@ def scan(
     flip = lambda structure: jax.tree.map(lambda t: jnp.flip(t, 0), structure) if reverse else structure
     first, rest = _first_and_rest(flip(elems), initializer)
     if _is_traced(elems, first):
-        both = lambda value, entry: (_tensors(fn(value, entry)),) * 2
+        both = lambda value, entry: (_in_types(first, fn(value, entry)),) * 2
         results = _control_flow.scan(both, first, rest)[1]
     else:
-        results = _stack(_accumulated(fn, first, rest)[1:])
+        results = _stack(_accumulated(fn, first, rest)[1:], jax.tree.map(TensorSpec.from_tensor, first))
     if initializer is None:
         results = jax.tree.map(lambda one, more: jnp.concatenate([one[None], more]), first, results)
     return flip(results)
@@ -276,9 +283,27 @@ def _entries(elems: Any) -> list[Any]:
 def _accumulated(fn: Callable[[Any, Any], Any], first: Any, elems: Any) -> list[Any]:
     values = [first]
     for entry in _entries(elems):
-        values.append(_tensors(fn(values[-1], entry)))
+        values.append(_in_types(first, fn(values[-1], entry)))
     return values
 
 
-def _stack(results: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
+def _in_types(signature: Any, results: Any) -> Any:
+    """Return results as tensors: Python's numbers in the types of a signature of the same structure."""
+    tensor = lambda like, value: convert_to_tensor(value, None if is_tensor(value) else _type(like))
+    return map_structure(tensor, signature, results)
+
+
+def _type(like: Any) -> Any:
+    return as_dtype(getattr(like, "dtype", like))
+
+
+def _stack(results: list[Any], signature: Any) -> Any:
+    """Return results stacked; if there are none, no entries of the shapes, if it has any, and types of a signature."""
+    if not results:
+        return map_structure(lambda like: jnp.zeros((0, *_entry_shape(like)), _type(like).dtype), signature)
+    return map_in_order(lambda *leaves: jnp.stack(leaves), *results)
+
+
+def _entry_shape(like: Any) -> tuple[int, ...]:
+    known = isinstance(like, TensorSpec) and like.shape.is_fully_defined()
+    return tuple(like.shape) if known else ()
