@@ -84,7 +84,7 @@ REDUCTIONS = """
 tf.reduce_sum(x) | tf.reduce_sum(x, 0) | tf.reduce_sum(x, axis=[0, 1], keepdims=True) | tf.reduce_sum(i) | tf.reduce_sum(l) | tf.reduce_sum(d) |
 tf.reduce_sum(tf.constant([100, 100], tf.int8)) | tf.reduce_sum(b) | tf.reduce_sum(x, axis=5) | tf.reduce_sum(x, axis=-1) | tf.reduce_sum([1, 2]) | tf.reduce_sum(half) |
 tf.reduce_mean(x) | tf.reduce_mean(i) | tf.reduce_mean([-1, -2]) | tf.reduce_mean(x, 1, keepdims=True) | tf.reduce_mean(d) | tf.reduce_mean(half) | tf.reduce_mean(z) |
-tf.reduce_mean(tf.zeros([0])) | tf.reduce_max(x, 0) | tf.reduce_max(i) | tf.reduce_min(x) | tf.reduce_max(tf.zeros([0])) | tf.reduce_min(tf.zeros([0, 2]), 0) |
+tf.reduce_mean(tf.zeros([0])) | tf.reduce_max(x, 0) | tf.reduce_max(i) | tf.reduce_min(x) | tf.reduce_max(tf.zeros([0])) | tf.reduce_max(tf.zeros([0], tf.int64)) | tf.reduce_min(tf.zeros([0, 2]), 0) |
 tf.reduce_prod(x) | tf.reduce_prod(i) | tf.reduce_all(b) | tf.reduce_any(b) | tf.reduce_any(x) | tf.reduce_logsumexp(x) | tf.reduce_logsumexp(x, 1) |
 tf.math.reduce_std(x) | tf.math.reduce_variance(x, 1) | tf.math.reduce_variance(d) | tf.math.reduce_euclidean_norm(x) |
 tf.math.reduce_euclidean_norm(i) | tf.math.count_nonzero([0, 1, 2]) | tf.math.count_nonzero(x, 0, dtype=tf.int32) | tf.math.zero_fraction([0, 1]) |
@@ -118,7 +118,7 @@ tf.transpose(x) | tf.transpose(image, [0, 3, 1, 2]) | tf.transpose(tf.reshape(z,
 tf.repeat(x, 2, axis=1) | tf.broadcast_to([1, 2], [2, 2]) | tf.pad(x, [[1, 0], [0, 2]]) | tf.pad(x, [[0, 0], [1, 1]], "REFLECT") | tf.pad(x, [[1, 1], [0, 0]], "symmetric") |
 tf.pad(i, [[1, 1]], constant_values=9) | tf.reverse(x, [0]) | tf.reverse(x, [-1, 0]) | tf.roll(i, 1, 0) | tf.roll(x, [1, 1], [0, 1]) | tf.concat([x, y], 0) | tf.concat([x, y], axis=-1) | tf.concat([x, i], 0) |
 tf.concat([tf.zeros([2]), tf.zeros([2, 2])], 0) | tf.concat([tf.shape(x)[:-1], [7]], 0) | tf.concat([[1, 2], i], 0) | tf.concat(x, 0) | tf.stack([x, y]) | tf.stack([x, y], axis=-1) | tf.stack([1, 2]) |
-tf.stack([tf.shape(x)[0], 4]) | tf.stack([x, i]) | tf.unstack(x) | tf.unstack(x, axis=1) | tf.unstack(x, num=5) | tf.split(i, 2) | tf.split(x, [1, 2], axis=1) | tf.split(i, [1, -1]) | tf.split(x, 3, 1) |
+tf.stack([tf.shape(x)[0], 4]) | tf.stack([x, i]) | tf.unstack(x) | tf.unstack(x, axis=1) | tf.unstack(x, num=5) | tf.unstack(x[:0]) | tf.split(i, 2) | tf.split(x, [1, 2], axis=1) | tf.split(i, [1, -1]) | tf.split(x, 3, 1) |
 tf.split(i, 3) | tf.slice(x, [0, 1], [2, 2]) | tf.slice(x, [1, 0], [-1, -1]) | tf.slice(x, [1, 1], [2, 2]) | tf.strided_slice(x, [0, 0], [2, 3], [1, 2]) | tf.where(b, [1, 2, 3], [4, 5, 6]) | tf.where(b) |
 tf.where(x > 0, x, 0.0) | tf.where(b, 1.0, [2.0, 3.0, 4.0]) | tf.where(b, x, y) | tf.where(b, 1, None) | tf.boolean_mask(i, [True, False, True, True]) | tf.boolean_mask(x, [True, False]) |
 tf.boolean_mask(x, [True, False, True], axis=1) | tf.gather(x, [1, 0]) | tf.gather(x, [2, 0], axis=1) | tf.gather(i, 2) | tf.gather(x, [[1], [0]], batch_dims=1) | tf.gather(l, [1]) | tf.gather(["a", "b"], [1]) |

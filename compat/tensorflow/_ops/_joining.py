@@ -52,7 +52,7 @@ def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str | None 
     entries = tensor.shape[where]
     if num not in (None, entries):
         raise invalid(f"Input shape axis {where} must equal {num}, got shape {tuple(tensor.shape)}.")
-    return [jnp.squeeze(part, where) for part in jnp.split(tensor, entries, where)]
+    return [jnp.squeeze(part, where) for part in jnp.split(tensor, entries, where)] if entries else []
 
 
 @keeps_static
