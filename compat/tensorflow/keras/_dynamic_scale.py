@@ -53,21 +53,23 @@ def _times(grads: Sequence[Any], factor: Any) -> list[Any]:
 def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def apply(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        if vars(self).get(_UNSCALED, False):
+            # What follows divides by the scale, a power of two: so nothing is lost, and what `separated` keeps is whole again.
+            grads = _times(grads, _scale(self))
+            object.__setattr__(self, _UNSCALED, False)
         if get_stateless_scope() is not None:
             _apply_in_step(original, self, list(grads), trainable_variables)
             return
         if not self.built:
             self.build(trainable_variables)
-        unscaled = vars(self).get(_UNSCALED, False)
-        object.__setattr__(self, _UNSCALED, False)
         variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)
         context = replica_context()
         if context is None:
-            _apply_if_finite(self, list(grads), variables, unscaled)
+            _apply_if_finite(self, list(grads), variables)
             return
         grads = reduced(context, grads, variables)
         with context.updating():
-            _apply_if_finite(self, grads, variables, unscaled)
+            _apply_if_finite(self, grads, variables)
 
     return apply
 
@@ -92,14 +94,14 @@ def _apply_in_step(original: Callable[..., Any], optimizer: Any, grads: list[Any
         variable.assign(value)
 
 
-def _apply_if_finite(optimizer: Any, grads: list[Any], variables: list[Any], unscaled: bool) -> None:
+def _apply_if_finite(optimizer: Any, grads: list[Any], variables: list[Any]) -> None:
     """Apply gradients if they are finite on all replicas, and let the scale follow."""
     scale, counter = optimizer.dynamic_scale, optimizer.step_counter
 
     def update() -> None:
         scaled, values = separated(grads, variables)
-        own = scaled if unscaled else _times(scaled, 1 / _scale(optimizer))
-        optimizer.inner_optimizer.apply(joined(own, values), variables)
+        own = joined(_times(scaled, 1 / _scale(optimizer)), values)
+        optimizer.inner_optimizer.apply(own, variables)
         grows = convert_to_tensor(counter) == optimizer.dynamic_growth_steps - 1
         scale.assign(jnp.where(grows, 2 * convert_to_tensor(scale), convert_to_tensor(scale)))
         counter.assign(jnp.where(grows, 0, convert_to_tensor(counter) + 1))
