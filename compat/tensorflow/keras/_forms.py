@@ -1,13 +1,73 @@
 """The two forms of a step that users write: TensorFlow's `train_step(self, data)` and JAX's `(self, state, data)`."""
 
+import functools
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import keras
 
+from tfdist_jax.compat.tensorflow._gradient_tape import GradientTape
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer
+from tfdist_jax.compat.tensorflow.keras._loss_scaling import unscale_loss
 from tfdist_jax.compat.tensorflow.keras._optimizer import applied_by_steps
+
+
+def install() -> None:
+    """Let `super().train_step(data)` and its like work in a user's step of TensorFlow's form."""
+    for own in (train_step, test_step, predict_step):
+        setattr(JAXTrainer, own.__name__, _in_both_forms(getattr(JAXTrainer, own.__name__), own))
+
+
+def train_step(self: Any, data: Any) -> dict[str, Any]:
+    """Train on a batch, in TensorFlow's form: change the model's variables and return its metrics."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    with GradientTape() as tape:
+        y_pred, loss = _forward(self, x, y, sample_weight, training=True)
+        scaled = loss if self.optimizer is None else self.optimizer.scale_loss(loss)
+    weights = self.trainable_weights
+    if weights:
+        self.optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights, strict=True))
+    else:
+        warnings.warn("The model does not have any trainable weights.", stacklevel=2)
+    return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+
+def test_step(self: Any, data: Any) -> dict[str, Any]:
+    """Evaluate a batch, in TensorFlow's form: update the model's metrics and return them."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    y_pred, _ = _forward(self, x, y, sample_weight, training=False)
+    return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+
+def predict_step(self: Any, data: Any) -> Any:
+    """Return the model's outputs for a batch, in TensorFlow's form."""
+    x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+    return _outputs(self, x, training=False)
+
+
+def _forward(model: Any, x: Any, y: Any, sample_weight: Any, *, training: bool) -> tuple[Any, Any]:
+    """Return the model's outputs and its loss, which the model's own metric takes note of."""
+    y_pred = _outputs(model, x, training=training)
+    loss = model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
+    model._loss_tracker.update_state(unscale_loss(loss), sample_weight=jax.tree.leaves(x)[0].shape[0])
+    return y_pred, loss
+
+
+def _outputs(model: Any, x: Any, *, training: bool) -> Any:
+    return model(x, training=training) if model._call_has_training_arg else model(x)
+
+
+def _in_both_forms(original: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
+    """Run `own` where a step is given the data alone; `is_tensorflow_form` goes on seeing Keras's parameters."""
+
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return (own if len(args) + len(kwargs) == 1 else original)(self, *args, **kwargs)
+
+    return step
 
 
 def is_overridden(model: Any, name: str) -> bool:
@@ -37,7 +97,7 @@ def stateless(model: Any, name: str, carried: Sequence[Any] = ()) -> Callable[[A
             # When the state was read the optimizer may have had fewer.
             groups[2] = [*groups[2][: len(state[2]) - len(carried)], *carried]
         pairs = [pair for group, values in zip(groups, state, strict=True) for pair in zip(group, values, strict=True)]
-        with keras.StatelessScope(state_mapping=pairs) as scope, applied_by_steps():
+        with keras.StatelessScope(state_mapping=pairs, collect_losses=True) as scope, applied_by_steps():
             result = method(data)
         new = tuple([scope.get_current_value(variable) for variable in group] for group in groups)
         return result, new[1] if name == "predict_step" else new

@@ -59,6 +59,7 @@ _LOADS = "give the seeds of dropout layers back, which Keras does not save"
 _NAMES = "TensorFlow 2's names without suffix: a folder for a model, a checkpoint for weights"
 _SCOPE = "run in the strategy of the model, as if the script had opened its scope"
 _PROGRAM = "one program over the replicas for each step"
+_BOTH_FORMS = "`super()`'s step also takes the data alone, as under TensorFlow; not called then"
 _PREEMPTED = "after SIGTERM, save and leave before the next batch"
 _ROWS = "small first values of all shapes come from few programs; the numbers are the same"
 _TELLS = "tell restored checkpoints of new variables"
@@ -93,6 +94,11 @@ HOOKS: dict[str, tuple[Hook, ...]] = {
         Hook(JAXTrainer, "test_on_batch", "self x y", _SCOPE),
         Hook(JAXTrainer, "predict_on_batch", "self x", _SCOPE),
         Hook(jax_trainer, "_distribute_data", "data layouts", "no whole batch visits the first device"),
+    ),
+    "_forms": (
+        Hook(JAXTrainer, "train_step", "self state data", _BOTH_FORMS),
+        Hook(JAXTrainer, "test_step", "self state data", _BOTH_FORMS),
+        Hook(JAXTrainer, "predict_step", "self state data", _BOTH_FORMS),
     ),
     "_loss_scaling": (
         Hook(loss_module, "scale_loss_for_distribution", "value", "a replica's mean is one of R parts; not called"),

@@ -9,7 +9,7 @@ import keras
 
 from tfdist_jax.compat.tensorflow._context import current_strategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy
-from tfdist_jax.compat.tensorflow.keras import _adapters, _backup, _loss_scaling, _position, _workers
+from tfdist_jax.compat.tensorflow.keras import _adapters, _backup, _forms, _loss_scaling, _position, _workers
 from tfdist_jax.compat.tensorflow.keras._forms import is_tensorflow_form
 from tfdist_jax.compat.tensorflow.keras._functions import STATE_KINDS, StepFunction, give_back, note_training
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, get_stateless_scope, jax_trainer
@@ -32,6 +32,7 @@ def install() -> None:
     """Put the hooks into Keras's trainer; models made outside of scopes go on as before."""
     _loss_scaling.install()
     _adapters.install()
+    _forms.install()
     _workers.install()
     _wrap(JAXTrainer, "__init__", _remembering_strategy)
     _wrap(JAXTrainer, "jax_state_sync", _settling_first)

@@ -39,6 +39,7 @@ KINDS = ("train", "test", "predict")
 USED = [
     (keras.callbacks.TensorBoard, "_init_profile_batch", ["self", "profile_batch"]),
     (BaseOptimizer, "_get_current_learning_rate", ["self"]),
+    (JAXTrainer, "_compute_loss", ["self", "x", "y", "y_pred", "sample_weight", "training"]),
     (legacy_h5_format, "load_model_from_hdf5", ["filepath", "custom_objects"]),
     (Operation, "_setattr_hook", ["self", "name", "value"]),
     (DataAdapter, "get_numpy_iterator", ["self"]),
@@ -112,6 +113,11 @@ def test_training_step_is_made_of_the_parts_that_ours_uses():
     source = source_of(JAXTrainer.train_step)
     for part in ("compute_loss_and_updates", "stateless_apply", "_update_metrics_variables", "has_aux=True"):
         assert part in source
+
+
+def test_models_know_their_loss_and_whether_call_is_told_of_training():
+    model = compiled_model()
+    assert model._loss_tracker is model.metrics[0] and model._call_has_training_arg
 
 
 def test_compute_loss_and_updates_returns_loss_and_four_parts():

@@ -1,5 +1,7 @@
 """Steps that users write or set: custom steps, several per execution, eager ones, single batches."""
 
+import functools
+
 import jax
 import keras
 import numpy as np
@@ -277,3 +279,58 @@ def test_custom_steps_clip_the_sum_of_the_replicas_gradients(model, clip, strate
         fit(each, data, epochs=1)
     for weight, expected in zip(ours.weights, alone.weights, strict=True):
         np.testing.assert_allclose(weight.numpy(), expected.numpy(), atol=1e-6)
+
+
+class Augmenting(keras.Model):
+    """Steps in TensorFlow's form around Keras's own."""
+
+    def train_step(self, data):
+        x, *others = data
+        return super().train_step((2 * x, *others))
+
+    def test_step(self, data):
+        return super().test_step(data) | {"rows": 10.0}
+
+    def predict_step(self, data):
+        return 2 * super().predict_step(data)
+
+
+OPTIMIZERS = {
+    "momentum": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+    "scaled": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1), initial_scale=1024),
+    "accumulating": lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=2),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+@pytest.mark.parametrize("replicas", [0, 4])
+def test_steps_in_tensorflows_form_may_call_kerass_own(
+    optimizer, replicas, make_strategy, make_model, data, assert_same_training
+):
+    def layers(kind):
+        x = keras.Input((8,))
+        penalty = {"kernel_regularizer": "l2", "activity_regularizer": "l2"}
+        y = keras.layers.BatchNormalization()(keras.layers.Dense(16, activation="relu", **penalty)(x))
+        return kind(x, keras.layers.Dense(4)(y))
+
+    weighted = lambda: keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="weighted")
+    strategy = make_strategy(replicas) if replicas else None
+    model, own = (
+        make_model(strategy, model=functools.partial(layers, kind), optimizer=optimizer, weighted_metrics=[weighted()])
+        for kind in (Augmenting, keras.Model)
+    )
+    options = {"sample_weight": np.linspace(0.5, 2, 42), "batch_size": 16, "verbose": 0}
+    training = {"epochs": 2, "shuffle": False} | options
+    x, y = data.rows(42)
+    histories = [each.fit(given, y, **training).history for each, given in ((model, x), (own, 2 * x))]
+    assert_same_training(model, histories[0], own, histories[1])
+    logs, expected = (each.evaluate(x, y, return_dict=True, **options) for each in (model, own))
+    assert logs == {name: pytest.approx(value, abs=1e-5) for name, value in expected.items()} | {"rows": 10.0}
+    np.testing.assert_allclose(model.predict(x, verbose=0), 2 * own.predict(x, verbose=0), atol=1e-5)
+
+
+def test_steps_without_a_loop_change_the_model_themselves(make_model, data):
+    model, own = make_model(), make_model()
+    logs = model.train_step(data.rows(16))
+    assert logs == {name: pytest.approx(v) for name, v in own.train_on_batch(*data.rows(16), return_dict=True).items()}
+    np.testing.assert_allclose(model.predict_step((data.x,)), own.predict(data.x, verbose=0), atol=1e-6)
