@@ -24,12 +24,13 @@ def install() -> None:
 def train_step(self: Any, data: Any) -> dict[str, Any]:
     """Train on a batch, in TensorFlow's form: change the model's variables and return its metrics."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    optimizer = self.optimizer
     with GradientTape() as tape:
         y_pred, loss = _forward(self, x, y, sample_weight, training=True)
-        scaled = loss if self.optimizer is None else self.optimizer.scale_loss(loss)
+        scaled = optimizer.scale_loss(loss) if optimizer else loss
     weights = self.trainable_weights
     if weights:
-        self.optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights, strict=True))
+        optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights, strict=True))
     else:
         warnings.warn("The model does not have any trainable weights.", stacklevel=2)
     return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
