@@ -3,7 +3,7 @@
 What is replaced, and why, is listed in `_hooks`. Used as they are:
 
 - `BaseOptimizer._accumulated_gradients`, `_iterations`: its variables for gradient accumulation;
-  `_trainable_variables`: what it was built for; `_get_current_learning_rate`: the rate that a step uses.
+  `_trainable_variables`: what it was built for; `_backend_update_step`: the update, given the rate.
 - `Adagrad._accumulators`, `RMSprop._velocities`, `_average_gradients`, `Nadam._momentums`, `_velocities`, `_u_product`,
   `BaseOptimizer._get_variable_index`: the state that older formulas work on.
 - `BackupAndRestore._weights_path`, `_current_epoch`, `_last_batch_seen`, and `_initial_epoch` of the model.

@@ -40,18 +40,18 @@ def _decaying(base: Any) -> dict[str, Any]:
         base.__init__(self, *args, **kwargs)
         self.decay = decay
 
-    def _get_current_learning_rate(self: Any) -> Any:
-        rate = base._get_current_learning_rate(self)
-        if not getattr(self, "decay", 0.0):
-            return rate
-        return rate / (1.0 + self.decay * keras.ops.cast(self.iterations, "float32"))
+    def _backend_update_step(self: Any, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
+        # In the step alone: `learning_rate` goes on giving the variable, for schedules and `K.set_value`.
+        if self.decay:
+            learning_rate = learning_rate / (1.0 + self.decay * keras.ops.cast(self.iterations, "float32"))
+        base._backend_update_step(self, grads, trainable_variables, learning_rate)
 
     def get_config(self: Any) -> dict[str, Any]:
         return {**base.get_config(self), "decay": self.decay}
 
     return {
         "__init__": __init__,
-        "_get_current_learning_rate": _get_current_learning_rate,
+        "_backend_update_step": _backend_update_step,
         "get_config": get_config,
     }
 

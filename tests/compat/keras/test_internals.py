@@ -38,7 +38,7 @@ KINDS = ("train", "test", "predict")
 # Called, not replaced.
 USED = [
     (keras.callbacks.TensorBoard, "_init_profile_batch", ["self", "profile_batch"]),
-    (BaseOptimizer, "_get_current_learning_rate", ["self"]),
+    (BaseOptimizer, "_backend_update_step", ["self", "grads", "trainable_variables", "learning_rate"]),
     (JAXTrainer, "_compute_loss", ["self", "x", "y", "y_pred", "sample_weight", "training"]),
     (legacy_h5_format, "load_model_from_hdf5", ["filepath", "custom_objects"]),
     (Operation, "_setattr_hook", ["self", "name", "value"]),

@@ -48,6 +48,17 @@ def test_steps_are_those_of_keras_2(kind, name, options, expected):
     np.testing.assert_allclose(variable.numpy(), expected, atol=2e-6)
 
 
+def test_decay_is_of_the_step_and_leaves_the_learning_rate():
+    variable, optimizer = tf.keras.Variable(1.0), make("SGD", {"decay": 1.0})
+    for _ in range(2):
+        optimizer.apply_gradients([(tf.constant(1.0), variable)])
+    assert float(variable.numpy()) == pytest.approx(1 - 0.1 - 0.1 / 2)
+    assert float(optimizer.lr.numpy()) == float(optimizer.learning_rate.numpy()) == pytest.approx(0.1)
+    tf.keras.backend.set_value(optimizer.lr, 0.3)
+    optimizer.apply_gradients([(tf.constant(1.0), variable)])
+    assert float(variable.numpy()) == pytest.approx(0.85 - 0.3 / 3)
+
+
 @pytest.mark.parametrize("name", ["Adagrad", "RMSprop", "Nadam"])
 def test_changed_formulas_train_replicas_as_one_device(name, strategy, make_model, fit, data, assert_same_training):
     optimizer = lambda: make(name, {"epsilon": 0.01})
