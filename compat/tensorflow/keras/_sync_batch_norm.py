@@ -61,6 +61,8 @@ def _over_replicas(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _of_rows(inputs: Any, weights: Any, count: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     """Return the mean of this replica's rows, and the sum of squared distances from it; zeros without rows."""
-    mean = jnp.sum(inputs * weights, axes, keepdims=True) / jnp.maximum(jnp.sum(weights, axes, keepdims=True), 1)
+    # Chosen, not multiplied: what is masked may be no number.
+    inputs = jnp.where(weights > 0, inputs, 0)
+    mean = jnp.sum(inputs, axes, keepdims=True) / jnp.maximum(jnp.sum(weights, axes, keepdims=True), 1)
     squares = jnp.sum((inputs - mean) ** 2 * weights, axes)
     return mean.reshape(count.shape), squares

@@ -86,3 +86,13 @@ def test_it_is_saved_with_the_layer():
     norm = keras.layers.BatchNormalization(synchronized=True)
     assert norm.get_config()["synchronized"]
     assert keras.layers.BatchNormalization.from_config(norm.get_config()).synchronized
+
+
+def test_masked_rows_may_be_no_numbers():
+    norm, one = (keras.layers.BatchNormalization(momentum=0.5, synchronized=together) for together in (True, False))
+    x = np.array([[[1.0, 2.0], [np.nan, 0.0]], [[3.0, 5.0], [np.inf, 1.0]]], "f4")
+    for layer in (norm, one):
+        layer(x, training=True, mask=np.array([[True, False]] * 2))
+    for weight, expected in zip(norm.get_weights(), one.get_weights(), strict=True):
+        np.testing.assert_allclose(weight, expected, rtol=1e-6)
+    assert np.isfinite(norm.moving_variance.numpy()).all()
