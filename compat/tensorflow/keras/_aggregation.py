@@ -29,7 +29,17 @@ class Share:
     @property
     def weight(self) -> float:
         """How much this replica counts in an average over the batch."""
-        return self.rows / sum(self.sizes)
+        return self.count / self.total
+
+    @property
+    def count(self) -> int:
+        """Number of rows this replica has; 1 if there are no rows at all, so that all replicas count alike."""
+        return self.rows if any(self.sizes) else 1
+
+    @property
+    def total(self) -> int:
+        """What the counts of all replicas add up to."""
+        return sum(self.sizes) or len(self.sizes)
 
     @property
     def all_replicas_have_rows(self) -> bool:
@@ -50,8 +60,8 @@ def changes(variables: Sequence[Any], old: Values, new: Values, share: Share) ->
         share: The replica's part of the batch.
 
     Returns:
-        Two lists with an entry per variable. The first are amounts to be added up over the replicas and onto the
-        old value; the second are new values that all replicas have alike. Both are None where nothing changed.
+        Two lists with an entry per variable. The first are amounts to be added up over the replicas, from which
+        `merged` makes new values; the second are new values that all replicas have alike. Both are None where nothing changed.
     """
     summed, same = [], []
     for variable, before, after in zip(variables, old, new, strict=True):
@@ -62,27 +72,33 @@ def changes(variables: Sequence[Any], old: Values, new: Values, share: Share) ->
     return summed, same
 
 
-def merged(old: Values, sums: Changes, same: Changes) -> Values:
+def merged(variables: Sequence[Any], old: Values, sums: Changes, same: Changes, share: Share) -> Values:
     """Return the variables' common new values from what `changes` gave, added up over the replicas."""
-    return [
-        value if total is None and alike is None else _plus(value, total) if alike is None else alike
-        for value, total, alike in zip(old, sums, same, strict=True)
-    ]
+
+    def new(variable: Any, value: jax.Array, total: jax.Array | None, alike: jax.Array | None) -> jax.Array:
+        if total is None:
+            return value if alike is None else alike
+        whole = total / share.total if _is_averaged(variable, value) else _number(value) + total
+        return whole.astype(value.dtype)
+
+    return [new(*each) for each in zip(variables, old, sums, same, strict=True)]
 
 
 def _amount(variable: Any, old: jax.Array, new: jax.Array, share: Share) -> jax.Array:
+    if _is_averaged(variable, old):
+        # Not of differences, which would lose what follows on a large or infinite value. By whole numbers of rows: the mean
+        # of equal counts is that count.
+        return new.astype(jnp.promote_types(new.dtype, jnp.float32)) * share.count
     change = _number(new) - _number(old)
     if variable.aggregation == "sum":
         return change
-    if variable.aggregation != "only_first_replica" and jnp.issubdtype(change.dtype, jnp.floating):
-        return change * jnp.asarray(share.weight, change.dtype)
     context = replica_context()
     is_first = context is None or context.replica_id_in_sync_group == 0
     return jnp.where(is_first, change, jnp.zeros_like(change))
 
 
-def _plus(old: jax.Array, change: Any) -> jax.Array:
-    return (_number(old) + change).astype(old.dtype)
+def _is_averaged(variable: Any, value: jax.Array) -> bool:
+    return variable.aggregation not in ("sum", "only_first_replica") and jnp.issubdtype(value.dtype, jnp.floating)
 
 
 def _number(array: jax.Array) -> jax.Array:

@@ -325,8 +325,15 @@ def _without_padding(rows: Any, sizes: Sizes) -> Any:
     if len(set(sizes)) == 1:
         return jax.tree.map(local, rows)
     length = max(sizes)
-    blocks = [slice(i * length, i * length + size) for i, size in enumerate(sizes)]
-    return jax.tree.map(lambda leaf: np.concatenate([np.asarray(local(leaf))[block] for block in blocks]), rows)
+
+    def cut(leaf: jax.Array) -> np.ndarray:
+        # A row may have several results.
+        blocks = np.asarray(local(leaf)).reshape(len(sizes), length, -1, *leaf.shape[1:])
+        return np.concatenate(
+            [block[:size].reshape(-1, *leaf.shape[1:]) for block, size in zip(blocks, sizes, strict=True)]
+        )
+
+    return jax.tree.map(cut, rows)
 
 
 def _joined(results: Sequence[Any]) -> Any:

@@ -72,9 +72,10 @@ def run_side_by_side(step: Step, strategy: Any, sizes: Sizes, state: State, batc
     """Run `step` for each replica's rows in turn, meeting at collectives; arrays may be concrete or traced.
 
     For steps that communicate while replicas have different numbers of rows, and for stepping through a model in
-    a debugger. Replicas without rows take no part.
+    a debugger. Replicas without rows take no part, unless none has any.
     """
-    lockstep = LockStep(sum(size > 0 for size in sizes))
+    running = [i for i, size in enumerate(sizes) if size or not any(sizes)]
+    lockstep = LockStep(len(running))
 
     def replica(i: int) -> Callable[[], Parts]:
         start = i * max(sizes)
@@ -88,10 +89,10 @@ def run_side_by_side(step: Step, strategy: Any, sizes: Sizes, state: State, batc
         return run
 
     with step.prepared():
-        parts = lockstep.run([replica(i) for i, size in enumerate(sizes) if size])
+        parts = lockstep.run([replica(i) for i in running])
     summed = jax.tree.map(lambda *values: functools.reduce(operator.add, values), *[p.summed for p in parts])
     largest = jax.tree.map(lambda *values: functools.reduce(jnp.maximum, values), *[p.largest for p in parts])
-    logs, state = step.finish(state, parts[0]._replace(summed=summed, largest=largest))
+    logs, state = step.finish(state, parts[0]._replace(summed=summed, largest=largest), Share(sizes[0], sizes))
     return logs, jax.tree.map(lambda *rows: _side_by_side(rows, sizes), *[p.rows for p in parts]), state
 
 
@@ -99,7 +100,7 @@ def _run_replica(step: Step, strategy: Any, sizes: Sizes, state: State, batch: A
     """Run the step on this replica of an SPMD program: one reduction for all that is summed."""
 
     def branch(size: int) -> Callable[[Any], Parts]:
-        if size == 0:
+        if size == 0 and any(sizes):
             return lambda batch: _nothing(branch(max(sizes)), batch)
         return lambda batch: _local_rows(step, state, batch, Share(size, sizes))
 
@@ -107,13 +108,13 @@ def _run_replica(step: Step, strategy: Any, sizes: Sizes, state: State, batch: A
     leaves, tree = jax.tree.flatten(parts.summed)
     summed = tree.unflatten(fused_sum(leaves, bucket_bytes=strategy.bucket_bytes))
     largest = jax.tree.map(functools.partial(jax.lax.pmax, axis_name=DATA), parts.largest)
-    logs, state = step.finish(state, parts._replace(summed=summed, largest=largest))
+    logs, state = step.finish(state, parts._replace(summed=summed, largest=largest), Share(sizes[0], sizes))
     return logs, parts.rows, state
 
 
 def _local_rows(step: Step, state: State, batch: Any, share: Share) -> Parts:
     parts = step.local(state, jax.tree.map(lambda leaf: leaf[: share.rows], batch), share)
-    return parts._replace(rows=jax.tree.map(lambda rows: _padded(rows, max(share.sizes)), parts.rows))
+    return parts._replace(rows=jax.tree.map(lambda rows: _padded(rows, share.rows, share.sizes), parts.rows))
 
 
 def _nothing(branch: Callable[[Any], Parts], batch: Any) -> Parts:
@@ -124,12 +125,28 @@ def _nothing(branch: Callable[[Any], Parts], batch: Any) -> Parts:
 def _side_by_side(rows: Sequence[jax.Array], sizes: Sizes) -> jax.Array:
     """Join the rows of the replicas that have any, each replica's filled up to the most that any has."""
     given = iter(rows)
-    return jnp.concatenate([_padded(next(given) if size else rows[0][:0], max(sizes)) for size in sizes])
+    if not any(sizes):
+        return jnp.concatenate(rows)
+    filled = [_padded(next(given), size, sizes) if size else None for size in sizes]
+    nothing = jnp.zeros_like(next(block for block in filled if block is not None))
+    return jnp.concatenate([nothing if block is None else block for block in filled])
 
 
-def _padded(rows: jax.Array, length: int) -> jax.Array:
-    """Fill up with zeros to `length` rows."""
-    missing = length - rows.shape[0]
+def _padded(rows: jax.Array, size: int, sizes: Sizes) -> jax.Array:
+    """Fill the results of `size` rows up with zeros to as many as the most rows of a replica give.
+
+    Raises:
+        ValueError: If the results are not so many for each row.
+    """
+    if len(set(sizes)) == 1:
+        return rows
+    if not rows.ndim or rows.shape[0] % size:
+        raise ValueError(
+            f"Predictions of shape {rows.shape} for {size} rows cannot be divided among rows, but the replicas have different "
+            f"numbers of them, {sizes}. Return the same number of results for each row, or predict with batches that the "
+            f"{len(sizes)} replicas can share evenly."
+        )
+    missing = rows.shape[0] // size * max(sizes) - rows.shape[0]
     return jnp.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1)) if missing else rows
 
 

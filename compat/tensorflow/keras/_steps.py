@@ -74,8 +74,8 @@ class Step(abc.ABC):
         """Run the step on one replica's rows."""
 
     @abc.abstractmethod
-    def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
-        """Return the logs and the new state from the parts of all replicas, the summed ones added up."""
+    def finish(self, state: State, parts: Parts, share: Share) -> tuple[Any, State]:
+        """Return the logs and the new state from the parts of all replicas, the summed ones added up; `share` is any's."""
 
 
 @final
@@ -93,7 +93,16 @@ class TrainStep(Step):
         self.accumulates_locally = accumulates(model.optimizer) and not model.run_eagerly and not self.communicates
 
     def local(self, state: State, batch: Any, share: Share) -> Parts:
-        """Return this replica's gradients and what it changes in statistics and metrics."""
+        """Return this replica's gradients and what it changes in statistics and metrics.
+
+        Raises:
+            ValueError: If no replica has rows: a mean over nothing has no gradient.
+        """
+        if not any(share.sizes):
+            raise ValueError(
+                "A batch to train on has no rows. Leave such batches out of what the generator or dataset gives, for instance "
+                "with `if len(x): yield x, y`."
+            )
         trainable, non_trainable, optimizer, metrics = state
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
         gradient_of = jax.value_and_grad(self._loss_and_updates, has_aux=True)
@@ -121,7 +130,7 @@ class TrainStep(Step):
         )
         return loss, (aux, [get_keras_mask(prediction) for prediction in jax.tree.leaves(aux[1])])
 
-    def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
+    def finish(self, state: State, parts: Parts, share: Share) -> tuple[Any, State]:
         """Apply the global gradients."""
         trainable, non_trainable, optimizer, metrics = state
         if self.accumulates_locally:
@@ -130,7 +139,7 @@ class TrainStep(Step):
         else:
             gradients = joined(parts.summed["gradients"], parts.largest)
             trainable, optimizer = self.model.optimizer.stateless_apply(optimizer, gradients, trainable)
-        logs, non_trainable, metrics = _merged_parts(self.model, parts, non_trainable, metrics)
+        logs, non_trainable, metrics = _merged_parts(self.model, parts, non_trainable, metrics, share)
         return logs, (trainable, non_trainable, optimizer, metrics)
 
 
@@ -163,9 +172,9 @@ class CustomTrainStep(Step):
         parts.same.update(trainable=list(trainable), optimizer=list(optimizer))
         return parts
 
-    def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
+    def finish(self, state: State, parts: Parts, share: Share) -> tuple[Any, State]:
         """Put the replicas' statistics and metrics together."""
-        logs, non_trainable, metrics = _merged_parts(self.model, parts, state[1], state[3])
+        logs, non_trainable, metrics = _merged_parts(self.model, parts, state[1], state[3], share)
         return logs, (parts.same["trainable"], non_trainable, parts.same["optimizer"], metrics)
 
 
@@ -198,9 +207,9 @@ class TestStep(Step):
         logs, metrics = self.model._update_metrics_variables(metrics, unscale_loss(loss), x, y, y_pred, sample_weight)
         return logs, (state[0], non_trainable, metrics)
 
-    def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
+    def finish(self, state: State, parts: Parts, share: Share) -> tuple[Any, State]:
         """Put the replicas' metrics together."""
-        logs, non_trainable, metrics = _merged_parts(self.model, parts, state[1], state[2])
+        logs, non_trainable, metrics = _merged_parts(self.model, parts, state[1], state[2], share)
         return logs, (state[0], non_trainable, metrics)
 
 
@@ -222,9 +231,10 @@ class PredictStep(Step):
         summed, same = changes(self.model.non_trainable_variables, state[1], list(non_trainable), share)
         return Parts({"non_trainable": summed}, {"non_trainable": same}, rows=in_order(outputs))
 
-    def finish(self, state: State, parts: Parts) -> tuple[Any, State]:
+    def finish(self, state: State, parts: Parts, share: Share) -> tuple[Any, State]:
         """Keep what predicting changes, such as seeds."""
-        return {}, (state[0], merged(state[1], parts.summed["non_trainable"], parts.same["non_trainable"]))
+        variables, summed, same = self.model.non_trainable_variables, parts.summed, parts.same
+        return {}, (state[0], merged(variables, state[1], summed["non_trainable"], same["non_trainable"], share))
 
 
 def make_train_step(model: Any) -> Step:
@@ -249,13 +259,15 @@ def _parts(model: Any, share: Share, logs: Any, non_trainable: BeforeAfter, metr
 
 
 def _merged_parts(
-    model: Any, parts: Parts, non_trainable: list[jax.Array], metrics: list[jax.Array]
+    model: Any, parts: Parts, non_trainable: list[jax.Array], metrics: list[jax.Array], share: Share
 ) -> tuple[Mapping[str, Any], list[jax.Array], list[jax.Array]]:
     summed, same = parts.summed, parts.same
-    new_metrics = merged(metrics, summed["metrics"], same["metrics"])
+    new_metrics = merged(model.metrics_variables, metrics, summed["metrics"], same["metrics"], share)
+    variables = model.non_trainable_variables
+    statistics = merged(variables, non_trainable, summed["non_trainable"], same["non_trainable"], share)
     results = _results(model, metrics, new_metrics)
     logs = {**summed["logs"], **{name: results[name] for name in same["logs"]}}
-    return logs, merged(non_trainable, summed["non_trainable"], same["non_trainable"]), new_metrics
+    return logs, statistics, new_metrics
 
 
 def _results(model: Any, old: list[jax.Array], new: list[jax.Array]) -> dict[str, Any]:

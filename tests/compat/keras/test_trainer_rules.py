@@ -427,3 +427,67 @@ def test_nothing_is_lost_where_there_is_no_data(replicas, validates, make_strate
     assert fitted.history["loss"][1] == 0.0  # As under TensorFlow.
     assert int(model.optimizer.iterations.numpy()) == 6
     assert np.isfinite(model.get_weights()[0]).all()
+
+
+class Extremes(keras.layers.Layer):
+    """Keeps the smallest value seen, from where `first` says, and counts its batches."""
+
+    def __init__(self, first):
+        super().__init__()
+        self.smallest = self.add_weight(initializer=keras.initializers.Constant(first), trainable=False)
+        self.batches = self.add_weight(initializer="zeros", trainable=False)
+
+    def call(self, x):
+        self.smallest.assign(keras.ops.minimum(self.smallest, keras.ops.min(x)))
+        self.batches.assign_add(1.0)
+        return x
+
+
+@pytest.mark.parametrize("first", [np.inf, 1e30])
+@pytest.mark.parametrize("rows", [16, 10])
+def test_statistics_may_begin_at_large_or_infinite_values(first, rows, strategy, fit, data):
+    with strategy.scope():
+        seen = Extremes(first)
+        model = keras.Sequential([keras.Input((8,)), seen, keras.layers.Dense(4)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    fit(model, data.rows(rows), epochs=3)
+    sizes = np.diff([0, 4, 8, 12, 16] if rows == 16 else [0, 3, 6, 9, 10])
+    parts = np.split(data.x[:rows], np.cumsum(sizes)[:-1])
+    # The mean of the replicas, then the smaller of that and what each has seen.
+    expected = first
+    for _ in range(3):
+        expected = np.average([min(expected, part.min()) for part in parts], weights=sizes)
+    assert float(seen.smallest.numpy()) == pytest.approx(expected, rel=1e-5)
+    assert float(seen.batches.numpy()) == 3
+
+
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_batches_without_rows_give_what_one_device_gives(run_eagerly, strategy, make_model, data):
+    model, alone = make_model(strategy, run_eagerly=run_eagerly), make_model()
+    x, y = data.rows(0)
+    for each in (model, alone):
+        assert each.predict_on_batch(x).shape == (0, 4)
+        assert each.test_on_batch(x, y) == [0, 0]
+    chunks = lambda: ((rows,) for rows in (data.x[:6], x, data.x[6:10]))
+    np.testing.assert_allclose(
+        model.predict(chunks(), steps=3, verbose=0), alone.predict(data.x[:10], verbose=0), atol=1e-6
+    )
+    with pytest.raises(ValueError, match="A batch to train on has no rows"):
+        model.train_on_batch(x, y)
+    model.train_on_batch(*data.rows(8))
+
+
+@pytest.mark.parametrize("run_eagerly", [False, True])
+@pytest.mark.parametrize("rows", [16, 10, 3])
+def test_a_row_may_have_several_predictions(rows, run_eagerly, strategy, data):
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Lambda(lambda x: keras.ops.reshape(x, (-1, 2)))])
+        model.compile(run_eagerly=run_eagerly)
+    np.testing.assert_array_equal(model.predict(data.x[:rows], verbose=0), data.x[:rows].reshape(-1, 2))
+
+
+def test_predictions_that_belong_to_no_row_need_equal_shares(strategy, data):
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Lambda(lambda x: keras.ops.sum(x, 0, keepdims=True))])
+    with pytest.raises(ValueError, match="cannot be divided among rows"):
+        model.predict(data.x[:10], verbose=0)
