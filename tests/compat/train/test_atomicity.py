@@ -50,9 +50,11 @@ def test_nothing_saved_is_lost_and_nothing_half_saved_is_found_when_the_process_
         saved = max(saved, reported)
     assert saved >= 2
     variables = [tf.Variable([0.0] * 2000) for _ in range(20)]
-    tf.train.Checkpoint(variables=variables).restore(tf.train.latest_checkpoint(folder)).assert_consumed()
+    checkpoint = tf.train.Checkpoint(variables=variables)
+    manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
+    checkpoint.restore(manager.latest_checkpoint).assert_consumed()
     assert {float(v) for variable in variables for v in variable.numpy()} <= {float(saved), float(saved + 1)}
-    tf.train.CheckpointManager(tf.train.Checkpoint(variables=variables), folder, max_to_keep=2).save()
+    manager.save()  # Also in the place of one that was written, but not on the list yet.
     assert sorted(path.name.partition("-")[0] for path in folder.iterdir()) == ["checkpoint", "ckpt", "ckpt"]
 
 
