@@ -28,7 +28,7 @@ from tfdist_jax._cluster._watch import Watch
 @final
 @dataclasses.dataclass(frozen=True)
 class Timeouts:
-    """How long processes wait for each other, in seconds.
+    """How long processes wait for each other, in seconds. `warn_s` and `wait_s` may be infinite.
 
     Attributes:
         start_s: For all of them to arrive.

@@ -71,7 +71,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--stop-timeout",
-        type=positive_seconds,
+        type=maybe_endless,
         default=30.0,
         metavar="S",
         help="seconds that processes have to end when they are asked to (default: 30)",

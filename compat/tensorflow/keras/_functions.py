@@ -53,6 +53,12 @@ def note_training(model: Any, *, has_begun: bool = True) -> None:
     object.__setattr__(model, _HAS_TRAINED, has_begun)  # Past Keras's attribute tracking.
 
 
+def note_step(model: Any, state: Any) -> None:
+    """Note that one of Keras's loops has done a step with this state: whether `fit` has."""
+    if len(state) == len(STATE_KINDS):
+        note_training(model)
+
+
 def give_back(model: Any, state: Any) -> None:
     """Hand the state to Keras's loop, which has taken it from the variables before it was known that there is no batch.
 
@@ -119,8 +125,7 @@ class StepFunction:
             result, state = self._run(sizes, state, batches)
             results.append(result)
         self._returned = state
-        if isinstance(self._step, TrainStep):
-            note_training(self._step.model)
+        note_step(self._step.model, state)
         return (restored(_joined(results)) if isinstance(self._step, PredictStep) else results[-1]), state
 
     def lower(self, state: Any, batch: Any) -> Any:

@@ -30,7 +30,7 @@ def install() -> None:
     loss_module.scale_loss_for_distribution = scale_loss
     loss_module.unscale_loss_for_distribution = unscale_loss
     JAXTrainer._aggregate_additional_loss = _scaled(JAXTrainer._aggregate_additional_loss)
-    setattr(keras.Layer, "_get_regularization_losses", _regularization_losses)  # noqa: B010 - private to Keras.
+    keras.Layer._get_regularization_losses = _regularization_losses
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from tfdist_jax.compat.tensorflow._context import current_strategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy
 from tfdist_jax.compat.tensorflow.keras import _adapters, _backup, _forms, _loss_scaling, _position, _workers
 from tfdist_jax.compat.tensorflow.keras._forms import is_tensorflow_form
-from tfdist_jax.compat.tensorflow.keras._functions import STATE_KINDS, StepFunction, give_back, note_training
+from tfdist_jax.compat.tensorflow.keras._functions import StepFunction, give_back, note_step, note_training
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, get_stateless_scope, jax_trainer
 from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, Step, TestStep, make_train_step
 
@@ -98,8 +98,7 @@ def _giving_back(model: Any, function: Callable[..., Any]) -> Callable[..., Any]
         except StopIteration:
             give_back(model, state)
             raise
-        if len(state) == len(STATE_KINDS):
-            note_training(model)
+        note_step(model, state)
         return results
 
     return step_function

@@ -407,11 +407,17 @@ def test_datasets_without_labels_and_with_weights_are_told_apart(pair):
     assert model.predict(batches, verbose=0).shape == (10, 2)
 
 
+class OwnSteps(keras.Sequential):
+    def train_step(self, data):
+        return super().train_step(data)
+
+
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnSteps])
 @pytest.mark.parametrize("validates", [False, True])
 @pytest.mark.parametrize("replicas", [None, 2])
-def test_nothing_is_lost_where_there_is_no_data(replicas, validates, make_strategy):
+def test_nothing_is_lost_where_there_is_no_data(replicas, validates, kind, make_strategy):
     with make_strategy(replicas).scope() if replicas else contextlib.nullcontext():
-        model = keras.Sequential([keras.Input((3,)), dense(2)])
+        model = kind([keras.Input((3,)), dense(2)])
         model.compile(keras.optimizers.SGD(0.1), "mse")
     model.fit(X, Y, batch_size=5, verbose=0)
     weights = model.get_weights()
