@@ -1,15 +1,22 @@
 """Every test runs on eight virtual CPU devices, within a time limit, and starts programs the same way."""
 
+import contextlib
+import functools
 import importlib.util
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import compilation_cache
+import environment
+import forks
 import jax
 import pytest
 
@@ -20,8 +27,18 @@ os.environ["KERAS_BACKEND"] = "jax"  # Tests may import Keras before the facade.
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
-# What a user's shell would not set; a program that a test starts must find its own way.
-_NOT_INHERITED = ("JAX_", "XLA_", "TF_", "KERAS_", "NPROC", "CUDA_", "PYTEST_")
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let all processes of the tests share what XLA compiles."""
+    programs = config.workerinput["programs"] if hasattr(config, "workerinput") else compilation_cache.prepare()
+    if programs is not None:
+        compilation_cache.use(programs)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist where compiled programs are."""
+    node.workerinput["programs"] = jax.config.jax_compilation_cache_dir
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,38 +50,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(missing)
 
 
-def _clean_environment(home: Path, changes: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
-    return kept | {"HOME": str(home), "PYTHONWARNINGS": "default"} | changes
+def _path_of(program: str | Path, folder: Path) -> Path:
+    """Return where a program lies; source text is written to `script.py` first."""
+    if isinstance(program, Path):
+        return program
+    path = folder / "script.py"
+    path.write_text(textwrap.dedent(program))
+    return path
 
 
 def _run(
-    command: list[str], *, cwd: Path, env: Mapping[str, str], timeout_s: float
+    start: Callable[..., subprocess.Popen[bytes] | forks.Fork], command: Sequence[str], timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # With its children, which hold the pipes open.
-        out, err = process.communicate()
-        pytest.fail(f"{command} did not end within {timeout_s} s.\nstdout:\n{out}\nstderr:\n{err}")
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    """Start a process by `start(stdout=, stderr=)`, which take file descriptors, and wait for its end."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = start(stdout=out.fileno(), stderr=err.fileno())
+        code = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(timeout_s)
+        if code is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        said = [file.seek(0) or file.read() for file in (out, err)]
+    if code is None:
+        pytest.fail("{} did not end within {} s.\nstdout:\n{}\nstderr:\n{}".format(command, timeout_s, *said))
+    return subprocess.CompletedProcess(command, code, *said)
 
 
 @pytest.fixture
 def run_script(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a Python program in a process of its own, with a clean environment and home folder.
 
-    The fixture is a function `run_script(program, *args, runner=(), env={}, timeout_s=120, python=sys.executable)`:
+    The fixture is a function `run_script(program, *args, runner=(), env={}, timeout_s=LIMIT_S, python=sys.executable)`:
     `program` is a path, or source text that is written to `script.py` first; `runner` are Python's arguments before
     the program, such as `("-m", "tfdist_jax", "run")`. The program starts in the test's `tmp_path`.
     """
@@ -76,16 +92,19 @@ def run_script(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
         *args: str,
         runner: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
-        timeout_s: float = 120,
+        timeout_s: float = environment.LIMIT_S,
         python: str = sys.executable,
     ) -> subprocess.CompletedProcess[str]:
-        if isinstance(program, str):
-            path = tmp_path / "script.py"
-            path.write_text(textwrap.dedent(program))
-        else:
-            path = program
-        command = [python, *runner, str(path), *args]
-        return _run(command, cwd=tmp_path, env=_clean_environment(home, env or {}), timeout_s=timeout_s)
+        command = [python, *runner, str(_path_of(program, tmp_path)), *args]
+        start = functools.partial(
+            subprocess.Popen,
+            command,
+            cwd=tmp_path,
+            env=environment.clean(home, env or {}),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        return _run(start, command, timeout_s)
 
     return run
 
@@ -97,6 +116,46 @@ def run_program(run_script) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(program: str | Path, *args: str, devices: int | None = 2, **options) -> subprocess.CompletedProcess[str]:
         split = () if devices is None else ("--devices", str(devices))
         return run_script(program, *args, runner=("-m", "tfdist_jax", "run", *split), **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def starter(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[Sequence[str]], forks.ForkServer | forks.Spawner]]:
+    """`starter(modules).start(args, ...)` starts `tfdist-jax` in a process that has imported `modules` already."""
+    with contextlib.ExitStack() as servers:
+
+        @functools.cache
+        def make(modules: Sequence[str]) -> forks.ForkServer | forks.Spawner:
+            if not forks.ForkServer.IS_AVAILABLE:
+                return forks.Spawner()
+            env = environment.clean(tmp_path_factory.mktemp("home"), {"JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": "1"})
+            server = forks.ForkServer(modules, env)
+            servers.callback(server.close)
+            return server
+
+        yield make
+
+
+@pytest.fixture
+def run_prepared(starter, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a TensorFlow program as `run_program` does, in a process that has done the imports already."""
+    home = tmp_path / "prepared_home"
+    home.mkdir()
+
+    def run(
+        program: str | Path,
+        *args: str,
+        devices: int = 2,
+        option: str = "--devices",
+        timeout_s: float = environment.LIMIT_S,
+    ) -> subprocess.CompletedProcess[str]:
+        command = ["run", option, str(devices), str(_path_of(program, tmp_path)), *args]
+        prepared = starter(forks.FACADE)
+        start = functools.partial(prepared.start, command, cwd=tmp_path, env=environment.clean(home))
+        return _run(start, command, timeout_s)
 
     return run
 

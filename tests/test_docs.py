@@ -51,13 +51,13 @@ def test_docstring_examples_of_the_core_run_without_the_facade(run_script):
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_examples_in_pages_run(example, run_program):
+def test_examples_in_pages_run(example, run_prepared):
     """An example with prompts must print what it shows; one without is a program for `tfdist-jax run`."""
     if ">>>" in example:
         test = doctest.DocTestParser().get_doctest(example, {}, "example", None, 0)
         assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed == 0
     else:
-        ran = run_program(example, devices=8)
+        ran = run_prepared(example, devices=8)
         assert ran.returncode == 0, ran.stderr
 
 

@@ -9,8 +9,8 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.mark.slow
-def test_the_demo_reaches_its_accuracy_and_draws_a_picture(run_program, tmp_path):
-    ran = run_program(EXAMPLES / "digits.py", devices=8)
+def test_the_demo_reaches_its_accuracy_and_draws_a_picture(run_prepared, tmp_path):
+    ran = run_prepared(EXAMPLES / "digits.py", devices=8)
     assert ran.returncode == 0, ran.stderr
     accuracies = [float(a) for a in re.findall(r"test accuracy (\d\.\d+) after", ran.stdout)]
     assert len(accuracies) == 2

@@ -25,12 +25,8 @@ RUNS = {
     "s3_keras": r"Epoch 2/2(.|\n)* loss: ",
     "s4_keras_guide": r"Number of devices: 2\n(.|\n)*Restoring from ./ckpt/ckpt-1.keras\n(.|\n)* val_loss: ",
 }
-RUN = ("run", "--devices")
-HOW = {
-    "s0_tpu": ("run", "--emulate-tpu"),
-    "s0_workers": ("launch", "--workers"),
-    "s1_resnet_workers": ("launch", "--workers"),
-}
+LAUNCHED = ("s0_workers", "s1_resnet_workers")
+OPTIONS = {"s0_tpu": "--emulate-tpu"}
 LATER = (
     "s0_parameter_server",
     "s1_resnet_central_storage",
@@ -48,10 +44,12 @@ needs_programs = pytest.mark.skipif(
 
 @needs_programs
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", RUNS)
-def test_program_runs(run_script, name):
-    ran = run_script(FOLDER / f"{name}.py", runner=("-m", "tfdist_jax", *HOW.get(name, RUN), "2"), timeout_s=380)
+def test_program_runs(run_script, run_prepared, name):
+    if name in LAUNCHED:
+        ran = run_script(FOLDER / f"{name}.py", runner=("-m", "tfdist_jax", "launch", "--workers", "2"))
+    else:
+        ran = run_prepared(FOLDER / f"{name}.py", option=OPTIONS.get(name, "--devices"))
     assert ran.returncode == 0, ran.stderr
     assert re.search(RUNS[name], ran.stdout, re.MULTILINE), ran.stdout
     assert "nan" not in ran.stdout
@@ -59,9 +57,9 @@ def test_program_runs(run_script, name):
 
 @needs_programs
 @pytest.mark.parametrize("name", LATER)
-def test_program_of_later_says_what_is_missing(run_program, name):
+def test_program_of_later_says_what_is_missing(run_prepared, name):
     """A program that starts to run moves to `RUNS`, and the README counts it."""
-    ran = run_program(FOLDER / f"{name}.py")
+    ran = run_prepared(FOLDER / f"{name}.py")
     assert ran.returncode == 1
     assert re.search(r"`tf\.[\w.]+` is not there \(yet\)|NotImplementedError: .* are not there", ran.stderr), ran.stderr
 

@@ -1,6 +1,7 @@
 """Real processes on loopback that can be killed, frozen, slowed and asked to stop."""
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -9,15 +10,16 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
+import environment
+import forks
 import pytest
+from environment import LIMIT_S
 
 from tfdist_jax.cli._launch import _free_ports
-
-_NOT_INHERITED = ("JAX_", "XLA_", "TF_", "TFDIST_", "KERAS_", "NPROC", "CUDA_", "PYTEST_")
 
 # What every program starts with: `result(name, value)` writes a file that the test reads.
 _PREAMBLE = """
@@ -44,19 +46,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Worker:
     """One process of a cluster; what it prints is in `log`."""
 
-    def __init__(self, command: list[str], env: Mapping[str, str], folder: Path, stdout: int | None = None) -> None:
+    def __init__(
+        self,
+        start: Callable[..., subprocess.Popen[bytes] | forks.Fork],
+        env: Mapping[str, str],
+        folder: Path,
+        stdout: int | None = None,
+    ) -> None:
+        """Start it by `start(cwd=, env=, stdout=, stderr=)`."""
         folder.mkdir(exist_ok=True)
         self.results = folder
         self.log_path = folder / "log.txt"
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
+            self._process = start(
                 cwd=folder,
                 env={**env, "RESULTS": str(folder)},
-                stdin=subprocess.DEVNULL,
-                stdout=log if stdout is None else stdout,
-                stderr=log,
-                start_new_session=True,
+                stdout=log.fileno() if stdout is None else stdout,
+                stderr=log.fileno(),
             )
         self.pid = self._process.pid
 
@@ -67,7 +73,7 @@ class Worker:
     def result(self, name: str) -> Any:
         return json.loads((self.results / name).read_text())
 
-    def wait_for_result(self, name: str, timeout_s: float = 60) -> Any:
+    def wait_for_result(self, name: str, timeout_s: float = LIMIT_S) -> Any:
         """Wait until the program has called `result(name, ...)`."""
         deadline = time.monotonic() + timeout_s
         while not (self.results / name).exists():
@@ -80,7 +86,7 @@ class Worker:
     def returncode(self) -> int | None:
         return self._process.poll()
 
-    def wait(self, timeout_s: float = 60) -> int:
+    def wait(self, timeout_s: float = LIMIT_S) -> int:
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -129,15 +135,22 @@ class Worker:
         """End it with everything it has started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._process.wait(30)
+        self._process.wait()
 
 
 @final
 class Cluster:
     """Starts the processes of one program and ends what is left of them."""
 
-    def __init__(self, folder: Path, size: int, devices_per_worker: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        size: int,
+        devices_per_worker: int,
+        starter: Callable[[Sequence[str]], forks.ForkServer | forks.Spawner],
+    ) -> None:
         self.folder = folder
+        self._starter = starter
         self.addresses = [f"127.0.0.1:{port}" for port in _free_ports(size)]
         self._devices = devices_per_worker
         self.workers: list[Worker] = []
@@ -152,27 +165,30 @@ class Cluster:
         indices: list[int] | None = None,
         env: Mapping[str, str] | Callable[[int], Mapping[str, str]] | None = None,
     ) -> list[Worker]:
-        """Start `program` once for each worker, by `tfdist-jax run`."""
+        """Start `program` once for each worker, by `tfdist-jax run`, which has imported what programs do already."""
+        modules = forks.FACADE if "tensorflow" in program else forks.NATIVE
         script = self.folder / "program.py"
         script.write_text(_PREAMBLE + textwrap.dedent(program))
         for index in range(len(self.addresses)) if indices is None else indices:
             own = (env(index) if callable(env) else env) or {}
-            command = ["-m", "tfdist_jax", "run", "--devices", str(self._devices), str(script), *args]
+            command = ["run", "--devices", str(self._devices), str(script), *args]
+            is_read_at_import = any(name.startswith(("JAX_", "KERAS_", "PYTHON", "XLA_")) for name in own)
+            start = (forks.Spawner() if is_read_at_import else self._starter(modules)).start
             self.workers.append(
                 Worker(
-                    [sys.executable, *command],
-                    {**clean_environment(self.folder), "TF_CONFIG": self.config(index), **own},
+                    functools.partial(start, command),
+                    {**_environment(self.folder), "TF_CONFIG": self.config(index), **own},
                     self.folder / f"worker{index}",
                 )
             )
         return self.workers
 
-    def wait(self, timeout_s: float = 90) -> list[int]:
+    def wait(self, timeout_s: float = LIMIT_S) -> list[int]:
         """The exit codes, once all have ended."""
         deadline = time.monotonic() + timeout_s
         return [worker.wait(max(0.1, deadline - time.monotonic())) for worker in self.workers]
 
-    def succeed(self, timeout_s: float = 90) -> list[Worker]:
+    def succeed(self, timeout_s: float = LIMIT_S) -> list[Worker]:
         """Wait until all have ended without an error."""
         codes = self.wait(timeout_s)
         assert not any(codes), "\n".join(
@@ -184,28 +200,27 @@ class Cluster:
         return [worker.result(name) for worker in self.workers]
 
 
-def clean_environment(home: Path) -> dict[str, str]:
-    """What a user's shell would have, with heartbeats short enough for a test."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
-    return kept | {
-        "HOME": str(home),
+def _environment(home: Path) -> dict[str, str]:
+    """Return what a user's shell would have, with limits for a test."""
+    changes = {
         "JAX_PLATFORMS": "cpu",
         "PYTHONUNBUFFERED": "1",
-        "TFDIST_HEARTBEAT_TIMEOUT_S": "3",
-        "TFDIST_START_TIMEOUT_S": "60",
-        "TFDIST_END_TIMEOUT_S": "30",
+        "TFDIST_HEARTBEAT_TIMEOUT_S": "10",
+        "TFDIST_START_TIMEOUT_S": str(LIMIT_S),
+        "TFDIST_END_TIMEOUT_S": "60",
     }
+    return environment.clean(home, changes)
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+def cluster(tmp_path: Path, starter) -> Iterator[Callable[..., Cluster]]:
     """`cluster(n, devices_per_worker=1)` has `n` workers on loopback; what it has started ends with the test."""
     made: list[Cluster] = []
 
     def make(size: int, devices_per_worker: int = 1) -> Cluster:
         folder = tmp_path / f"cluster{len(made)}"
         folder.mkdir()
-        made.append(Cluster(folder, size, devices_per_worker))
+        made.append(Cluster(folder, size, devices_per_worker, starter))
         return made[-1]
 
     try:
@@ -230,8 +245,8 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
         script = folder / "program.py"
         index = 'INDEX = json.loads(os.environ["TFDIST_JAX_CLUSTER"])["task"]["index"]\n'
         script.write_text(_PREAMBLE + index + textwrap.dedent(program))
-        command = [sys.executable, "-m", "tfdist_jax", "launch", *options, str(script), *args]
-        started.append(Worker(command, clean_environment(folder), folder, stdout))
+        start = functools.partial(forks.Spawner().start, ["launch", *options, str(script), *args])
+        started.append(Worker(start, _environment(folder), folder, stdout))
         return started[-1]
 
     try:
@@ -252,9 +267,9 @@ def doctor(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
     def start(*arguments: str, before: str = "", **environment: str) -> Worker:
         folder = tmp_path / f"doctor{len(started)}"
         code = f"{before}\nimport sys\nfrom tfdist_jax.cli import main\nsys.exit(main(['doctor', *sys.argv[1:]]))"
-        started.append(
-            Worker([sys.executable, "-c", code, *arguments], {**clean_environment(tmp_path), **environment}, folder)
-        )
+        command = [sys.executable, "-c", code, *arguments]
+        start = functools.partial(subprocess.Popen, command, stdin=subprocess.DEVNULL, start_new_session=True)
+        started.append(Worker(start, {**_environment(tmp_path), **environment}, folder))
         return started[-1]
 
     try:

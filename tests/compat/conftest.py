@@ -1,54 +1,38 @@
 """Programs that are started often."""
 
-import contextlib
-import subprocess
-import sys
+import os
 
+import forks
 import pytest
-
-# The parent process loads everything once; each training is a fork of it, made before JAX has started any thread.
-_LOOP = """
-import os, sys
-for line in sys.stdin:
-    pid = os.fork()
-    if not pid:
-        train(*line.split())
-        sys.stdout.flush()
-        os._exit(0)
-    print(pid, flush=True)
-    _, status = os.waitpid(pid, 0)
-    print(os.waitstatus_to_exitcode(status), flush=True)
-"""
 
 
 @pytest.fixture(scope="session")
-def forking(tmp_path_factory):
-    """Return `forking(program)`, inside which the program's `train` is called in processes of its own, on two devices.
+def forking(starter, tmp_path_factory):
+    """Return `forking(program)`, which returns `train`: it calls the program's `train` in a process with two devices.
 
-    It gives `train(*words, meanwhile=None)`, which returns the exit code; `meanwhile` gets the process's number. Trainings
-    print nothing, as the one who calls them is told so.
+    `train(*words, meanwhile=None)` returns the exit code; `meanwhile` gets the process's number while it runs. What
+    trainings print is not kept.
     """
 
-    @contextlib.contextmanager
-    def start(program):
-        script = tmp_path_factory.mktemp("forking") / "program.py"
-        script.write_text(program + _LOOP)
-        command = [sys.executable, "-m", "tfdist_jax", "run", "--devices", "2", str(script)]
-        # As for users: no plugins of the test session.
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert process.stdin is not None and process.stdout is not None
-        stdin, stdout = process.stdin, process.stdout
+    def define(program):
+        folder = tmp_path_factory.mktemp("forking")
+        script = folder / "program.py"
+        script.write_text(f"{program}\nimport sys\ntrain(*sys.argv[1:])\n")
 
         def train(*words, meanwhile=None):
-            print(*words, file=stdin, flush=True)
-            pid = int(stdout.readline())
-            if meanwhile is not None:
-                meanwhile(pid)
-            return int(stdout.readline())
+            command = ["run", "--devices", "2", str(script), *map(str, words)]
+            with open(os.devnull, "w") as out, (folder / "stderr").open("w+") as err:
+                process = starter(forks.FACADE).start(
+                    command, cwd=folder, env=dict(os.environ), stdout=out.fileno(), stderr=err.fileno()
+                )
+                if meanwhile is not None:
+                    meanwhile(process.pid)
+                code = process.wait()
+                if code == 1:  # An error of Python's, which no test wants.
+                    err.seek(0)
+                    pytest.fail(err.read())
+            return code
 
-        yield train
-        stdin.close()
-        assert process.wait(30) == 0
-        stdout.close()
+        return train
 
-    return start
+    return define

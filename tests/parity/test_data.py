@@ -15,8 +15,8 @@ def facts(ran):
 
 @pytest.mark.slow
 @pytest.mark.peers
-def test_datasets_are_tensorflows(run_script, run_program):
-    ours, theirs = facts(run_program(PROGRAM)), facts(run_script(PROGRAM))
+def test_datasets_are_tensorflows(run_script, run_prepared):
+    ours, theirs = facts(run_prepared(PROGRAM)), facts(run_script(PROGRAM))
     assert ours.keys() == theirs.keys()
     for expression, expected in theirs.items():
         assert ours[expression] == expected, expression

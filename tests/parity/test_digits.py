@@ -14,10 +14,10 @@ STEPS = 20
 
 @pytest.mark.slow
 @pytest.mark.peers
-def test_the_demo_has_tensorflows_losses(run_script, run_program, tmp_path):
+def test_the_demo_has_tensorflows_losses(run_script, run_prepared, tmp_path):
     ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
     once = ["--epochs", "1", "--picture", str(tmp_path / "picture.png")]
-    ran = run_program(DIGITS, *once, "--losses", str(ours), devices=4)
+    ran = run_prepared(DIGITS, *once, "--losses", str(ours), devices=4)
     assert ran.returncode == 0, ran.stderr
     ran = run_script(UNDER_TENSORFLOW, "4", str(DIGITS), *once, "--losses", str(theirs))
     assert ran.returncode == 0, ran.stderr

@@ -58,7 +58,7 @@ def difference(name, ours, theirs):
 
 @pytest.mark.peers
 def test_programs_give_what_they_give_under_tensorflow(run_script):
-    printed = run_script(SCRIPT, timeout_s=170)
+    printed = run_script(SCRIPT)
     assert printed.returncode == 0, printed.stderr
     wanted = json.loads(printed.stdout.splitlines()[-1])
     programs = load_programs()

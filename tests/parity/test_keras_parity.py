@@ -28,11 +28,10 @@ def assert_equal_results(actual, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(500)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_fit_evaluate_and_predict_have_tensorflows_numbers(part, run_program, tmp_path):
+def test_fit_evaluate_and_predict_have_tensorflows_numbers(part, run_prepared, tmp_path):
     ours, options = tmp_path / "ours.npz", (str(part), str(PARTS))
-    ran = run_program(PROGRAMS / "keras_cases.py", str(ours), *options, devices=4, timeout_s=400)
+    ran = run_prepared(PROGRAMS / "keras_cases.py", str(ours), *options, devices=4)
     assert ran.returncode == 0, ran.stderr
     assert "replicas: 4" in ran.stdout
     assert_equal_results(np.load(ours), np.load(RECORDED / f"keras_{part}.npz"))
@@ -40,11 +39,10 @@ def test_fit_evaluate_and_predict_have_tensorflows_numbers(part, run_program, tm
 
 @pytest.mark.slow
 @pytest.mark.peers
-@pytest.mark.timeout(500)
 def test_recording_is_what_tensorflow_computes(run_script, tmp_path):
     fresh, options = tmp_path / "fresh.npz", ("0", str(PARTS))
     cases = PROGRAMS / "keras_cases.py"
-    ran = run_script(PROGRAMS / "on_logical_devices.py", "4", str(cases), str(fresh), *options, timeout_s=400)
+    ran = run_script(PROGRAMS / "on_logical_devices.py", "4", str(cases), str(fresh), *options)
     assert ran.returncode == 0, ran.stderr
     assert_equal_results(np.load(fresh), np.load(RECORDED / "keras_0.npz"))
 

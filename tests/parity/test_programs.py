@@ -23,15 +23,15 @@ AFRESH = sorted({name.partition("_")[0]: name for name in PROGRAMS}.values())
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program_prints_what_it_prints_under_tensorflow(name, run_program):
-    ran = run_program(PROGRAMS[name], devices=recording.DEVICES)
+def test_program_prints_what_it_prints_under_tensorflow(name, run_prepared):
+    ran = run_prepared(PROGRAMS[name], devices=recording.DEVICES)
     assert ran.returncode == 0, ran.stderr
     different = recording.differences(ran.stdout, recording.recorded(name).read_text())
     assert not different, "\n".join(["-TensorFlow +here", *different])
 
 
-def test_program_for_tpus_prints_the_same_on_an_emulated_one(run_script):
-    ran = run_script(PROGRAMS["guide_tpu"], runner=("-m", "tfdist_jax", "run", "--emulate-tpu", "4"))
+def test_program_for_tpus_prints_the_same_on_an_emulated_one(run_prepared):
+    ran = run_prepared(PROGRAMS["guide_tpu"], devices=4, option="--emulate-tpu")
     assert ran.returncode == 0 and "Emulating a TPU" in ran.stderr, ran.stderr
     assert not recording.differences(ran.stdout, recording.recorded("guide_tpu").read_text())
 

@@ -111,8 +111,7 @@ def train(folder, how, moment, result):
 @pytest.fixture(scope="module")
 def train(forking):
     """Return `train(folder, how, moment, result)`, which trains in a process of its own and returns its exit code."""
-    with forking(PROGRAM) as train:
-        yield train
+    return forking(PROGRAM)
 
 
 def begun(result):

@@ -46,22 +46,22 @@ def train(folder, how, result):
 @pytest.fixture
 def train(forking):
     """Return `train(folder, how, result, kill_after=None)`, which trains in a process of its own."""
-    with forking(PROGRAM) as train:
+    train = forking(PROGRAM)
 
-        def run(folder, how, result, kill_after=None):
-            folder.mkdir(exist_ok=True)
-            (folder / "started").unlink(missing_ok=True)
+    def run(folder, how, result, kill_after=None):
+        folder.mkdir(exist_ok=True)
+        (folder / "started").unlink(missing_ok=True)
 
-            def kill(pid):
-                while not (folder / "started").exists():
-                    time.sleep(0.005)
-                time.sleep(kill_after)
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        def kill(pid):
+            while not (folder / "started").exists():
+                time.sleep(0.005)
+            time.sleep(kill_after)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
-            return train(folder, how, result, meanwhile=kill if kill_after is not None else None)
+        return train(folder, how, result, meanwhile=kill if kill_after is not None else None)
 
-        yield run
+    return run
 
 
 @pytest.mark.processes

@@ -93,8 +93,7 @@ def train(folder, strategy, moment, result):
 @pytest.fixture(scope="module")
 def train(forking):
     """Return `train(folder, strategy, moment, result)`, which trains in a process of its own and returns its exit code."""
-    with forking(PROGRAM) as train:
-        yield train
+    return forking(PROGRAM)
 
 
 @pytest.fixture(scope="module")

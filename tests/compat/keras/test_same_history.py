@@ -17,10 +17,10 @@ def histories(ran, **replicas):
 
 
 @pytest.mark.slow
-def test_every_synchronous_strategy_gives_the_same_history(run_program, run_script):
+def test_every_synchronous_strategy_gives_the_same_history(run_prepared):
     names = {"default": 1, "one device": 1, "1": 1, "2": 2, "4": 4}
-    results = histories(run_program(PROGRAM, *names, devices=4), **names)
-    ran = run_script(PROGRAM, "tpu", runner=("-m", "tfdist_jax", "run", "--emulate-tpu", "4"))
+    results = histories(run_prepared(PROGRAM, *names, devices=4), **names)
+    ran = run_prepared(PROGRAM, "tpu", devices=4, option="--emulate-tpu")
     results |= histories(ran, tpu=4)
     expected = results.pop("default")
     assert len(expected["loss"]) == 3 and expected["loss"][2] < expected["loss"][0]

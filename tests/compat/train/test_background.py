@@ -74,13 +74,13 @@ def test_a_folder_that_disappears_while_it_is_written_is_an_error_and_no_checkpo
         tf.train.load_checkpoint(tmp_path / "moved" / "ckpt")
 
 
-def test_a_program_ends_when_its_checkpoint_is_written(tmp_path, run_program):
+def test_a_program_ends_when_its_checkpoint_is_written(tmp_path, run_prepared):
     program = """
     import numpy as np, tensorflow as tf
     checkpoint = tf.train.Checkpoint(v=[tf.Variable(np.full((300, 300), i, "f4")) for i in range(20)])
     checkpoint.save("kept/ckpt", tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True))
     """
-    ran = run_program(program)
+    ran = run_prepared(program)
     assert ran.returncode == 0, ran.stderr
     path = tf.train.latest_checkpoint(tmp_path / "kept")
     for i in range(20):

@@ -1,0 +1,20 @@
+"""The environment and the patience of processes that tests start."""
+
+import os
+import types
+from collections.abc import Mapping
+from pathlib import Path
+
+import compilation_cache
+
+# How long a test waits for what must happen. On a busy machine a process may get a tenth of its time.
+LIMIT_S = 300
+
+# What a user's shell would not set; a program that a test starts must find its own way.
+_NOT_INHERITED = ("JAX_", "XLA_", "TF_", "TFDIST_", "KERAS_", "NPROC", "CUDA_", "PYTEST_")
+
+
+def clean(home: Path, changes: Mapping[str, str] = types.MappingProxyType({})) -> dict[str, str]:
+    """Return what a user's shell would have, changed; warnings are shown, and compiled programs are those of all tests."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+    return kept | compilation_cache.variables() | {"HOME": str(home), "PYTHONWARNINGS": "default"} | changes
