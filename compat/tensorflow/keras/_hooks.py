@@ -23,12 +23,15 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     file_utils,
     jax_trainer,
     jax_utils,
+    json_utils,
     legacy_backend,
     legacy_h5_format,
     loss_module,
     python_utils,
+    rng_utils,
     saving_api,
     saving_lib,
+    serialization_lib,
     tensorboard,
 )
 
@@ -62,6 +65,7 @@ _PROGRAM = "one program over the replicas for each step"
 _BOTH_FORMS = "`super()`'s step also takes the data alone, as under TensorFlow; not called then"
 _PREEMPTED = "after SIGTERM, save and leave before the next batch"
 _ROWS = "small first values of all shapes come from few programs; the numbers are the same"
+_LOADED = "nothing is TensorFlow's before the program has loaded it, which takes seconds"
 _TELLS = "tell restored checkpoints of new variables"
 
 HOOKS: dict[str, tuple[Hook, ...]] = {
@@ -142,6 +146,9 @@ HOOKS: dict[str, tuple[Hook, ...]] = {
     ),
     "_overhead": (
         Hook(keras.Model, "_setattr_hook", "self name value", "the state of a step is not searched for layers"),
+        Hook(json_utils, "tf", None, _LOADED),
+        Hook(rng_utils, "tf", None, _LOADED),
+        Hook(serialization_lib, "tf", None, _LOADED),
         *_batch_events("no event, and so no wait for logs, if no callback has a method for it", "begin"),
         *_batch_events("the same; values of logs are waited for by whoever reads them (`_callbacks`)", "end"),
     ),

@@ -18,6 +18,7 @@ What is replaced, and why, is listed in `_hooks`. Used as they are:
 - `JaxVariable._value`, `_layout`, `_maybe_autocast`, `_initializer`: what a variable holds.
 - `Layer._trainable_variables`, `_non_trainable_variables`, `_seed_generators`, `Metric._variables`: what they hold, for
   checkpoints; Keras's other lists of the same things are left out there by name.
+- `lazy_tensorflow`: the real TensorFlow, loaded when it is asked for something.
 - `legacy_h5_format.load_model_from_hdf5`: reads a file without suffix.
 - `Operation._setattr_hook`: asked before an attribute is searched for layers.
 - `TensorBoard._init_profile_batch`: takes the batches to profile.
@@ -35,18 +36,19 @@ from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.callbacks import tensorboard
 from keras.src.callbacks.callback_list import CallbackList
 from keras.src.legacy import backend as legacy_backend
-from keras.src.legacy.saving import legacy_h5_format
+from keras.src.legacy.saving import json_utils, legacy_h5_format
 from keras.src.losses import loss as loss_module
 from keras.src.ops.operation import Operation
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
-from keras.src.saving import saving_api, saving_lib
+from keras.src.saving import saving_api, saving_lib, serialization_lib
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
-from keras.src.utils import file_utils, jax_utils, python_utils
+from keras.src.utils import file_utils, jax_utils, python_utils, rng_utils
+from keras.src.utils.module_utils import tensorflow as lazy_tensorflow
 from keras.src.utils.python_utils import is_default
 
 __all__ = [
@@ -69,12 +71,16 @@ __all__ = [
     "is_default",
     "jax_trainer",
     "jax_utils",
+    "json_utils",
+    "lazy_tensorflow",
     "legacy_backend",
     "legacy_h5_format",
     "loss_module",
     "python_utils",
+    "rng_utils",
     "saving_api",
     "saving_lib",
+    "serialization_lib",
     "set_keras_mask",
     "tensorboard",
 ]

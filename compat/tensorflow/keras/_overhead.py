@@ -1,19 +1,42 @@
-"""What Keras does in every step and need not do: searching state for layers, and telling logs to nobody."""
+"""What Keras does and need not do: searching state for layers, telling logs to nobody, loading TensorFlow to ask what is its."""
 
 import collections
 import functools
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import keras
 
-from tfdist_jax.compat.tensorflow.keras._internals import CallbackList, Operation, is_default
+from tfdist_jax.compat.tensorflow.keras._internals import (
+    CallbackList,
+    Operation,
+    is_default,
+    json_utils,
+    lazy_tensorflow,
+    rng_utils,
+    serialization_lib,
+)
 
 _KINDS = ("train", "test", "predict")
 
 
+@final
+class _TensorFlowIfLoaded:
+    """The real TensorFlow, for questions whether an object is TensorFlow's: none is before the program has loaded it."""
+
+    @property
+    def available(self) -> bool:
+        return "tensorflow" in sys.modules and lazy_tensorflow.available
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(lazy_tensorflow, name)
+
+
 def install() -> None:
-    """Put the hooks into Keras's models and its list of callbacks."""
+    """Put the hooks into Keras's models, its list of callbacks, and the modules that look for TensorFlow."""
+    for module in (json_utils, rng_utils, serialization_lib):
+        module.tf = _TensorFlowIfLoaded()
     setattr(keras.Model, "_setattr_hook", _leaving_state_untracked)  # noqa: B010 - inherited, as far as types know.
     for kind in _KINDS:
         for name in (f"on_{kind}_batch_begin", f"on_{kind}_batch_end"):

@@ -28,6 +28,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     get_stateless_scope,
     global_seed_generator,
     is_default,
+    lazy_tensorflow,
     legacy_h5_format,
     loss_module,
     saving_api,
@@ -130,6 +131,10 @@ def test_loops_call_functions_with_state_and_iterator_and_pass_state_on():
         source = source_of(getattr(JAXTrainer, method))
         assert f"state = self.{kind}_function(state, iterator)" in source
         assert "self._jax_state_synced" in source
+
+
+def test_keras_asks_a_lazy_module_whether_tensorflow_is_there():
+    assert lazy_tensorflow.name == "tensorflow" and "available" in dir(type(lazy_tensorflow))
 
 
 def test_attributes_are_shown_to_the_hook_before_they_are_searched():

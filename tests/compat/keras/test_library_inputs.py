@@ -69,3 +69,23 @@ def test_sparse_inputs_count_row_by_row(kind, eager, strategy, make_model, fit, 
     expected = other.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0).history
     assert_same_training(model, history, other, expected, atol=1e-6)
     np.testing.assert_allclose(model.predict(kind(x[:10]), verbose=0), other.predict(x[:10], verbose=0), atol=1e-6)
+
+
+@pytest.mark.peers
+def test_a_training_does_not_load_the_real_tensorflow(run_prepared, tmp_path):
+    program = f"""
+        import sys
+        import numpy as np, tensorflow as tf
+        tf.keras.utils.set_random_seed(1)
+        model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+        backup = tf.keras.callbacks.BackupAndRestore({str(tmp_path / "backup")!r})
+        model.fit(np.ones((8, 3)), np.ones((8, 1)), verbose=0, callbacks=[backup])
+        model.save("model.keras")
+        tf.keras.models.load_model("model.keras")
+        assert "tensorflow" not in sys.modules
+        tf.keras.layers.Hashing(3)(np.array([1, 2]))  # Computes with it.
+        assert "tensorflow" in sys.modules
+    """
+    ran = run_prepared(program)
+    assert ran.returncode == 0, ran.stderr
