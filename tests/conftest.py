@@ -33,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     programs = config.workerinput["programs"] if hasattr(config, "workerinput") else compilation_cache.prepare()
     if programs is not None:
         compilation_cache.use(programs)
+        os.environ.update(compilation_cache.variables())
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -42,7 +43,10 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip comparisons with TensorFlow where it is not installed."""
+    """Skip comparisons with TensorFlow where it is not installed; report why tests are slow."""
+    for item in items:
+        if slow := item.get_closest_marker("slow"):
+            item.user_properties.append(("slow", slow.args[0]))
     if importlib.util.find_spec("tensorflow") is None:
         missing = pytest.mark.skip(reason="TensorFlow is not installed: `make peers` adds it.")
         for item in items:

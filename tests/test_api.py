@@ -52,7 +52,7 @@ def test_what_is_a_class_in_tensorflow_is_one_here():
 
 
 @pytest.mark.peers
-@pytest.mark.slow
+@pytest.mark.slow("loads TensorFlow and looks at each of its names")
 def test_recorded_names_are_tensorflows(run_script):
     program = f"""
         import importlib.util

@@ -314,7 +314,7 @@ while True:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills ten processes")
 def test_nothing_saved_is_lost_and_nothing_half_saved_is_found_when_the_process_is_killed(tmp_path):
     moments = random.Random(1)
     saved = 0

@@ -8,7 +8,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("trains two models")
 def test_the_demo_reaches_its_accuracy_and_draws_a_picture(run_prepared, tmp_path):
     ran = run_prepared(EXAMPLES / "digits.py", devices=8)
     assert ran.returncode == 0, ran.stderr
@@ -20,7 +20,7 @@ def test_the_demo_reaches_its_accuracy_and_draws_a_picture(run_prepared, tmp_pat
     assert (tmp_path / "digits.png").stat().st_size > 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.slow("trains under three strategies")
 def test_flax_losses_are_the_same_under_all_strategies(run_script):
     losses = {}
     for strategy in ("single", "mirrored", "fsdp"):

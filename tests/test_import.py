@@ -13,7 +13,7 @@ print(json.dumps(sorted(sys.modules)))
 
 def modules_after(module):
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(module=module)], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", PROGRAM.format(module=module)], capture_output=True, text=True, timeout=300, check=True
     )
     return set(json.loads(ran.stdout.splitlines()[-1]))
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from environment import LIMIT_S
 from jax import lax
 
 from tfdist_jax import _internals
@@ -120,7 +121,7 @@ def test_set_trace_reaches_only_its_own_thread(recorder):
     try:
         thread = threading.Thread(target=lambda: seen.append(_internals.current_trace()))
         thread.start()
-        thread.join(timeout=30)
+        thread.join(timeout=LIMIT_S)
     finally:
         _internals.set_trace(_internals.eval_trace)
     assert seen == [_internals.eval_trace]
@@ -141,7 +142,7 @@ def test_a_thread_can_go_on_with_the_trace_of_another():
 
         thread = threading.Thread(target=work)
         thread.start()
-        thread.join(timeout=30)
+        thread.join(timeout=LIMIT_S)
         return results[0]
 
     names = [eqn.primitive.name for eqn in jax.make_jaxpr(body)(1.0).eqns]
@@ -293,7 +294,7 @@ def test_backends_are_initialized_tells_whether_jax_has_started():
         "import jax; from tfdist_jax._internals import backends_are_initialized as started\n"
         "assert not started(); jax.devices(); assert started()"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S)
 
 
 def test_trace_of_tells_where_a_traced_array_belongs():
@@ -392,7 +393,7 @@ else:
     raise AssertionError
 client.wait_at_barrier("here", 1000)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S)
 
 
 def test_before_threads_end_comes_before_the_end_of_threads_and_asyncio_needs_no_new_ones_then():

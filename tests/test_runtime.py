@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax as td
 from tfdist_jax._runtime import InFlight
@@ -26,7 +27,7 @@ def test_a_number_of_devices_below_one_is_refused():
 def test_the_users_own_thread_setting_stays():
     code = "import os, tfdist_jax; print(os.environ['NPROC'])"
     run = lambda env: subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True
     )
     base = {key: value for key, value in os.environ.items() if key != "NPROC"}
     assert run(base | {"NPROC": "3"}).stdout.strip() == "3"
@@ -43,13 +44,18 @@ def test_steps_in_flight_are_bounded_only_between_devices(monkeypatch):
     assert waited == [0, 1, 2]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["mirrored", "fsdp"])
-@pytest.mark.parametrize("devices", [2, 4, 8])
+REST = [(2, "mirrored"), (4, "mirrored"), (2, "fsdp"), (8, "fsdp")]
+
+
+@pytest.mark.slow("a process that takes a thousand steps")
+@pytest.mark.parametrize(
+    ("devices", "strategy"),
+    [(8, "mirrored"), (4, "fsdp"), *(pytest.param(*rest, marks=pytest.mark.exhaustive) for rest in REST)],
+)
 def test_a_thousand_unsynchronised_steps_do_not_hang(devices, strategy):
     two_cores = ["taskset", "-c", "0,1"] if os.path.exists("/usr/bin/taskset") and (os.cpu_count() or 1) > 1 else []
     clean = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
     command = [*two_cores, sys.executable, str(PROGRAM), str(devices), strategy]
-    done = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("loss 0.")

@@ -43,8 +43,10 @@ needs_programs = pytest.mark.skipif(
 
 
 @needs_programs
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.slow("ResNets and guides, as published")
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name == "s1_resnet_workers")) for name in RUNS]
+)
 def test_program_runs(run_script, run_prepared, name):
     if name in LAUNCHED:
         ran = run_script(FOLDER / f"{name}.py", runner=("-m", "tfdist_jax", "launch", "--workers", "2"))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from environment import LIMIT_S
 from jax import lax
 
 from tfdist_jax import _internals
@@ -278,7 +279,7 @@ def test_threads_do_not_share_tapes():
 
     def work(i):
         try:
-            start.wait(timeout=60)
+            start.wait(timeout=LIMIT_S)
             for _ in range(5):
                 assert not is_recording()
                 v = Cell(W * i)
@@ -293,7 +294,7 @@ def test_threads_do_not_share_tapes():
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(timeout=120)
+            thread.join(timeout=LIMIT_S)
     assert not errors
     assert not outer._records
     for i, found in gradients.items():

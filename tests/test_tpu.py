@@ -20,7 +20,7 @@ def libtpu_folder():
     return None if spec is None or spec.origin is None else Path(spec.origin).parents[1]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles for three TPU slices")
 def test_steps_compile_for_tpu_slices(run_script):
     """Eight chips of two hosts, a slice of eight hosts, and two slices of four hosts each."""
     folder = libtpu_folder()

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from environment import LIMIT_S
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ("pyproject.toml", "README.md", "LICENSE", "tfdist_jax", "compat")
@@ -23,7 +24,7 @@ print(tf.distribute.MirroredStrategy().num_replicas_in_sync, sys.argv[1:])
 
 
 def run(*command, cwd):
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=150, check=True).stdout
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from environment import LIMIT_S
 
 
 def test_program_sees_its_arguments_and_is_main(run_program):
@@ -207,7 +208,7 @@ def test_interrupt_ends_the_program(start_program):
     process = start_program("import time\nprint('started', flush=True)\ntime.sleep(100)")
     assert process.stdout.readline() == "started\n"
     os.kill(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130
     assert err.splitlines()[-1] == "KeyboardInterrupt"
 
@@ -217,7 +218,7 @@ def test_reader_may_stop_reading(start_program):
     assert process.stdout.readline() == "0\n"
     process.stdout.close()
     assert "BrokenPipeError" in process.stderr.read()
-    assert process.wait(timeout=30) != 0
+    assert process.wait(timeout=LIMIT_S) != 0
 
 
 def test_a_program_written_for_jax_keeps_its_arrays(run_program):

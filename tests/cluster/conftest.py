@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,29 +18,23 @@ from typing import Any, final
 import environment
 import forks
 import pytest
-from environment import LIMIT_S
+from environment import LIMIT_S, NEVER_S
 
 from tfdist_jax.cli._launch import _free_ports
 
-# What every program starts with: `result(name, value)` writes a file that the test reads.
+# What every program starts with: `result(name, value)` writes a file that the test reads; `hold()` waits until it has called
+# `release()`.
 _PREAMBLE = """
-import json, os, pathlib
+import json, os, pathlib, time
 def result(name, value):
     folder = pathlib.Path(os.environ["RESULTS"])
     temporary = folder / f".{name}.{os.getpid()}"
     temporary.write_text(json.dumps(value))
     temporary.rename(folder / name)
+def hold():
+    while not pathlib.Path(os.environ["RESULTS"], "released").exists():
+        time.sleep(0.02)
 """
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that start processes, of which most need not run under every Python."""
-    for item in items:
-        starts = {"cluster", "launch", "doctor"} & set(getattr(item, "fixturenames", ())) or item.get_closest_marker(
-            "slow"
-        )
-        if starts and item.path.parent == Path(__file__).parent and not item.get_closest_marker("every_python"):
-            item.add_marker("processes")
 
 
 @final
@@ -81,6 +76,17 @@ class Worker:
             assert time.monotonic() < deadline, f"no {name!r} within {timeout_s} s:\n{self.log}"
             time.sleep(0.02)
         return self.result(name)
+
+    def wait_for_log(self, pattern: str) -> None:
+        """Wait until the process, or one that it has started, has said so."""
+        deadline = time.monotonic() + LIMIT_S
+        while not re.search(pattern, self.log):
+            assert time.monotonic() < deadline, f"{pattern!r} was not said:\n{self.log}"
+            time.sleep(0.05)
+
+    def release(self) -> None:
+        """End `hold()`."""
+        (self.results / "released").touch()
 
     @property
     def returncode(self) -> int | None:
@@ -206,7 +212,7 @@ def _environment(home: Path) -> dict[str, str]:
         "JAX_PLATFORMS": "cpu",
         "PYTHONUNBUFFERED": "1",
         "TFDIST_HEARTBEAT_TIMEOUT_S": "10",
-        "TFDIST_START_TIMEOUT_S": str(LIMIT_S),
+        "TFDIST_START_TIMEOUT_S": NEVER_S,
         "TFDIST_END_TIMEOUT_S": "60",
     }
     return environment.clean(home, changes)

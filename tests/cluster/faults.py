@@ -183,7 +183,7 @@ class Training:
         (folder / "program.py").write_text(_PROGRAM + PROGRAMS[name])
         self.folder = folder
         options = ["--workers", str(_WORKERS), "--devices-per-worker", str(devices), "--max-restarts", str(restarts)]
-        limits = ["--heartbeat-timeout", "3", "--stop-timeout", "2", "--start-timeout", "120"]
+        limits = ["--heartbeat-timeout", "10", "--stop-timeout", "2", "--start-timeout", "600"]
         with (folder / "launch.txt").open("ab") as log:
             self._launcher = subprocess.Popen(
                 [sys.executable, "-m", "tfdist_jax", "launch", *options, *limits, "program.py"],
@@ -290,7 +290,10 @@ def environment() -> dict[str, str]:
     """Return this process's environment without what would change a training."""
     alien = ("JAX_", "XLA_", "TF_", "TFDIST_", "KERAS_", "NPROC", "CUDA_", "PYTEST_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(alien)}
-    return {**kept, "JAX_PLATFORMS": "cpu"}
+    compiled = {
+        name: value for name, value in os.environ.items() if name.startswith(("JAX_COMPILATION", "JAX_PERSISTENT"))
+    }
+    return {**kept, "JAX_PLATFORMS": "cpu", **compiled}
 
 
 def processes(mark: str) -> Iterator[tuple[int, dict[str, str]]]:

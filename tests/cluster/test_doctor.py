@@ -3,9 +3,9 @@
 import json
 import re
 import socket
-import time
 
 import pytest
+from environment import NEVER_S
 
 from tfdist_jax.cli._tf_config_lint import problems_of_program
 
@@ -16,31 +16,27 @@ def config(workers, index=0, job="worker"):
 
 def test_a_healthy_cluster_has_no_problem(doctor, cluster):
     addresses = cluster(3).addresses
-    began = time.monotonic()
-    started = [doctor(TF_CONFIG=config(addresses, i)) for i in range(3)]
+    started = [doctor("--timeout", NEVER_S, TF_CONFIG=config(addresses, i)) for i in range(3)]
     for i, one in enumerate(started):
-        assert one.wait(40) == 0, one.log
+        assert one.wait() == 0, one.log
         assert f"this is worker {i} ({addresses[i]}), process {i} of 3" in one.log
         assert "all 3 processes have met" in one.log
         assert "No problem found." in one.log
-    assert time.monotonic() - began < 20
 
 
-def test_a_process_that_never_comes_is_named_in_time(doctor, cluster):
+def test_a_process_that_never_comes_is_named(doctor, cluster):
     addresses = cluster(3).addresses
-    began = time.monotonic()
     started = [doctor("--timeout", "8", TF_CONFIG=config(addresses, i)) for i in (0, 2)]
     for one in started:
-        assert one.wait(40) == 1
+        assert one.wait() == 1
         assert re.search(rf"PROBLEM .*did not arrive: worker 1 \({addresses[1]}\)", one.log), one.log
         assert f"PROBLEM  worker 1 ({addresses[1]}) cannot be reached from here: nobody listens there" in one.log
-    assert time.monotonic() - began < 30
 
 
 def test_the_first_process_that_never_comes_is_named(doctor, cluster):
     addresses = cluster(2).addresses
     one = doctor("--timeout", "3", TF_CONFIG=config(addresses, 1))
-    assert one.wait(40) == 1
+    assert one.wait() == 1
     assert f"did not arrive: worker 0 ({addresses[0]})" in one.log
 
 
@@ -60,7 +56,7 @@ def test_the_first_process_that_never_comes_is_named(doctor, cluster):
 )
 def test_a_wrong_tf_config_is_explained(doctor, text, problem):
     one = doctor(TF_CONFIG=text)
-    assert one.wait(30) == 1, one.log
+    assert one.wait() == 1, one.log
     assert re.search(f"PROBLEM  .*{problem}", one.log), one.log
 
 
@@ -69,7 +65,7 @@ def test_a_port_that_is_taken_is_said(doctor, cluster):
     host, port = addresses[1].split(":")
     with socket.create_server((host, int(port))):
         one = doctor(TF_CONFIG=config(addresses, 1))
-        assert one.wait(30) == 1
+        assert one.wait() == 1
     assert re.search("worker 1 cannot listen on .*another process uses this port", one.log), one.log
 
 
@@ -77,26 +73,26 @@ def test_versions_that_differ_are_said(doctor, cluster):
     addresses = cluster(2).addresses
     program = "from tfdist_jax._cluster import _roll_call; _roll_call.versions = lambda: {'jax': '0.9'}"
     started = [doctor("--timeout", "6", TF_CONFIG=config(addresses, i), before=program if i else "") for i in range(2)]
-    assert [one.wait(40) for one in started] == [1, 1]
+    assert [one.wait() for one in started] == [1, 1]
     assert "PROBLEM  worker 1 cannot take part: it has versions {'jax': '0.9'}, but worker 0 has" in started[1].log
 
 
 def test_hosts_may_be_named_instead(doctor, cluster):
     hosts = ",".join(cluster(2).addresses)
     started = [doctor("--hosts", hosts, "--index", str(i)) for i in range(2)]
-    assert [one.wait(40) for one in started] == [0, 0], started[0].log
+    assert [one.wait() for one in started] == [0, 0], started[0].log
 
 
 def test_without_a_cluster_programs_run_alone(doctor):
     one = doctor()
-    assert one.wait(30) == 0
+    assert one.wait() == 0
     assert "programs run alone here" in one.log
 
 
 def test_a_proxy_in_the_way_is_mentioned(doctor, cluster):
     addresses = cluster(2).addresses
     one = doctor("--timeout", "1", TF_CONFIG=config(addresses), http_proxy="http://proxy:3128", no_proxy="localhost")
-    one.wait(30)
+    one.wait()
     assert "http_proxy is set" in one.log
     assert "Add 127.0.0.1 to no_proxy" in one.log
 
@@ -133,7 +129,7 @@ def test_a_program_that_sets_tf_config_too_late_or_for_all_is_told(doctor, tmp_p
     program = tmp_path / "late.py"
     program.write_text(LATE)
     one = doctor(str(program))
-    assert one.wait(30) == 1
+    assert one.wait() == 1
     assert "late.py:5 sets TF_CONFIG after line 4" in one.log
 
 
@@ -141,5 +137,5 @@ def test_a_program_that_cannot_be_read_is_a_problem(doctor, tmp_path):
     (tmp_path / "broken.py").write_text("def")
     for name in ("broken.py", "nowhere.py"):
         one = doctor(str(tmp_path / name))
-        assert one.wait(30) == 1
+        assert one.wait() == 1
         assert f"{name} cannot be read" in one.log

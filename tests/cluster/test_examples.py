@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from environment import LIMIT_S
 
 FOLDER = Path(__file__).parents[2] / "examples/cluster"
 
@@ -149,7 +150,7 @@ def test_the_manifests_command_runs(manifest, tools, cluster, tmp_path):
     env |= {"HOSTS": ",".join(cluster(2).addresses), "PROGRAM": str(tmp_path / "train.py")}
     command = [part.replace("/tmp/logs", "logs") for part in (*container["command"], *container["args"])]
     pods = [run(command, tmp_path, JOB_COMPLETION_INDEX=str(i), **env) for i in range(2)]
-    said = [pod.communicate(timeout=90)[0] for pod in pods]
+    said = [pod.communicate(timeout=LIMIT_S)[0] for pod in pods]
     assert [pod.returncode for pod in pods] == [0, 0], said
     assert [(tmp_path / f"{i}.txt").read_text() for i in range(2)] == ["[[0, 1], []]"] * 2
 
@@ -168,7 +169,7 @@ def test_the_slurm_script_runs(tools, tmp_path):
         SLURM_JOB_ID=str(os.getpid()),
         SLURM_JOB_NODELIST="nodes[1-2]",
     )
-    said = job.communicate(timeout=90)[0]
+    said = job.communicate(timeout=LIMIT_S)[0]
     assert job.returncode == 0, said
     assert [(tmp_path / f"{i}.txt").read_text() for i in range(2)] == ['[[0, 1], ["--its", "a b"]]'] * 2
 

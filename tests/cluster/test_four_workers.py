@@ -37,7 +37,7 @@ _SAME = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_four_workers_compute_what_one_process_with_four_devices_does(cluster):
     group, (alone,) = cluster(4), cluster(1, devices_per_worker=4).start(_SAME)
     assert alone.wait() == 0, alone.log

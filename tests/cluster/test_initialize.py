@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from environment import LIMIT_S, NEVER_S
 
 from tfdist_jax._cluster._company import LOST_EXIT_CODE
 
@@ -32,7 +33,7 @@ while True:
 
 def ended_with(worker, text):
     """Whether a process has ended with an error in time, after saying `text`."""
-    assert worker.wait(20) not in (0, None)
+    assert worker.wait() not in (0, None)
     assert re.search(text, worker.log), worker.log
     return True
 
@@ -83,13 +84,11 @@ def test_the_coordinator_does_not_listen_elsewhere(cluster):
 
 def test_missing_processes_are_named_by_all_that_have_come(cluster):
     workers = cluster(4)
-    began = time.monotonic()
     present = workers.start(JOIN, indices=[0, 2], env={"TFDIST_START_TIMEOUT_S": "8"})
     first, third = [f"worker {i} ({workers.addresses[i]})" for i in (1, 3)]
     for worker in present:
         assert ended_with(worker, re.escape(f"{first}, {third}")), worker.log
         assert "MissingTasksError" in worker.log
-    assert time.monotonic() - began < 25
 
 
 def test_a_missing_first_process_is_named(cluster):
@@ -144,7 +143,7 @@ def test_strangers_do_not_disturb(cluster):
     workers.start(JOIN + "result('done', gather())", indices=[0])
     host, port = workers.addresses[0].split(":")
     for said in (b"GET / HTTP/1.1\r\n\r\n", b"[1, 2]\n", b'{"greeting": "x"}\n', b"", b"\xff" * 100000):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LIMIT_S
         while True:
             try:
                 connection = socket.create_connection((host, int(port)), timeout=5)
@@ -209,14 +208,10 @@ def test_a_process_may_end_long_after_the_others(cluster, late):
 
 
 def test_a_process_that_never_uses_jax_ends(cluster):
-    workers = cluster(2)
-    began = time.monotonic()
-    workers.start(
-        "import tfdist_jax as td, time\nif td.initialize().process_id == 0: time.sleep(8); result('late', True)"
-    )
-    assert workers.workers[1].wait(30) == 0
-    assert not (workers.workers[0].results / "late").exists(), time.monotonic() - began
-    workers.succeed()
+    first, other = cluster(2).start("import tfdist_jax as td\nif td.initialize().process_id == 0: hold()")
+    assert other.wait() == 0
+    first.release()
+    assert first.wait() == 0
 
 
 def test_steps_in_flight_finish_before_a_process_ends(cluster):
@@ -245,27 +240,24 @@ if mine.process_id == 0:
 @pytest.mark.parametrize("how", ["kill", "terminate"])
 def test_the_others_end_and_say_who_is_gone(cluster, victim, how):
     workers = cluster(3)
-    running = workers.start(WORK, env={"TFDIST_HEARTBEAT_TIMEOUT_S": "30"})
+    running = workers.start(WORK, env={"TFDIST_HEARTBEAT_TIMEOUT_S": NEVER_S})
     for worker in running:
         worker.wait_for_result("works")
-    began = time.monotonic()
     getattr(running[victim], how)()
     for i, worker in enumerate(running):
         assert i == victim or ended_with(worker, f"worker {victim} is gone|Terminating process because")
-    assert time.monotonic() - began < 10  # Long before the heartbeat.
     logs = "".join(worker.log for worker in running)
     assert f"worker {victim} is gone: it has ended without a word" in logs
 
 
-@pytest.mark.every_python
 def test_a_process_whose_exit_handlers_take_long_notices_that_another_one_is_gone(cluster):
     # From Python 3.12 on no thread can be started then.
-    program = "import atexit\ngather()\nresult('works', 1)\nif mine.process_id: time.sleep(60)\natexit.register(time.sleep, 60)"
-    first, other = cluster(2).start(JOIN + program, env={"TFDIST_HEARTBEAT_TIMEOUT_S": "60"})
+    program = "import atexit\ngather()\nresult('works', 1)\nif mine.process_id: time.sleep(600)\natexit.register(time.sleep, 600)"
+    first, other = cluster(2).start(JOIN + program, env={"TFDIST_HEARTBEAT_TIMEOUT_S": NEVER_S})
     first.wait_for_result("works")
     other.wait_for_result("works")
     other.kill()
-    assert first.wait(20) == LOST_EXIT_CODE
+    assert first.wait() == LOST_EXIT_CODE
     assert "worker 1 is gone: it has ended without a word" in first.log
 
 
@@ -280,9 +272,9 @@ if mine.process_id == {victim}:
     raise KeyError("no such column")
 gather()
 """,
-        env={"TFDIST_HEARTBEAT_TIMEOUT_S": "30"},
+        env={"TFDIST_HEARTBEAT_TIMEOUT_S": NEVER_S},
     )
-    codes = workers.wait(25)
+    codes = workers.wait()
     assert codes[victim] == 1
     assert all(codes)
     others = [worker.log for i, worker in enumerate(workers.workers) if i != victim]
@@ -294,7 +286,7 @@ gather()
 def test_an_exit_code_in_one_process_reaches_the_others(cluster, victim):
     workers = cluster(2)
     workers.start(JOIN + f"gather()\nif mine.process_id == {victim}: sys.exit(7)\ngather()")
-    codes = workers.wait(25)
+    codes = workers.wait()
     assert codes[victim] == 7
     assert codes[1 - victim] == LOST_EXIT_CODE
     assert f"worker {victim} is gone: it exits with 7" in workers.workers[1 - victim].log
@@ -303,7 +295,7 @@ def test_an_exit_code_in_one_process_reaches_the_others(cluster, victim):
 def test_an_exit_without_an_error_in_the_middle_reaches_the_others(cluster):
     workers = cluster(2)
     workers.start(JOIN + "gather()\nif mine.process_id == 1: sys.exit()\ngather()")
-    codes = workers.wait(25)
+    codes = workers.wait()
     assert codes[1] == 0
     assert "Connection closed by peer" in workers.workers[0].log
     assert codes[0]
@@ -319,7 +311,7 @@ def test_a_frozen_process_counts_as_dead_after_the_heartbeat(cluster, victim):
     assert ended_with(running[1 - victim], "Terminating process because|is gone")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("one of two processes runs half of the time")
 def test_a_slow_process_is_no_dead_one(cluster):
     workers = cluster(2)
     running = workers.start(JOIN + "for _ in range(150): gather(); time.sleep(0.01)\nresult('done', True)")

@@ -6,6 +6,7 @@ import signal
 import time
 
 import pytest
+from environment import LIMIT_S
 
 from tfdist_jax.cli import _launch
 
@@ -48,10 +49,10 @@ def is_alive(pid):
         return os.path.exists("/proc") is False
 
 
-def nobody_is_left(launcher, timeout_s=10):
+def nobody_is_left(launcher):
     pids = [launcher.result(path.name) for path in launcher.results.glob("pid*")]
     assert len(pids) >= 2
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + LIMIT_S
     while any(map(is_alive, pids)):
         assert time.monotonic() < deadline, [pid for pid in pids if is_alive(pid)]
         time.sleep(0.05)
@@ -141,7 +142,7 @@ def test_each_process_has_its_devices(launch):
 )
 def test_the_exit_code_is_that_of_the_process_that_failed(launch, end, code, words):
     launcher = launch(f"{JOIN}\nif INDEX == 1: {end}\ngather()", "--workers", "3")
-    assert launcher.wait(40) == code, launcher.log
+    assert launcher.wait() == code, launcher.log
     assert re.search(words, launcher.log, re.DOTALL), launcher.log
 
 
@@ -155,18 +156,18 @@ def test_after_a_failure_all_start_again(launch, victim):
     program = f"{ATTEMPT}{JOIN}\nif attempt < 2 and INDEX == {victim}: os.kill(os.getpid(), 9)\ngather()\n"
     program += "result(f'attempt{INDEX}', attempt)"
     launcher = launch(program, "--workers", "2", "--max-restarts", "2")
-    assert launcher.wait(90) == 0, launcher.log
+    assert launcher.wait() == 0, launcher.log
     assert [launcher.result(f"attempt{i}") for i in range(2)] == [2, 2]
     assert "restart 2 of 2" in launcher.log
 
 
 def test_restarts_come_to_an_end(launch):
     launcher = launch(f"{ATTEMPT}import sys; sys.exit(3 + attempt)", "--workers", "2", "--max-restarts", "1")
-    assert launcher.wait(60) == 4
+    assert launcher.wait() == 4
     assert "restart 1 of 1" in launcher.log
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a frozen process")
 def test_a_frozen_process_makes_all_start_again(launch):
     program = f"{ATTEMPT}{JOIN}{WAIT}\nif attempt: sys.exit()\nwhile True: gather(); time.sleep(0.01)"
     launcher = launch(
@@ -174,12 +175,12 @@ def test_a_frozen_process_makes_all_start_again(launch):
     )
     ready(launcher)
     os.kill(launcher.result("pid1"), signal.SIGSTOP)
-    assert launcher.wait(60) == 0, launcher.log
+    assert launcher.wait() == 0, launcher.log
     assert nobody_is_left(launcher)
 
 
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="The system does not tell that a process is stopped.")
-@pytest.mark.slow
+@pytest.mark.slow("waits for a frozen process")
 def test_a_process_that_is_frozen_when_the_others_have_ended_makes_all_start_again(launch):
     program = f"""
 {ATTEMPT}
@@ -192,7 +193,7 @@ if INDEX == 0 and not attempt:
     os.kill(os.getpid(), signal.SIGSTOP)
 """
     launcher = launch(program, "--workers", "2", "--max-restarts", "1", "--heartbeat-timeout", "3")
-    assert launcher.wait(60) == 0, launcher.log
+    assert launcher.wait() == 0, launcher.log
     assert "worker 0 has been stopped for 8 s and is killed" in launcher.log
 
 
@@ -203,7 +204,7 @@ def test_sigterm_is_passed_on_and_the_exit_code_comes_back(launch):
     launcher = launch(handler + WAIT + "time.sleep(600)", "--workers", "2", "--max-restarts", "5")
     ready(launcher)
     launcher.terminate()
-    assert launcher.wait(30) == 42
+    assert launcher.wait() == 42
     assert launcher.result("told0")
     assert launcher.result("told1")
     assert nobody_is_left(launcher)
@@ -213,7 +214,7 @@ def test_ctrl_c_ends_everything(launch):
     launcher = launch(WAIT + "time.sleep(600)", "--workers", "2")
     ready(launcher)
     os.kill(launcher.pid, signal.SIGINT)
-    assert launcher.wait(30) == 130, launcher.log
+    assert launcher.wait() == 130, launcher.log
     assert "KeyboardInterrupt" in launcher.log
     assert nobody_is_left(launcher)
 
@@ -230,10 +231,10 @@ def test_the_end_of_the_terminal_ends_the_work_unless_it_is_ignored(launch):
     for one in (launcher, ignoring):
         ready(one)
         os.kill(one.pid, signal.SIGHUP)
-    assert launcher.wait(30) == 128 + signal.SIGHUP, launcher.log
+    assert launcher.wait() == 128 + signal.SIGHUP, launcher.log
     assert nobody_is_left(launcher)
     (ignoring.results / "end").touch()
-    assert ignoring.wait(30) == 0, ignoring.log
+    assert ignoring.wait() == 0, ignoring.log
 
 
 def test_who_does_not_listen_is_killed(launch):
@@ -241,7 +242,7 @@ def test_who_does_not_listen_is_killed(launch):
     launcher = launch(deaf + WAIT + "time.sleep(600)", "--workers", "2", "--stop-timeout", "1")
     ready(launcher)
     launcher.terminate()
-    assert launcher.wait(30) == 137
+    assert launcher.wait() == 137
     assert nobody_is_left(launcher)
 
 
@@ -255,7 +256,7 @@ def test_other_signals_are_passed_on_and_end_nothing(launch):
     os.kill(launcher.pid, signal.SIGUSR1)
     ready(launcher, name="told")
     (launcher.results / "end").touch()
-    assert launcher.wait(30) == 0
+    assert launcher.wait() == 0
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])
@@ -265,13 +266,13 @@ def test_a_killed_launcher_leaves_nobody_behind(launch, is_frozen):
     if is_frozen:
         os.kill(launcher.result("pid1"), signal.SIGSTOP)
     launcher.kill()
-    launcher.wait(10)
+    launcher.wait()
     assert nobody_is_left(launcher)
 
 
 def test_what_a_process_leaves_behind_ends_with_it(launch):
     launcher = launch(WAIT, "--workers", "2")
-    assert launcher.wait(30) == 0
+    assert launcher.wait() == 0
     assert nobody_is_left(launcher)
 
 
@@ -290,7 +291,7 @@ def test_a_terminal_stays_one_and_its_end_does_not_stop_the_work(launch):
         said += os.read(ours, 1000)
     os.close(ours)
     (launcher.results / "closed").touch()
-    assert launcher.wait(30) == 0, launcher.log
+    assert launcher.wait() == 0, launcher.log
     assert (launcher.results / "tfdist_logs/worker_0.log").read_text().count("x") == 200_000
 
 
@@ -317,7 +318,7 @@ def test_machines_start_again_together(launch, cluster):
 def test_a_machine_that_never_comes_is_named(launch, cluster):
     hosts = cluster(2).addresses
     launcher = launch("", "--hosts", ",".join(hosts), "--index", "0", "--start-timeout", "3")
-    assert launcher.wait(30) == 1
+    assert launcher.wait() == 1
     assert f"tfdist-jax run: 1 of 2 processes did not arrive: worker 1 ({hosts[1]})" in launcher.log
     assert "Traceback" not in launcher.log
 
@@ -338,13 +339,13 @@ def test_a_machine_that_never_comes_is_named(launch, cluster):
 )
 def test_wrong_options_say_what_is_wrong(launch, options, words):
     launcher = launch("", *options)
-    assert launcher.wait(30) == 2
+    assert launcher.wait() == 2
     assert re.search(words, launcher.log), launcher.log
 
 
 def test_a_program_that_is_not_there_is_said_once(launch):
     launcher = launch("", "--workers", "2", "nowhere.py")
-    assert launcher.wait(30) == 2
+    assert launcher.wait() == 2
     assert launcher.log.count("'nowhere.py'") == 1
 
 

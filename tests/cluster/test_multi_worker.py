@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf
 
 ROOT = Path(__file__).parents[2]
 
 
-def run(command, *arguments, cwd, env=None, timeout_s=150):
+def run(command, *arguments, cwd, env=None, timeout_s=LIMIT_S):
     """Run `tfdist-jax command arguments` and return what it did."""
     ran = subprocess.run(
         [sys.executable, "-m", "tfdist_jax", *command, *map(str, arguments)],
@@ -29,8 +30,7 @@ def run(command, *arguments, cwd, env=None, timeout_s=150):
     return ran
 
 
-@pytest.mark.every_python
-@pytest.mark.slow
+@pytest.mark.slow("the example under two workers and alone, started afresh")
 def test_two_workers_have_the_losses_of_one_process_with_all_their_devices(tmp_path):
     example = ROOT / "examples" / "multi_worker.py"
     common = ("--epochs", "2", "--losses")

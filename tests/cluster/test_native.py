@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax as td
 
@@ -117,8 +118,8 @@ list(td.Mirrored().prefetch([np.ones((8 + 2 * me, 3))]))
     assert any("differ in their sizes" in worker.log for worker in workers), workers[0].log + workers[1].log
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["mirrored", "fsdp"])
+@pytest.mark.slow("the example under two workers and alone, started afresh")
+@pytest.mark.parametrize("strategy", [pytest.param("mirrored", marks=pytest.mark.exhaustive), "fsdp"])
 def test_the_example_has_the_same_losses_over_two_processes(strategy, tmp_path):
     options = ("--strategy", strategy, "--epochs", "1")
     launch = ("-m", "tfdist_jax", "launch", "--workers", "2", str(EXAMPLE), *options, "--devices", "2")
@@ -130,7 +131,7 @@ def test_the_example_has_the_same_losses_over_two_processes(strategy, tmp_path):
             env={**os.environ, "JAX_PLATFORMS": "cpu"},
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=LIMIT_S,
         )
         assert ran.returncode == 0, ran.stderr
         texts.append(re.findall(r"^(?:epoch \d+ loss|.* test accuracy).*$", ran.stdout, re.MULTILINE))

@@ -1,7 +1,6 @@
 """A chief before the workers and an evaluator beside them, under `tfdist-jax launch`."""
 
 import signal
-import time
 
 import pytest
 
@@ -43,7 +42,7 @@ def test_training_and_evaluation_beside_it(launch):
         result(f"{role}{resolver.task_id}", [model.evaluate(x, 2 * x, verbose=0), strategy.num_replicas_in_sync])
     """
     launcher = launch(program, "--workers", "1", "--chief", "--evaluator")
-    assert launcher.wait(120) == 0, launcher.log
+    assert launcher.wait() == 0, launcher.log
     loss, replicas = launcher.result("chief0")
     assert launcher.result("worker0") == [loss, replicas] and replicas == 2
     assert launcher.result("evaluated") == ["ckpt-1", pytest.approx(loss, rel=1e-5), 1]
@@ -98,11 +97,11 @@ result(f"trained{{task['index']}}", True)
 def test_an_evaluator_without_an_end_is_ended_after_training(launch):
     program = f"""{ROLE}
 if role == "evaluator":
-    time.sleep(60)
+    time.sleep(600)
 until("pid_evaluator0_0")
 """
     launcher = launch(program, "--workers", "1", "--evaluator", "--stop-timeout", "1")
-    assert launcher.wait(20) == 0, launcher.log
+    assert launcher.wait() == 0, launcher.log
     assert "the training has ended; evaluator 0 has 1 s to end by itself" in launcher.log
 
 
@@ -116,13 +115,13 @@ def leave(number, frame):
 signal.signal(signal.SIGTERM, leave)
 signal.signal(signal.SIGINT, leave)
 result(f"ready_{{role}}{{task['index']}}", True)
-time.sleep(60)
+time.sleep(600)
 """
     launcher = launch(program, "--workers", "1", "--evaluator")
     launcher.wait_for_result("ready_worker0")
     launcher.wait_for_result("ready_evaluator0")
     launcher._send(number)
-    assert launcher.wait(20) == 1
+    assert launcher.wait() == 1
     assert launcher.result("left_worker0") == launcher.result("left_evaluator0") == number
 
 
@@ -136,17 +135,14 @@ if role == "evaluator":
         sys.exit(1)
     signal.signal(signal.SIGINT, leave)
     result("ready", True)
-    time.sleep(60)
+    time.sleep(600)
 until("ready")
 """
     launcher = launch(program, "--workers", "1", "--evaluator")
     launcher.wait_for_result("ready")
-    deadline = time.monotonic() + 30
-    while "the training has ended" not in launcher.log:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    launcher.wait_for_log("the training has ended")
     launcher._send(signal.SIGINT)
-    assert launcher.wait(20) == 0, launcher.log
+    assert launcher.wait() == 0, launcher.log
     assert launcher.result("left") == signal.SIGINT
 
 

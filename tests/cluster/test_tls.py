@@ -8,10 +8,9 @@ import threading
 
 import jax
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax as td
-
-pytestmark = pytest.mark.every_python
 
 needs_tls = pytest.mark.skipif(
     tuple(map(int, jax.__version__.split(".")[:2])) < (0, 12) or shutil.which("openssl") is None,
@@ -43,7 +42,7 @@ class Authority:
     def _run(self, command, *options):
         new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"] if command == "req" else []
         subprocess.run(
-            ["openssl", command, *new, *options], cwd=self._folder, check=True, capture_output=True, timeout=60
+            ["openssl", command, *new, *options], cwd=self._folder, check=True, capture_output=True, timeout=LIMIT_S
         )
 
     def certificate(self, name, alternative):
@@ -83,7 +82,7 @@ def test_a_stranger_is_not_let_in(cluster, tmp_path, stranger):
     workers = cluster(2)
     files = [(two if i == stranger else one).certificate(f"worker{i}", "IP:127.0.0.1") for i in range(2)]
     workers.start(PROGRAM, *files[0], *files[1])
-    codes = workers.wait(60)
+    codes = workers.wait()
     assert all(codes)
     assert "do not trust each other" in workers.workers[1].log or "did not arrive" in workers.workers[0].log
 
@@ -94,7 +93,7 @@ def test_a_connection_without_tls_is_not_heard(cluster, tmp_path):
     files = authority.certificate("worker0", "IP:127.0.0.1")
     workers = cluster(2)
     workers.start(PROGRAM, *files, *files, env=lambda index: {"PLAIN": ""} if index else {})
-    assert all(workers.wait(60))
+    assert all(workers.wait())
     assert "did not arrive: worker 1" in workers.workers[0].log
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf
 
@@ -265,7 +266,7 @@ def test_threads_have_tapes_of_their_own():
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(timeout=120)
+            thread.join(timeout=LIMIT_S)
     assert found == {i: 2.0 * i for i in range(4)}
     assert outer.watched_variables() == ()
 

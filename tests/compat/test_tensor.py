@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax import _user_code
@@ -166,4 +167,4 @@ def test_importing_the_facade_starts_neither_jax_nor_keras():
         "from tfdist_jax._internals import backends_are_initialized as started; "
         "tf.float32, tf.add, tf.nn.relu, tf.random.set_seed(1); assert not started() and 'keras' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=LIMIT_S)

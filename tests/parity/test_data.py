@@ -13,7 +13,7 @@ def facts(ran):
     return dict(json.loads(line) for line in ran.stdout.splitlines() if line.startswith("["))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("TensorFlow runs the same program")
 @pytest.mark.peers
 def test_datasets_are_tensorflows(run_script, run_prepared):
     ours, theirs = facts(run_prepared(PROGRAM)), facts(run_script(PROGRAM))

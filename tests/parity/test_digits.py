@@ -12,7 +12,7 @@ UNDER_TENSORFLOW = ROOT / "tests/programs/on_logical_devices.py"
 STEPS = 20
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.peers
 def test_the_demo_has_tensorflows_losses(run_script, run_prepared, tmp_path):
     ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"

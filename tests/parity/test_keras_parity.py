@@ -27,7 +27,7 @@ def assert_equal_results(actual, expected):
         np.testing.assert_allclose(actual[name], expected[name], atol=atol, rtol=1e-6, err_msg=name)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a fifth of all recorded trainings")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_fit_evaluate_and_predict_have_tensorflows_numbers(part, run_prepared, tmp_path):
     ours, options = tmp_path / "ours.npz", (str(part), str(PARTS))
@@ -37,7 +37,7 @@ def test_fit_evaluate_and_predict_have_tensorflows_numbers(part, run_prepared, t
     assert_equal_results(np.load(ours), np.load(RECORDED / f"keras_{part}.npz"))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.peers
 def test_recording_is_what_tensorflow_computes(run_script, tmp_path):
     fresh, options = tmp_path / "fresh.npz", ("0", str(PARTS))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf
 
@@ -16,7 +17,7 @@ sys.path.insert(0, str(FOLDER))  # The same files serve TensorFlow's process, as
 import evaluate_expressions  # noqa: E402
 import expressions  # noqa: E402
 
-pytestmark = [pytest.mark.peers, pytest.mark.slow]
+pytestmark = [pytest.mark.peers, pytest.mark.slow("TensorFlow evaluates all expressions, and so do we, eagerly")]
 
 # Relative and absolute. Sums of float32 in another order differ by more than 1e-6 now and then.
 TOLERANCE = {"float64": 1e-12, "complex64": 2e-6, "float32": 2e-6, "float16": 1e-3, "bfloat16": 1e-2}
@@ -64,7 +65,7 @@ def tensorflow(names, tmp_path_factory):
         input=json.dumps(names),
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=LIMIT_S,
         cwd=tmp_path_factory.mktemp("tensorflow"),
     )
     assert ran.returncode == 0, ran.stderr[-3000:]

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from environment import LIMIT_S
 
 
 def _load(path: Path):
@@ -37,10 +38,12 @@ def test_program_for_tpus_prints_the_same_on_an_emulated_one(run_prepared):
 
 
 @pytest.mark.peers
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", AFRESH)
 def test_recording_is_what_tensorflow_prints(name, tmp_path):
-    ran = subprocess.run(recording.tensorflow_command(name), capture_output=True, text=True, timeout=150, cwd=tmp_path)
+    ran = subprocess.run(
+        recording.tensorflow_command(name), capture_output=True, text=True, timeout=LIMIT_S, cwd=tmp_path
+    )
     assert ran.returncode == 0, ran.stderr
     assert not recording.differences(ran.stdout, recording.recorded(name).read_text())
 

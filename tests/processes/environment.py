@@ -9,6 +9,8 @@ import compilation_cache
 
 # How long a test waits for what must happen. On a busy machine a process may get a tenth of its time.
 LIMIT_S = 300
+# Longer than that, as an option: what happens sooner has another cause.
+NEVER_S = str(2 * LIMIT_S)
 
 # What a user's shell would not set; a program that a test starts must find its own way.
 _NOT_INHERITED = ("JAX_", "XLA_", "TF_", "TFDIST_", "KERAS_", "NPROC", "CUDA_", "PYTEST_")

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf
 
@@ -116,7 +117,7 @@ def test_another_process_goes_on_with_the_same_elements(tmp_path):
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=LIMIT_S,
         ).stdout
         for what in ("save", "read")
     ]

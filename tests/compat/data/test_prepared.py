@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax.compat.tensorflow.data._records import RecordFile
@@ -103,7 +104,12 @@ def test_what_tensorflow_has_written_is_read_in_the_same_order(run_program, tmp_
     program = tmp_path / "real.py"
     program.write_text(BUILDER + PART_OF_TENSORFLOWS + SHOWING)
     real = subprocess.run(
-        [sys.executable, str(program), folder], capture_output=True, text=True, timeout=150, cwd=tmp_path, check=True
+        [sys.executable, str(program), folder],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        cwd=tmp_path,
+        check=True,
     )
     ran = run_program(WITHOUT_TENSORFLOW + BUILDER + PART_OF_OURS + SHOWING, folder, devices=1)
     assert ran.returncode == 0, ran.stderr

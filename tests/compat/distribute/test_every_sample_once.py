@@ -1,5 +1,7 @@
 """Custom loops over any number of samples, batch size and replicas: each sample counts once, gradients are exact."""
 
+import os
+
 import numpy as np
 from hypothesis import example, given, settings, strategies as st
 
@@ -31,7 +33,7 @@ def one_device_gradient(w, x, y, batch_size):
     return loss, tape.gradient(loss, w)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=int(os.environ.get("TFDIST_EXAMPLES", "8")), deadline=None, derandomize=True)
 @given(
     replicas=st.integers(1, MAX_REPLICAS),
     batch_size=st.integers(1, 19),

@@ -144,9 +144,15 @@ MOMENTS = {
 }
 
 
-@pytest.mark.processes
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.slow("two trainings, and one for all")
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "data",
+        "compilation",
+        *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("step", "evaluation", "before")),
+    ],
+)
 def test_training_is_saved_whatever_it_is_doing(moment, train, whole, tmp_path):
     result, saved = tmp_path / "result", tmp_path / "saved"
     assert train(saved, "alone", moment, result) == LOST_EXIT_CODE
@@ -156,11 +162,14 @@ def test_training_is_saved_whatever_it_is_doing(moment, train, whole, tmp_path):
     assert_ends_alike(result, whole)
 
 
-@pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.slow("two trainings")
 @pytest.mark.parametrize(
     ("how", "moment"),
-    [*((how, "evaluation") for how in ("watch", "grace", "manager", "own_exit")), ("own_exit", "compilation")],
+    [
+        ("watch", "evaluation"),
+        ("own_exit", "compilation"),
+        *(pytest.param(how, "evaluation", marks=pytest.mark.exhaustive) for how in ("grace", "manager", "own_exit")),
+    ],
 )
 def test_a_handler_ends_a_busy_training_as_it_was_told_to(how, moment, train, tmp_path):
     result, saved = tmp_path / "result", tmp_path / "saved"
@@ -172,8 +181,7 @@ def test_a_handler_ends_a_busy_training_as_it_was_told_to(how, moment, train, tm
     assert begun(result)[1] == MOMENTS[moment]
 
 
-@pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.slow("two trainings")
 def test_a_training_whose_exit_function_returns_goes_on(train, whole, tmp_path):
     result = tmp_path / "result"
     assert train(tmp_path / "saved", "alone", "exit_returns", result) == 0

@@ -64,10 +64,9 @@ def train(forking):
     return run
 
 
-@pytest.mark.processes
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("how", ["backup", "checkpoint"])
+@pytest.mark.slow("kills ten trainings")
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("how", ["backup", pytest.param("checkpoint", marks=pytest.mark.exhaustive)])
 def test_training_killed_at_random_moments_ends_as_if_it_had_not_been(how, train, tmp_path):
     assert train(tmp_path / "whole", how, tmp_path / "whole.npz") == 0
     fit_s = (tmp_path / "whole.npz").stat().st_mtime - (tmp_path / "whole" / "started").stat().st_mtime

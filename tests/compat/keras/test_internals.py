@@ -10,6 +10,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf  # noqa: F401 - puts the hooks in
 from tfdist_jax.compat.tensorflow.keras import _internals
@@ -61,7 +62,7 @@ def key(hook):
 def pristine():
     """What Keras has before the replacements, and what they replace, seen in a process of its own."""
     command = [sys.executable, str(PROGRAM), json.dumps([key(hook) for hook in HOOKED])]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout.splitlines()[-1])
 

@@ -112,6 +112,12 @@ def whole(train, tmp_path_factory):
 # After which epochs the training goes on: it has not to do them again.
 MOMENTS = {"step": 1, "validation": 1, "data": 0, "compilation": 0, "callback": 1, "end": 4}
 
+REST = [
+    *((moment, "mirrored") for moment in ("validation", "callback", "end")),
+    ("data", "none"),
+    *((moment, "accumulating") for moment in ("step", "data")),
+]
+
 
 def assert_ends_like(path, whole, *, after):
     """Check that a training that has begun after some epochs has ended like one that nobody has disturbed."""
@@ -123,14 +129,13 @@ def assert_ends_like(path, whole, *, after):
             np.testing.assert_array_equal(resumed[name], whole[name], err_msg=name)
 
 
-@pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.slow("two trainings, and one for all")
 @pytest.mark.parametrize(
     ("moment", "strategy"),
     [
-        *((moment, "mirrored") for moment in MOMENTS),
-        ("data", "none"),
-        *((moment, "accumulating") for moment in ("step", "validation", "data")),
+        *((moment, "mirrored") for moment in ("step", "data", "compilation")),
+        ("validation", "accumulating"),
+        *(pytest.param(*rest, marks=pytest.mark.exhaustive) for rest in REST),
     ],
 )
 def test_training_is_saved_whatever_it_is_doing(moment, strategy, train, whole, tmp_path):
@@ -140,8 +145,8 @@ def test_training_is_saved_whatever_it_is_doing(moment, strategy, train, whole, 
     assert_ends_like(tmp_path / "resumed.npz", whole(strategy), after=MOMENTS[moment])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["mirrored", "none"])
+@pytest.mark.slow("three trainings")
+@pytest.mark.parametrize("strategy", ["mirrored", pytest.param("none", marks=pytest.mark.exhaustive)])
 def test_a_validation_that_is_interrupted_twice_is_done_in_the_end(strategy, train, whole, tmp_path):
     for moment in ("validation", "validation-again"):
         assert train(tmp_path / "backup", strategy, moment, tmp_path / "stopped.npz") == LOST_EXIT_CODE
@@ -150,7 +155,7 @@ def test_a_validation_that_is_interrupted_twice_is_done_in_the_end(strategy, tra
     assert_ends_like(tmp_path / "resumed.npz", whole(strategy), after=1)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("two trainings")
 def test_an_epoch_whose_validation_is_interrupted_ends_without_if_there_is_none_any_more(train, tmp_path):
     assert train(tmp_path / "backup", "none", "validation", tmp_path / "stopped.npz") == LOST_EXIT_CODE
     assert train(tmp_path / "backup", "none", "unvalidated", tmp_path / "resumed.npz") == 0
@@ -159,7 +164,6 @@ def test_an_epoch_whose_validation_is_interrupted_ends_without_if_there_is_none_
         assert sum("no data to validate with" in text for text in resumed["warnings"]) == 1
 
 
-@pytest.mark.slow
 def test_sigterm_ends_a_process_that_has_nothing_to_save(train, tmp_path):
     assert train(tmp_path / "backup", "mirrored", "alone", tmp_path / "result.npz") == -signal.SIGTERM
 

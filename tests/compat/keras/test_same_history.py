@@ -16,7 +16,7 @@ def histories(ran, **replicas):
     return results["histories"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("trainings under seven strategies")
 def test_every_synchronous_strategy_gives_the_same_history(run_prepared):
     names = {"default": 1, "one device": 1, "1": 1, "2": 2, "4": 4}
     results = histories(run_prepared(PROGRAM, *names, devices=4), **names)

@@ -39,7 +39,7 @@ TRAINING = textwrap.dedent(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills ten processes")
 def test_nothing_saved_is_lost_and_nothing_half_saved_is_found_when_the_process_is_killed(tmp_path):
     moments = random.Random(0)
     folder = tmp_path / "checkpoints"
