@@ -6,19 +6,26 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := $(VENV)/bin
 EXTRAS := dev,examples
-# JAX processes use several threads each: more than four at a time slow each other down.
-WORKERS ?= auto --maxprocesses=4
-
-COVERAGE ?= --cov --cov-report=term
+# One more than there are processors: some tests wait. JAX processes use several threads each: more than five slow each other down.
+WORKERS ?= $(shell python3 -c 'import os; print(min(os.cpu_count() or 1, 4) + 1)')
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# What runs under every Python that is supported: all that depends on private names of JAX and Keras, what TensorFlow prints,
+# and something of everything else.
+SAMPLE := tests/test_internals.py tests/compat/keras/test_internals.py tests/test_tape*.py tests/parity \
+	tests/strategies tests/cli/test_main.py tests/compat/test_alias.py tests/compat/test_function.py tests/compat/data/test_dataset.py \
+	tests/compat/distribute/test_run.py tests/compat/keras/test_fit.py tests/compat/train/test_restoration.py \
+	tests/cluster/test_tls.py tests/cluster/test_agreement.py
 # How many programs of each kind `make fuzz` tries, and the first one's number.
 PROGRAMS ?= 200
 SEED ?= $(shell date +%s)
 
+# Four times as fast as pip.
+INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python
 INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.installed-peers
 CONSTRAINTS = constraints-$$($(BIN)/python -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
 
-.PHONY: help install peers demo test check parity api bench fuzz soak lock format clean
+.PHONY: help install peers demo test test-sample test-all coverage check parity api bench fuzz soak lock format clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,30 +37,39 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) could not make $(VENV): see above." >&2; exit 1; }
 
 $(INSTALLED): pyproject.toml constraints-py311.txt constraints-py312.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]' --constraint $(CONSTRAINTS)
+	$(BIN)/python -m pip install --quiet uv --constraint $(CONSTRAINTS)
+	$(INSTALL) --editable '.[$(EXTRAS)]' --constraint $(CONSTRAINTS)
 	@touch $@
 
 peers: $(PEERS) ## Add TensorFlow and the TPU compiler, which tests and benchmarks compare with and use.
 
 $(PEERS): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),peers]' --constraint $(CONSTRAINTS)
+	$(INSTALL) --editable '.[$(EXTRAS),peers]' --constraint $(CONSTRAINTS)
 	@# The TPU compiler lies beside the other packages: among them, JAX would look for a TPU at every start.
-	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/libtpu libtpu==0.0.51 || \
+	$(INSTALL) --no-deps --target $(VENV)/libtpu libtpu==0.0.51 || \
 		echo "libtpu could not be installed: the test that compiles for TPU will be skipped."
 	@touch $@
 
 demo: $(INSTALLED) ## Train a tf.distribute program on real digits over 8 devices.
 	@$(BIN)/tfdist-jax run --devices 8 examples/digits.py
 
-test: $(INSTALLED) ## Run all tests and measure what they cover.
-	$(BIN)/python -m pytest -n $(WORKERS) $(COVERAGE) $(ARGS)
+test: $(INSTALLED) ## Run the tests, but those marked exhaustive.
+	$(PYTEST) -m 'not exhaustive' $(ARGS)
 
-check: $(INSTALLED) ## Check lint, format, types, the import contract and the wheel.
+test-sample: $(INSTALLED) ## Run the tests that CI runs under every Python.
+	$(PYTEST) -m 'not exhaustive and not peers' $(SAMPLE) $(ARGS)
+
+test-all: $(INSTALLED) ## Run all tests, which takes long.
+	TFDIST_EXAMPLES=25 $(PYTEST) $(ARGS)
+
+coverage: $(INSTALLED) ## Run all tests and measure what they cover, which takes twice as long.
+	$(PYTEST) --cov --cov-report=term $(ARGS)
+
+check: $(INSTALLED) ## Check lint, format, types and the import contract.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/test_wheel.py -q
 
 parity: $(PEERS) ## Record again what tests/parity/programs print under TensorFlow, and show what changed.
 	$(BIN)/python tests/parity/recording.py $(ARGS)
@@ -65,7 +81,7 @@ bench: $(PEERS) ## Measure speed against hand-written JAX and TensorFlow.
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 fuzz: $(INSTALLED) ## Compare random programs on the gradient tape with jax.grad, with new seeds.
-	TFDIST_FUZZ=$(PROGRAMS) TFDIST_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -n $(WORKERS) tests/test_tape_fuzz.py $(ARGS)
+	TFDIST_FUZZ=$(PROGRAMS) TFDIST_FUZZ_SEED=$(SEED) $(PYTEST) tests/test_tape_fuzz.py $(ARGS)
 
 soak: $(INSTALLED) ## Let 100 random faults happen to trainings, in the background; again: how far it is.
 	@$(BIN)/python tests/cluster/soak.py --background $(ARGS)
