@@ -31,8 +31,9 @@ def result(name, value):
     temporary = folder / f".{name}.{os.getpid()}"
     temporary.write_text(json.dumps(value))
     temporary.rename(folder / name)
+released = pathlib.Path(os.environ["RESULTS"], "released")
 def hold():
-    while not pathlib.Path(os.environ["RESULTS"], "released").exists():
+    while not released.exists():
         time.sleep(0.02)
 """
 

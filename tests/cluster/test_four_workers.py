@@ -62,6 +62,7 @@ def _assert_close(found, wanted, name):
         assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6), name
 
 
+@pytest.mark.slow("four processes")
 def test_four_workers_with_different_amounts_of_data_of_their_own(cluster):
     counts = [5, 3, 0, 8]
     program = f"""

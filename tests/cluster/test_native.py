@@ -43,6 +43,7 @@ def assert_same(actual, expected):
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.slow("three strategies, alone and in two processes")
 def test_strategies_over_two_processes_equal_one(cluster):
     program = (
         PROGRAM
@@ -69,6 +70,7 @@ for name, strategy in STRATEGIES.items():
         assert [worker.result(f"own {name}") for worker in workers] == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
 
 
+@pytest.mark.slow("three strategies, alone and in two processes")
 def test_each_process_may_train_on_rows_of_its_own(cluster):
     """Also where the replicas of one process do not lie next to each other, as on TPU slices."""
     program = (

@@ -53,8 +53,16 @@ def warning(log):
 @pytest.mark.parametrize(
     ("program", "line", "what"),
     [
-        (NATIVE + "if me == late: hold()\ntrain(1)", r"[^`]*", "the result of a step"),
-        (FACADE + "if me == late: hold()\nmodel.fit(x, x, verbose=0)", r"model.fit\(x, x, verbose=0\)", "`fit`"),
+        (
+            NATIVE + "while me == late and not released.exists(): time.sleep(0.1)\ntrain(1)",
+            r"[^`]*",
+            "the result of a step",
+        ),
+        (
+            FACADE + "while me == late and not released.exists(): time.sleep(0.1)\nmodel.fit(x, x, verbose=0)",
+            r"model.fit\(x, x, verbose=0\)",
+            "`fit`",
+        ),
     ],
 )
 def test_the_lines_of_both_are_said(cluster, program, line, what, late):
@@ -66,7 +74,7 @@ def test_the_lines_of_both_are_said(cluster, program, line, what, late):
     workers.succeed()
     wanted = (
         rf"worker {1 - late} has waited \d+ s for worker {late} at \S*program.py:\d+ \(`{line}`\): {what}. "
-        rf"worker {late} is at \S*program.py:\d+ \(`if me == late: hold\(\)`\)"
+        rf"worker {late} is at \S*program.py:\d+ \(`while me == late and not released.exists\(\): time.sleep\(0.1\)`\)"
     )
     assert re.search(wanted, waiting.log), waiting.log
     assert "has waited" not in workers.workers[late].log
@@ -88,6 +96,7 @@ def test_a_frozen_worker_is_named_long_before_its_heartbeat(cluster, victim):
     ), other.log
 
 
+@pytest.mark.slow("trains for longer than the limit")
 def test_nobody_is_named_while_all_go_on(cluster):
     workers = cluster(2)
     workers.start(
@@ -170,6 +179,7 @@ def test_workers_that_wait_for_each_other_are_ended(cluster):
         assert re.search(r"worker 1 has waited \d+ s (for|at) .*: the next batch", worker.log), worker.log
 
 
+@pytest.mark.slow("waits and compiles for longer than the limit")
 def test_what_is_no_wait_for_others_ends_nothing(cluster):
     # Slow in turns, for longer than the limit in all; both wait for data of their own; one of them compiles.
     program = """

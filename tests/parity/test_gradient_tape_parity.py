@@ -56,6 +56,7 @@ def difference(name, ours, theirs):
     return None
 
 
+@pytest.mark.slow("TensorFlow runs the same programs")
 @pytest.mark.peers
 def test_programs_give_what_they_give_under_tensorflow(run_script):
     printed = run_script(SCRIPT)

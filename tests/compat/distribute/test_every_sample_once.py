@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings, strategies as st
 
 import tfdist_jax.compat.tensorflow as tf
@@ -33,6 +34,7 @@ def one_device_gradient(w, x, y, batch_size):
     return loss, tape.gradient(loss, w)
 
 
+@pytest.mark.slow("compiles for up to eight replicas, example after example")
 @settings(max_examples=int(os.environ.get("TFDIST_EXAMPLES", "8")), deadline=None, derandomize=True)
 @given(
     replicas=st.integers(1, MAX_REPLICAS),

@@ -302,6 +302,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.slow("several trainings")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("replicas", [0, 4])
 def test_steps_in_tensorflows_form_may_call_kerass_own(
