@@ -28,7 +28,7 @@ CONSTRAINTS = constraints-$$($(BIN)/python -c 'import sys; print("py311" if sys.
 .PHONY: help install peers demo test test-sample test-all coverage check parity api bench fuzz soak lock format clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## Make .venv with everything that the other commands need.
 

@@ -36,7 +36,7 @@ class _TensorFlowIfLoaded:
 def install() -> None:
     """Put the hooks into Keras's models, its list of callbacks, and the modules that look for TensorFlow."""
     for module in (json_utils, rng_utils, serialization_lib):
-        module.tf = _TensorFlowIfLoaded()
+        vars(module)["tf"] = _TensorFlowIfLoaded()
     setattr(keras.Model, "_setattr_hook", _leaving_state_untracked)  # noqa: B010 - inherited, as far as types know.
     for kind in _KINDS:
         for name in (f"on_{kind}_batch_begin", f"on_{kind}_batch_end"):
