@@ -81,9 +81,12 @@ class Worker:
     def wait_for_log(self, pattern: str) -> None:
         """Wait until the process, or one that it has started, has said so."""
         deadline = time.monotonic() + LIMIT_S
+        ended = None
         while not re.search(pattern, self.log):
+            assert ended is None, f"ended with {ended} before it said {pattern!r}:\n{self.log}"
             assert time.monotonic() < deadline, f"{pattern!r} was not said:\n{self.log}"
             time.sleep(0.05)
+            ended = self.returncode
 
     def release(self) -> None:
         """End `hold()`."""

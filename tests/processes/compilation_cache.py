@@ -97,26 +97,28 @@ def prepare() -> str | None:
     programs = folder()
     if programs is None:
         return None
-    programs.mkdir(parents=True, exist_ok=True)
-    _clean(programs)
     works = programs / "works"
+    if works.exists():
+        _clean(programs, works.stat().st_mtime)
+    programs.mkdir(parents=True, exist_ok=True)
     if not works.exists():
         works.write_text("".join(_try(programs) for _ in range(2)))
+    works.touch()
     return None if works.read_text() else str(programs)
 
 
-def _clean(programs: Path) -> None:
-    """Remove what killed processes have left half written, and all if it is too much."""
-    files = list(programs.glob(f"*{_SUFFIX}"))
+def _clean(programs: Path, since: float) -> None:
+    """Remove what killed processes have left half written since then, and all if it is too much."""
+    files = [entry for entry in os.scandir(programs) if entry.name.endswith(_SUFFIX)]
     if sum(file.stat().st_size for file in files) > _LIMIT_BYTES:
         shutil.rmtree(programs)
-        programs.mkdir()
         return
     for file in files:
-        try:
-            _compilation_cache.decompress_executable(file.read_bytes())
-        except Exception:  # Whatever the decompressor raises: which one JAX takes depends on what is installed.
-            file.unlink()
+        if file.stat().st_mtime >= since:
+            try:
+                _compilation_cache.decompress_executable(Path(file).read_bytes())
+            except Exception:  # Whatever the decompressor raises: which one JAX takes depends on what is installed.
+                os.unlink(file)
 
 
 def _try(programs: Path) -> str:

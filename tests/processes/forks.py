@@ -116,9 +116,6 @@ class Spawner:
             start_new_session=True,
         )
 
-    def close(self) -> None:
-        """Do as a server does at its end."""
-
 
 class _Request(NamedTuple):
     args: list[str]
