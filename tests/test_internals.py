@@ -4,6 +4,7 @@ When a JAX release breaks one of these, the test's name says which name in `_int
 """
 
 import gc
+import random
 import subprocess
 import sys
 import threading
@@ -269,10 +270,12 @@ def test_forget_calls_gives_calls_their_short_way_back_and_keeps_programs():
 
 
 def test_is_compiling_knows_a_thread_that_waits_for_the_compiler():
+    new = random.random()  # Not in the compilation cache.
+
     def slow(x):
         for _ in range(2000):
             x = jnp.sin(x)
-        return x
+        return x + new
 
     lowered, me, seen, over = jax.jit(slow).lower(1.0), threading.get_ident(), set(), threading.Event()
 
