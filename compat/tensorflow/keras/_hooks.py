@@ -23,7 +23,6 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     file_utils,
     jax_trainer,
     jax_utils,
-    json_utils,
     legacy_backend,
     legacy_h5_format,
     loss_module,
@@ -146,7 +145,6 @@ HOOKS: dict[str, tuple[Hook, ...]] = {
     ),
     "_overhead": (
         Hook(keras.Model, "_setattr_hook", "self name value", "the state of a step is not searched for layers"),
-        Hook(json_utils, "tf", None, _LOADED),
         Hook(rng_utils, "tf", None, _LOADED),
         Hook(serialization_lib, "tf", None, _LOADED),
         *_batch_events("no event, and so no wait for logs, if no callback has a method for it", "begin"),

@@ -36,7 +36,7 @@ from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.callbacks import tensorboard
 from keras.src.callbacks.callback_list import CallbackList
 from keras.src.legacy import backend as legacy_backend
-from keras.src.legacy.saving import json_utils, legacy_h5_format
+from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
 from keras.src.ops.operation import Operation
 from keras.src.optimizers.base_optimizer import BaseOptimizer
@@ -71,7 +71,6 @@ __all__ = [
     "is_default",
     "jax_trainer",
     "jax_utils",
-    "json_utils",
     "lazy_tensorflow",
     "legacy_backend",
     "legacy_h5_format",

@@ -12,7 +12,6 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     CallbackList,
     Operation,
     is_default,
-    json_utils,
     lazy_tensorflow,
     rng_utils,
     serialization_lib,
@@ -35,7 +34,7 @@ class _TensorFlowIfLoaded:
 
 def install() -> None:
     """Put the hooks into Keras's models, its list of callbacks, and the modules that look for TensorFlow."""
-    for module in (json_utils, rng_utils, serialization_lib):
+    for module in (rng_utils, serialization_lib):
         vars(module)["tf"] = _TensorFlowIfLoaded()
     setattr(keras.Model, "_setattr_hook", _leaving_state_untracked)  # noqa: B010 - inherited, as far as types know.
     for kind in _KINDS:

@@ -138,6 +138,20 @@ def test_keras_asks_a_lazy_module_whether_tensorflow_is_there():
     assert lazy_tensorflow.name == "tensorflow" and "available" in dir(type(lazy_tensorflow))
 
 
+@pytest.mark.peers
+def test_old_files_are_read_with_tensorflows_classes_whether_it_is_loaded_or_not(run_prepared):
+    program = """
+        import sys
+        import tensorflow, keras
+        from keras.src.legacy.saving import json_utils
+        assert "tensorflow" not in sys.modules
+        shape = json_utils.decode('{"class_name": "TensorShape", "items": [null, 3]}')
+        assert type(shape).__module__.startswith("tensorflow.") and shape.as_list() == [None, 3], shape
+    """
+    ran = run_prepared(program)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_attributes_are_shown_to_the_hook_before_they_are_searched():
     source = source_of(keras.Layer.__setattr__)
     assert source.index("_setattr_hook(name, value)") < source.index("_tracker.track(value)")
