@@ -1,6 +1,6 @@
 """tf.distribute programs on JAX, and the same strategies for native Flax training."""
 
-from tfdist_jax._checkpointer import Checkpointer as Checkpointer, Restored as Restored
+from tfdist_jax._checkpoint._checkpointer import Checkpointer as Checkpointer, Restored as Restored
 from tfdist_jax._cluster import (
     TLS as TLS,
     Cluster as Cluster,
@@ -11,16 +11,12 @@ from tfdist_jax._cluster import (
     Timeouts as Timeouts,
     initialize as initialize,
 )
-from tfdist_jax._collectives import (
-    ReduceOp as ReduceOp,
-    fused_mean as fused_mean,
-    fused_sum as fused_sum,
-)
-from tfdist_jax._input import PaddedBatch as PaddedBatch, split_sizes as split_sizes
-from tfdist_jax._mesh import DATA as DATA, make_mesh as make_mesh
 from tfdist_jax._runtime import prepare_cpu, use_cpu_devices as use_cpu_devices
+from tfdist_jax._sharding._collectives import ReduceOp as ReduceOp, fused_mean as fused_mean, fused_sum as fused_sum
+from tfdist_jax._sharding._input import PaddedBatch as PaddedBatch, split_sizes as split_sizes
+from tfdist_jax._sharding._mesh import DATA as DATA, make_mesh as make_mesh
+from tfdist_jax._sharding._values import PerReplica as PerReplica
 from tfdist_jax._strategy import Strategy as Strategy
-from tfdist_jax._values import PerReplica as PerReplica
 from tfdist_jax.strategies import (
     FSDP as FSDP,
     Mirrored as Mirrored,

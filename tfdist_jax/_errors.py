@@ -3,10 +3,10 @@
 from typing import final
 
 
-class NotOneProgramError(RuntimeError):
+class NotCompilableError(RuntimeError):
     """A function that is being traced cannot be one program: it has to run as Python around several."""
 
 
 @final
-class ValueNeededError(NotOneProgramError):
+class ConcreteValueRequiredError(NotCompilableError):
     """A function that is being traced needs the value of an array, which it has only when it runs as Python."""

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from tfdist_jax._collectives import fused_sum
-from tfdist_jax._input import PaddedBatch
-from tfdist_jax._layout import SpecRule, sharded_dimension, tree_specs
-from tfdist_jax._mesh import DATA
+from tfdist_jax._sharding._collectives import fused_sum
+from tfdist_jax._sharding._input import PaddedBatch
+from tfdist_jax._sharding._layout import SpecRule, sharded_dimension, tree_specs
+from tfdist_jax._sharding._mesh import DATA
 
 LossFn = Callable[..., Any]
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from tfdist_jax._agreed_program import compiled
+from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._runtime import InFlight
 
 
@@ -43,7 +43,7 @@ class Program:
             layout = jax.tree_util.tree_map_with_path(_sharding, state)
             options = {"donate_argnums": 0, "out_shardings": (layout, None, None)}
             name = getattr(self._step, "__name__", None)
-            self._compiled[tree] = compiled(self._with_token, self._mesh, name=name, **options)
+            self._compiled[tree] = jit_with_agreement(self._with_token, self._mesh, name=name, **options)
         return self._compiled[tree]
 
     def _with_token(self, state: Any, *args: Any) -> tuple[Any, Any, jax.Array]:

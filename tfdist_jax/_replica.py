@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import Mesh, PartitionSpec
 
-from tfdist_jax._agreed_program import compiled
-from tfdist_jax._collectives import ReduceOp
-from tfdist_jax._input import num_rows, put_rows, split_rows, split_sizes
 from tfdist_jax._internals import EvalTrace, current_trace
-from tfdist_jax._mesh import DATA
-from tfdist_jax._placement import local, local_replicas, spans_processes
-from tfdist_jax._values import PerReplica
+from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
+from tfdist_jax._sharding._collectives import ReduceOp
+from tfdist_jax._sharding._input import num_rows, put_rows, split_rows, split_sizes
+from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._placement import local, local_replicas, spans_processes
+from tfdist_jax._sharding._values import PerReplica
 
 
 def is_per_replica(value: Any) -> bool:
@@ -66,7 +66,7 @@ def _check_split(leaf: Any, num_replicas: int) -> str:
 
 @functools.cache
 def _program(mesh: Mesh) -> Any:
-    return compiled(functools.partial(_run, mesh), mesh, name="run", static_argnums=(0, 1, 2))
+    return jit_with_agreement(functools.partial(_run, mesh), mesh, name="run", static_argnums=(0, 1, 2))
 
 
 def _run(mesh: Mesh, fn: Callable[..., Any], tree: Any, splits: tuple[str, ...], data: list[Any]) -> Any:

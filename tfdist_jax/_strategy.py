@@ -8,15 +8,15 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax import _replica
-from tfdist_jax._agreed_program import compiled
-from tfdist_jax._collectives import ReduceOp
 from tfdist_jax._gradients import global_value_and_grad
-from tfdist_jax._input import PaddedBatch, ahead, put_padded
-from tfdist_jax._layout import tree_specs
-from tfdist_jax._mesh import DATA
-from tfdist_jax._placement import local, spans_processes
+from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
+from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_global_batches, shards_of_local_batches
 from tfdist_jax._program import Program
-from tfdist_jax._shared_input import placed_rows, shares_of_own_batches, shares_of_same
+from tfdist_jax._sharding._collectives import ReduceOp
+from tfdist_jax._sharding._input import PaddedBatch, prefetch, put_padded
+from tfdist_jax._sharding._layout import tree_specs
+from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._placement import local, spans_processes
 
 
 class Strategy(abc.ABC):
@@ -54,7 +54,7 @@ class Strategy(abc.ABC):
             The state, each leaf sharded by `state_spec`.
         """
         specs = tree_specs(self.state_spec, jax.eval_shape(make_state, *args))
-        return compiled(make_state, self.mesh, out_shardings=self._shardings(specs))(*args)
+        return jit_with_agreement(make_state, self.mesh, out_shardings=self._shardings(specs))(*args)
 
     def put(self, batch: Any) -> Any:
         """Lay a host batch out over the replicas, starting the transfer.
@@ -89,9 +89,9 @@ class Strategy(abc.ABC):
             [16, 16]
         """
         if not spans_processes(self.mesh):
-            return ahead(batches, self.put, depth=depth)
-        shares = (shares_of_own_batches if own else shares_of_same)(batches, self.mesh)
-        return ahead(shares, lambda share: placed_rows(share, self.mesh), depth=depth)
+            return prefetch(batches, self.put, depth=depth)
+        shards = (shards_of_local_batches if own else shards_of_global_batches)(batches, self.mesh)
+        return prefetch(shards, lambda shard: put_shard_rows(shard, self.mesh), depth=depth)
 
     def fetch(self, tree: Any) -> Any:
         """Return whole host copies of arrays that lie over the mesh, also over devices of other processes.

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from tfdist_jax._autodiff._pullbacks import Pullback, RowGradient, is_differentiable
+from tfdist_jax._autodiff._tape import Cell, Tape
+from tfdist_jax._autodiff._tape_trace import Record, below_tapes, recording_on_top, start, stop
 from tfdist_jax._internals import EvalTrace, Trace, current_trace, set_current_trace
-from tfdist_jax._pullbacks import Pullback, RowGradient, is_differentiable
-from tfdist_jax._tape import Cell, Tape
-from tfdist_jax._tape_trace import Record, below_tapes, recording_on_top, start, stop
 
 
 def with_pullback(inputs: Sequence[Any], outputs: Sequence[Any], pullback: Pullback) -> list[Any]:

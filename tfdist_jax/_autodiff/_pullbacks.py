@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
 
-from tfdist_jax._nested_programs import Params, held_arrays
-from tfdist_jax._one_program import ValueNeededError
+from tfdist_jax._autodiff._nested_programs import Params, held_arrays
+from tfdist_jax._errors import ConcreteValueRequiredError
 
 Arrays = Sequence[Any]
 Operation = Callable[..., list[Any]]
@@ -164,7 +164,7 @@ def _pull(vjp: Any, shapes: Sequence[Any], cotangents: Arrays) -> Arrays:
     except ValueError as error:
         if "lax.while_loop" not in str(error):
             raise
-        raise ValueNeededError(
+        raise ConcreteValueRequiredError(
             "A `while` loop has no gradient in a compiled program unless its number of iterations has a bound that is "
             f"known: JAX says {error}"
         ) from error

@@ -17,12 +17,12 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
+from tfdist_jax._autodiff._pullbacks import dense, is_differentiable
+from tfdist_jax._autodiff._tape_trace import Record, recording_below, start, started_traces, stop, traces_that_see
 from tfdist_jax._internals import Trace, current_trace, set_current_trace
-from tfdist_jax._pullbacks import dense, is_differentiable
-from tfdist_jax._tape_trace import Record, recording_below, start, started_traces, stop, traces_that_see
 
 Cell = Any
-"""An object that holds an array, such as a variable; see `tfdist_jax._state.Cell`."""
+"""An object that holds an array, such as a variable; see `tfdist_jax._stateful._state.Cell`."""
 
 
 @final

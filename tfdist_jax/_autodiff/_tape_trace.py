@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.extend.core import Primitive
 
+from tfdist_jax._autodiff._nested_programs import Params, held_arrays, run_in_python, run_program, runs_in_python
+from tfdist_jax._autodiff._pullbacks import Operation, Pullback, bound, compute, is_differentiable
 from tfdist_jax._internals import (
     EvalTrace,
     Trace,
@@ -23,8 +25,6 @@ from tfdist_jax._internals import (
     set_trace,
     trace_of,
 )
-from tfdist_jax._nested_programs import Params, held_arrays, run_in_python, run_program, runs_in_python
-from tfdist_jax._pullbacks import Operation, Pullback, bound, compute, is_differentiable
 
 
 class Recorder(Protocol):

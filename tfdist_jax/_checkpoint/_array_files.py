@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from tfdist_jax._internals import let_asyncio_end_without_threads
-from tfdist_jax._placement import local, put
+from tfdist_jax._sharding._placement import local, put
 
 _ALONE = "arrays.npz"
 _NOTHING = "nothing"  # Orbax saves no empty tree.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from tfdist_jax import _array_files
+from tfdist_jax._checkpoint import _array_files
 
 _ARRAYS, _ABOUT = "arrays", "about"
 _ABOUT_FILE = "about.json"

@@ -9,11 +9,11 @@ from typing import Any, Self, final
 
 import jax
 
-from tfdist_jax import _checkpoint
-from tfdist_jax._background_saving import BackgroundSaving
+from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax._checkpoint._background_saving import BackgroundSaving
+from tfdist_jax._checkpoint._position import decoded, encoded, set_positions
+from tfdist_jax._checkpoint._state_tree import arrays_of, read_tree
 from tfdist_jax._cluster import Exchange
-from tfdist_jax._position import decoded, encoded, set_positions
-from tfdist_jax._state_tree import arrays_of, read_tree
 from tfdist_jax._strategy import Strategy
 
 _PREFIX = "step-"

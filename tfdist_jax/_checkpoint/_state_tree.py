@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, Sharding
 
-from tfdist_jax import _checkpoint
-from tfdist_jax._placement import keeping_64_bits
+from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax._sharding._placement import keeping_64_bits
 from tfdist_jax._strategy import Strategy
 
 _KEYS = "random keys"

@@ -90,7 +90,7 @@ def _elsewhere(others: Iterable[str]) -> Iterable[str]:
         try:
             found = resolve(host_and_port(other)[0])
         except OSError:
-            continue  # It is the other machine's business; the roll call names it if it does not come.
+            continue  # It is the other machine's business; the rendezvous names it if it does not come.
         if not is_loopback(found):
             yield found
 

@@ -74,11 +74,11 @@ def agree(what: str, fields: Mapping[str, str]) -> None:
         DisagreementError: In all processes, if one has something else. It names that process and the field.
     """
     digest = hashlib.sha256(json.dumps(dict(fields), sort_keys=True).encode()).hexdigest()
-    if len(set(meet(what, digest))) > 1:
+    if len(set(allgather_object(what, digest))) > 1:
         raise DisagreementError(_difference(what, fields))
 
 
-def meet(what: str, value: Any) -> list[Any]:
+def allgather_object(what: str, value: Any) -> list[Any]:
     """Exchange values at a point to which all processes come in the same order.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any, final
 
 import jax
 
-from tfdist_jax._cluster._waiting import can_come, waiting
+from tfdist_jax._cluster._waiting import check_reachable, waiting
 from tfdist_jax._internals import joined_processes, key_value_client
 
 _POLL_S = 1.0
@@ -44,10 +44,10 @@ class Exchange:
             what: What is waited for, in messages; the exchange's name if empty.
         """
         with waiting(what or self._name, self):
-            return self.take_part(value)
+            return self.allgather(value)
 
-    def take_part(self, value: Any) -> list[Any]:
-        """Do as a call does, in a thread on which nobody waits yet."""
+    def allgather(self, value: Any) -> list[Any]:
+        """Do as a call does, but unnoticed by the watchdog: in a thread on which nobody waits yet."""
         if self._count == 1:
             return [value]
         here, before = self.key, f"{self._folder}/{self._round - 1}"
@@ -95,7 +95,7 @@ class Exchange:
             except jax.errors.JaxRuntimeError as error:
                 if "DEADLINE_EXCEEDED" not in str(error):
                     raise
-            can_come(process_id, self)
+            check_reachable(process_id, self)
 
 
 @final

@@ -16,9 +16,9 @@ from jax.sharding import Mesh, PartitionSpec
 from tfdist_jax import _internals
 from tfdist_jax._cluster._addresses import address_to_bind, connection_to
 from tfdist_jax._cluster._agreement import introduce
-from tfdist_jax._cluster._company import LEAVING, Company
 from tfdist_jax._cluster._detect import detect_cluster
-from tfdist_jax._cluster._roll_call import call_the_roll
+from tfdist_jax._cluster._peer_monitor import LEAVING, PeerMonitor
+from tfdist_jax._cluster._rendezvous import rendezvous
 from tfdist_jax._cluster._spec import Cluster
 from tfdist_jax._cluster._tls import TLS
 from tfdist_jax._cluster._waiting import limit_waits
@@ -111,10 +111,10 @@ def initialize(
         return cluster
     deadline = time.monotonic() + timeouts.start_s
     bind_address = bind_address or _own_address(cluster, deadline) if _is_first(cluster) else ""
-    lines = call_the_roll(cluster, timeout_s=timeouts.start_s, bind_address=bind_address, tls=tls)
+    connections = rendezvous(cluster, timeout_s=timeouts.start_s, bind_address=bind_address, tls=tls)
     limit_waits(timeouts.wait_s, "`wait_s`, or TFDIST_WAIT_TIMEOUT_S")
-    company = Company(cluster, lines, Watch(cluster, lines, timeouts.warn_s))
-    atexit.register(_part, company, timeouts.end_s)
+    monitor = PeerMonitor(cluster, connections, Watch(cluster, connections, timeouts.warn_s))
+    atexit.register(_disconnect, monitor, timeouts.end_s)
     _connect(cluster, bind_address, deadline, timeouts, tls)
     introduce(str(cluster.task))
     return cluster
@@ -177,7 +177,7 @@ def _connect(cluster: Cluster, bind_address: str, deadline: float, timeouts: Tim
         coordinator_bind_address=bind_address or None,
         initialization_timeout=max(10, round(deadline - time.monotonic())),
         heartbeat_timeout_seconds=max(1, round(timeouts.heartbeat_s)),
-        # Zero: who leaves does so at once, which frees those who wait for it in a collective. See `_part`.
+        # Zero: who leaves does so at once, which frees those who wait for it in a collective. See `_disconnect`.
         shutdown_timeout_seconds=0,
         **options,
     )
@@ -214,7 +214,7 @@ def _finish_what_nobody_holds() -> None:
         jax.block_until_ready(jax.jit(last)(np.ones(len(devices), np.float32)))
 
 
-def _part(company: Company, timeout_s: float) -> None:
+def _disconnect(monitor: PeerMonitor, timeout_s: float) -> None:
     """Leave the others at the end of the program: at once after an error, otherwise when this process's steps are done."""
     # Who leaves with the others has said so, and its steps may wait for theirs.
     failure = "" if LEAVING.is_set() else _failure()
@@ -225,4 +225,4 @@ def _part(company: Company, timeout_s: float) -> None:
             _finish_what_nobody_holds()
         except (RuntimeError, ValueError) as error:
             failure = f"its last step has failed: {error}"
-    company.leave(failure, timeout_s)
+    monitor.leave(failure, timeout_s)

@@ -1,4 +1,4 @@
-"""A connection between two processes: messages are JSON objects, one a line."""
+"""A connection between two processes: JSON objects, one a line."""
 
 import contextlib
 import json
@@ -11,14 +11,14 @@ _LINE_BYTES = 65536
 
 
 @final
-class Line:
+class JsonConnection:
     """A connection on which both ends send and receive messages."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         """Take over an open connection."""
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._connection = connection
-        self._reader = connection.makefile("rb")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._socket = sock
+        self._reader = sock.makefile("rb")
         self._sending = threading.Lock()
 
     def send(self, **message: Any) -> None:
@@ -28,7 +28,7 @@ class Line:
             OSError: If the other end is gone.
         """
         with self._sending:
-            self._connection.sendall(json.dumps(message).encode() + b"\n")
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> dict[str, Any]:
         """Wait for a message; an empty one means that the other end is gone.
@@ -46,15 +46,15 @@ class Line:
     @property
     def is_quiet(self) -> bool:
         """Whether the other end has neither said anything nor hung up."""
-        return not select.select([self._connection], [], [], 0)[0]
+        return not select.select([self._socket], [], [], 0)[0]
 
-    def has_time(self, timeout_s: float | None) -> None:
-        """Let sending and receiving take no longer than so many seconds."""
-        self._connection.settimeout(timeout_s)
+    def set_timeout(self, timeout_s: float | None) -> None:
+        """Set how long sending and receiving may take, in seconds."""
+        self._socket.settimeout(timeout_s)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         with contextlib.suppress(OSError):  # The other end may have done so.
-            self._connection.shutdown(socket.SHUT_RDWR)
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._reader.close()
-        self._connection.close()
+        self._socket.close()

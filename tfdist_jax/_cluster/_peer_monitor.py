@@ -1,7 +1,7 @@
-"""Processes that train together notice when one of them is gone.
+"""Failure detection: processes that train together notice when one of them is gone.
 
-A collective waits for every process, so the others could wait for ever. The lines of the roll call stay open: a line that
-breaks, or a process that says that it fails, ends the group with a message that names the process.
+A collective waits for every process, so the others could wait for ever. The connections of the rendezvous stay open: one
+that breaks, or a process that says that it fails, ends the group with a message that names the process.
 """
 
 import logging
@@ -11,7 +11,7 @@ import threading
 import time
 from typing import final
 
-from tfdist_jax._cluster._line import Line
+from tfdist_jax._cluster._json_connection import JsonConnection
 from tfdist_jax._cluster._spec import Cluster
 from tfdist_jax._cluster._watch import Watch
 
@@ -31,20 +31,20 @@ LEAVING = threading.Event()
 
 
 @final
-class Company:
-    """The other processes, as this one sees them: all of them in process 0, and process 0 elsewhere."""
+class PeerMonitor:
+    """Monitors the other processes: all of them in process 0, and process 0 elsewhere."""
 
-    def __init__(self, cluster: Cluster, lines: dict[int, Line], watch: Watch) -> None:
-        """Follow the lines from now on; `watch` hears what concerns it, and looks where this process is."""
+    def __init__(self, cluster: Cluster, connections: dict[int, JsonConnection], watch: Watch) -> None:
+        """Follow the connections from now on; `watch` gets the messages that concern it, and looks where this process is."""
         self._cluster = cluster
         self._watch = watch
-        self._lines = lines
+        self._connections = connections
         self._lost = threading.Event()
         self._losing = threading.Lock()
         self._ends_by_itself = False
         self._watchers = {
-            process_id: threading.Thread(target=self._follow, args=(process_id, line), daemon=True)
-            for process_id, line in lines.items()
+            process_id: threading.Thread(target=self._follow, args=(process_id, connection), daemon=True)
+            for process_id, connection in connections.items()
         }
         # Made now: while Python ends, from 3.12 on, no thread can be started any more.
         threading.Thread(target=self._end_when_lost, daemon=True).start()
@@ -83,11 +83,11 @@ class Company:
                 names = ", ".join(task.with_address for task in late)
                 _log.warning("%s %s %s, after %g s.", self._cluster.task, message, names, limit_s)
 
-    def _follow(self, process_id: int, line: Line) -> None:
-        """Wait for what a process says, until its line ends."""
+    def _follow(self, process_id: int, connection: JsonConnection) -> None:
+        """Receive messages of a process until its connection ends."""
         said_goodbye = False
         task = self._cluster.training[process_id]
-        while message := self._received(line):
+        while message := self._receive(connection):
             said_goodbye = said_goodbye or "bye" in message
             self._watch.heard(process_id, message)
             if "lost" in message:
@@ -96,11 +96,11 @@ class Company:
         if not said_goodbye:
             self._lose(f"{task} is gone: it has ended without a word: look at its log, or for what has stopped it.")
 
-    def _received(self, line: Line) -> dict[str, object]:
+    def _receive(self, connection: JsonConnection) -> dict[str, object]:
         try:
-            return line.receive()
+            return connection.receive()
         except (OSError, ValueError):
-            return {}  # A broken line is the end of the process at the other end, or of the way there.
+            return {}  # A broken connection: the other process has ended, or the way there is cut.
 
     def _lose(self, why: str) -> None:
         """Tell the others, and end this process unless it does so by itself."""
@@ -117,9 +117,9 @@ class Company:
         self._end()
 
     def _tell(self, **message: object) -> None:
-        for line in self._lines.values():
+        for connection in self._connections.values():
             try:
-                line.send(**message)
+                connection.send(**message)
             except OSError:  # It is gone already, which its watcher notices.
                 continue
 

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, NoReturn, Self, final
 import jax
 
 from tfdist_jax import _internals
-from tfdist_jax._cluster._company import LEAVING, LOST_EXIT_CODE
-from tfdist_jax._cluster._ending import Ending
 from tfdist_jax._cluster._exchange import Exchange
-from tfdist_jax._cluster._signals import Bell
+from tfdist_jax._cluster._peer_monitor import LEAVING, LOST_EXIT_CODE
+from tfdist_jax._cluster._shutdown import Shutdown
+from tfdist_jax._cluster._signals import SignalWakeup
 
 _log = logging.getLogger("tfdist_jax")
 
@@ -89,10 +89,10 @@ class Preemption:
         self._notice: float | None = None
         self._due: float | None = None
         self._over = threading.Event()
-        self._ending: Ending | None = None
-        self._bell = Bell()
+        self._shutdown: Shutdown | None = None
+        self._wakeup = SignalWakeup()
         if watch is None:
-            self._bell.hang_on(signal.SIGTERM, self._on_signal)
+            self._wakeup.install(signal.SIGTERM, self._on_signal)
         self._thread = threading.Thread(target=self._serve, daemon=True, name="tfdist_jax preemption")
         self._thread.start()
         atexit.register(self.abandon)
@@ -122,7 +122,7 @@ class Preemption:
         """Do what SIGTERM does; may be called in any thread, and in a signal's handler."""
         if self._notice is None:
             self._notice = self._due = time.monotonic()
-        self._bell.ring()
+        self._wakeup.wake()
 
     def stops(self) -> bool:
         """Count a step that is about to begin; or tell, in all processes before the same one, that none does any more.
@@ -154,7 +154,7 @@ class Preemption:
             self._last, self._has_stopped = None, False
             self._due = None if self._notice is None else time.monotonic() + delay_s
             self._notice = self._notice or time.monotonic()
-        self._bell.ring()
+        self._wakeup.wake()
 
     def part(self) -> None:
         """Return when all processes have saved; from then on each may end without being missed."""
@@ -181,9 +181,9 @@ class Preemption:
             self._end_if_parted()
             self._is_closed = True
             self._changed.notify_all()
-        self._bell.ring()
+        self._wakeup.wake()
         self._thread.join()
-        was_on = self._bell.is_on
+        was_on = self._wakeup.is_installed
         self.abandon()
         if was_on and self._is_due() and not self._has_stopped:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -191,14 +191,14 @@ class Preemption:
     def abandon(self) -> None:
         """Wait for notices no longer, after an error: others may never come to the end."""
         self._over.set()
-        self._bell.ring()
+        self._wakeup.wake()
         atexit.unregister(self.abandon)
-        if self._ending is not None:
+        if self._shutdown is not None:
             return
         # Inside a call of JAX it would abort the process when Python ends.
         self._thread.join(_JOIN_S)
         if not LEAVING.is_set() and not self._thread.is_alive():
-            self._bell.take_off()
+            self._wakeup.remove()
 
     def _is_due(self) -> bool:
         return self._due is not None and time.monotonic() >= self._due
@@ -208,11 +208,11 @@ class Preemption:
         self.notify()
 
     def _end_if_parted(self) -> None:
-        if self._ending is not None:
-            self._ending.come()
+        if self._shutdown is not None:
+            self._shutdown.run()
 
     def _go_on(self) -> None:
-        self._ending = None
+        self._shutdown = None
         self.resume(math.inf)
 
     def _serve(self) -> None:
@@ -220,7 +220,7 @@ class Preemption:
         polls = self._exchange is not None or self._watch is not None
         try:
             while not self._over.is_set() and not self._is_closed:
-                if self._bell.wait(_POLL_S if polls or self._due is not None else None):
+                if self._wakeup.wait(_POLL_S if polls or self._due is not None else None):
                     self.notify()
                 if self._watch is not None and self._notice is None and self._watch():
                     self.notify()
@@ -302,12 +302,14 @@ class Preemption:
         else:
             self.part()
             _log.warning("The state is saved while the program is still busy; it ends now, to be started again.")
-            self._ending = Ending(late.end or (lambda: sys.exit(LOST_EXIT_CODE)), self._go_on)
+            self._shutdown = Shutdown(late.end or (lambda: sys.exit(LOST_EXIT_CODE)), self._go_on)
         with self._changed:
             self._is_held = False
             self._changed.notify_all()
-        if self._ending is not None:
-            self._ending.enforce(is_heard=self._bell.is_on, is_last=self._exchange is not None and self._is_first)
+        if self._shutdown is not None:
+            self._shutdown.force(
+                is_heard=self._wakeup.is_installed, is_last=self._exchange is not None and self._is_first
+            )
 
 
 def _have_ended(said: list[Any]) -> bool:

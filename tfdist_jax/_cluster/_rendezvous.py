@@ -1,8 +1,8 @@
-"""Who has arrived: the processes meet at the first one before JAX connects them.
+"""Rendezvous: the processes meet at the first one before JAX connects them.
 
 JAX waits in silence for a process that never comes and then aborts. Here the first process listens on its address until
 all others have said who they are, tells everybody meanwhile who is missing, and refuses those that cannot work with it.
-The connections stay, see `_company`.
+The connections stay open, see `_peer_monitor`.
 """
 
 import contextlib
@@ -18,14 +18,14 @@ from collections.abc import Iterator
 from typing import Any, final
 
 from tfdist_jax._cluster._addresses import connection_to, host_and_port
-from tfdist_jax._cluster._line import Line
+from tfdist_jax._cluster._json_connection import JsonConnection
 from tfdist_jax._cluster._spec import Cluster, Task
 from tfdist_jax._cluster._tls import TLS
 
 _log = logging.getLogger("tfdist_jax")
 
 _TELL_EVERY_S = 10.0
-_GREETING = "tfdist-jax roll call"
+_GREETING = "tfdist-jax rendezvous"
 
 
 class MissingTasksError(TimeoutError):
@@ -44,8 +44,8 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def call_the_roll(cluster: Cluster, *, timeout_s: float, bind_address: str, tls: TLS | None) -> dict[int, Line]:
-    """Return when all processes that train together have arrived.
+def rendezvous(cluster: Cluster, *, timeout_s: float, bind_address: str, tls: TLS | None) -> dict[int, JsonConnection]:
+    """Wait until all processes that train together have arrived, and return the connections between them.
 
     Args:
         cluster: The processes.
@@ -54,7 +54,7 @@ def call_the_roll(cluster: Cluster, *, timeout_s: float, bind_address: str, tls:
         tls: Certificates, if the connections are to be encrypted.
 
     Returns:
-        The lines to the others by process number: to all of them in process 0, to process 0 elsewhere.
+        The connections by process number: to all others in process 0, to process 0 elsewhere.
 
     Raises:
         MissingTasksError: If some have not arrived in time; it names them.
@@ -65,7 +65,7 @@ def call_the_roll(cluster: Cluster, *, timeout_s: float, bind_address: str, tls:
     deadline = time.monotonic() + timeout_s
     if cluster.process_id == 0:
         return _Host(cluster, deadline, tls).wait(bind_address)
-    return {0: _arrive(cluster, deadline, tls)}
+    return {0: _join(cluster, deadline, tls)}
 
 
 def _hello(cluster: Cluster) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _names(tasks: list[Task]) -> str:
     return ", ".join(task.with_address for task in tasks)
 
 
-def _too_late(cluster: Cluster, absent: list[Task]) -> str:
+def _timeout_message(cluster: Cluster, absent: list[Task]) -> str:
     return (
         f"{len(absent)} of {cluster.num_processes} processes did not arrive: {_names(absent)}. Look whether they have been "
         f"started and can reach {cluster.coordinator}; `tfdist-jax doctor` on their machines tells more."
@@ -91,18 +91,18 @@ def _too_late(cluster: Cluster, absent: list[Task]) -> str:
 
 @final
 class _Host:
-    """Process 0: hears the others, each on a thread of its own."""
+    """Process 0: serves the others, each on a thread of its own."""
 
     def __init__(self, cluster: Cluster, deadline: float, tls: TLS | None) -> None:
         self._cluster = cluster
         self._deadline = deadline
         self._tls = tls
         self._changed = threading.Condition()
-        self._present: dict[int, tuple[str, Line]] = {}  # Who is at the other end, by process number.
-        self._all_are_here = threading.Event()
+        self._present: dict[int, tuple[str, JsonConnection]] = {}  # Who is at the other end, by process number.
+        self._all_present = threading.Event()
         self._is_over = False
 
-    def wait(self, address: str) -> dict[int, Line]:
+    def wait(self, address: str) -> dict[int, JsonConnection]:
         """Listen on `address` until all have arrived."""
         with listening(address, self._cluster) as listener:
             accepting = threading.Thread(target=self._accept, args=(listener,), daemon=True)
@@ -114,25 +114,25 @@ class _Host:
                 accepting.join()
         # The others go on when nobody listens here any more: then who answers on this port is JAX.
         with self._changed:
-            lines = {process_id: line for process_id, (_, line) in sorted(self._present.items())}
-        for line in lines.values():
-            line.has_time(None)
-            line.send(complete=True)
-        return lines
+            connections = {process_id: connection for process_id, (_, connection) in sorted(self._present.items())}
+        for connection in connections.values():
+            connection.set_timeout(None)
+            connection.send(complete=True)
+        return connections
 
     def _wait_for_all(self) -> None:
         told = time.monotonic()
         with self._changed:
             while not self._changed.wait_for(lambda: not self._absent(), timeout=0.2):
                 if time.monotonic() > self._deadline:
-                    message = _too_late(self._cluster, self._absent())
+                    message = _timeout_message(self._cluster, self._absent())
                     self._is_over = True
                     self._changed.wait_for(lambda: not self._present, timeout=1)  # They are told, and leave.
                     raise MissingTasksError(message)
                 if time.monotonic() - told > _TELL_EVERY_S:
                     told = time.monotonic()
                     _log.warning("%s waits; not here yet: %s.", self._cluster.task, _names(self._absent()))
-            self._all_are_here.set()
+            self._all_present.set()
 
     def _absent(self) -> list[Task]:
         return [task for i, task in enumerate(self._cluster.training) if i and i not in self._present]
@@ -141,25 +141,25 @@ class _Host:
         listener.settimeout(0.1)
         while not self._is_over:
             with contextlib.suppress(TimeoutError):
-                connection, peer = listener.accept()
-                threading.Thread(target=self._hear, args=(connection, str(peer[0])), daemon=True).start()
+                sock, peer = listener.accept()
+                threading.Thread(target=self._serve, args=(sock, str(peer[0])), daemon=True).start()
 
-    def _hear(self, connection: socket.socket, peer: str) -> None:
-        connection.settimeout(10)
+    def _serve(self, sock: socket.socket, peer: str) -> None:
+        sock.settimeout(10)
         try:
-            line = Line(self._tls.wrap_server(connection) if self._tls else connection)
-            hello = line.receive()
-            if refusal := self._refusal(hello, line):
-                line.send(refusal=refusal)
-                line.close()
+            connection = JsonConnection(self._tls.wrap_server(sock) if self._tls else sock)
+            hello = connection.receive()
+            if refusal := self._refusal(hello, connection):
+                connection.send(refusal=refusal)
+                connection.close()
             else:
-                self._keep_company(hello["process_id"], line)
+                self._report_missing(hello["process_id"], connection)
         except (OSError, ValueError, KeyError, TypeError) as error:
             # Port scans and the like must not end the program; a process that has left will be missed.
             _log.debug("A connection from %s has ended: %r", peer, error)
-            connection.close()
+            sock.close()
 
-    def _refusal(self, hello: dict[str, Any], line: Line) -> str:
+    def _refusal(self, hello: dict[str, Any], connection: JsonConnection) -> str:
         if hello["greeting"] != _GREETING:
             raise ValueError("it is no process of this program")
         mine, process_id = _hello(self._cluster), hello["process_id"]
@@ -169,30 +169,30 @@ class _Host:
         if not 0 < process_id < self._cluster.num_processes:
             return f"its process number {process_id} is that of {self._cluster.task}, or of nobody"
         with self._changed:
-            other, _ = self._present.get(process_id, (hello["who"], line))
+            other, _ = self._present.get(process_id, (hello["who"], connection))
             if other != hello["who"]:
                 return f"another process with this index is here already: {other}"
-            self._present[process_id] = other, line
+            self._present[process_id] = other, connection
             self._changed.notify_all()
         return ""
 
-    def _keep_company(self, process_id: int, line: Line) -> None:
-        """Tell a process who is missing until nobody is."""
+    def _report_missing(self, process_id: int, connection: JsonConnection) -> None:
+        """Report to a process which others are missing, until none is."""
         try:
-            while not self._all_are_here.wait(0.2):
+            while not self._all_present.wait(0.2):
                 with self._changed:
                     absent = [task.with_address for task in self._absent()]
-                line.send(**{"too_late" if self._is_over else "waiting": absent})
-                if not line.is_quiet:
+                connection.send(**{"too_late" if self._is_over else "waiting": absent})
+                if not connection.is_quiet:
                     raise ConnectionError("it has left")
         except OSError:
-            self._forget(process_id, line)
+            self._forget(process_id, connection)
             raise
 
-    def _forget(self, process_id: int, line: Line) -> None:
+    def _forget(self, process_id: int, connection: JsonConnection) -> None:
         with self._changed:
-            # It may have come back, on another line.
-            if self._present[process_id][1] is line:
+            # It may have come back, on another connection.
+            if self._present[process_id][1] is connection:
                 del self._present[process_id]
                 self._changed.notify_all()
 
@@ -219,13 +219,13 @@ def listening(address: str, cluster: Cluster) -> Iterator[socket.socket]:
         yield listener
 
 
-def _arrive(cluster: Cluster, deadline: float, tls: TLS | None) -> Line:
-    """Go to process 0 and wait there until all have come, however often the connection breaks."""
+def _join(cluster: Cluster, deadline: float, tls: TLS | None) -> JsonConnection:
+    """Connect to process 0 and wait until all have arrived, however often the connection breaks."""
     told, reason = time.monotonic(), "no answer"
     first = cluster.training[0]
     while (rest := deadline - time.monotonic()) > 0:
         try:
-            return _wait_with_others(_connected(cluster, min(rest, 10), tls), cluster, deadline)
+            return _wait_for_others(_connect(cluster, min(rest, 10), tls), cluster, deadline)
         except ssl.SSLError as error:
             raise RuntimeError(f"{cluster.task} and {first.with_address} do not trust each other: {error}") from error
         except MissingTasksError:
@@ -236,22 +236,22 @@ def _arrive(cluster: Cluster, deadline: float, tls: TLS | None) -> Line:
             told = time.monotonic()
             _log.warning("%s waits for %s: %s.", cluster.task, first.with_address, reason)
         time.sleep(0.2)
-    raise MissingTasksError(f"{_too_late(cluster, [first])} ({reason})")
+    raise MissingTasksError(f"{_timeout_message(cluster, [first])} ({reason})")
 
 
-def _connected(cluster: Cluster, timeout_s: float, tls: TLS | None) -> Line:
-    connection = connection_to(cluster.coordinator, timeout_s)
-    return Line(tls.wrap_client(connection, host_and_port(cluster.coordinator)[0]) if tls else connection)
+def _connect(cluster: Cluster, timeout_s: float, tls: TLS | None) -> JsonConnection:
+    sock = connection_to(cluster.coordinator, timeout_s)
+    return JsonConnection(tls.wrap_client(sock, host_and_port(cluster.coordinator)[0]) if tls else sock)
 
 
-def _wait_with_others(line: Line, cluster: Cluster, deadline: float) -> Line:
+def _wait_for_others(connection: JsonConnection, cluster: Cluster, deadline: float) -> JsonConnection:
     told = time.monotonic()
-    line.has_time(10)
-    line.send(**_hello(cluster))
-    while message := line.receive():
+    connection.set_timeout(10)
+    connection.send(**_hello(cluster))
+    while message := connection.receive():
         if "complete" in message:
-            line.has_time(None)
-            return line
+            connection.set_timeout(None)
+            return connection
         if "refusal" in message:
             raise RuntimeError(f"{cluster.task} cannot take part: {message['refusal']}.")
         absent = ", ".join(message.get("too_late", message.get("waiting", ())))
@@ -261,5 +261,5 @@ def _wait_with_others(line: Line, cluster: Cluster, deadline: float) -> Line:
         if time.monotonic() - told > _TELL_EVERY_S:
             told = time.monotonic()
             _log.warning("%s waits; not here yet: %s.", cluster.task, absent)
-    line.close()
+    connection.close()
     raise ConnectionError("process 0 has hung up")

@@ -1,4 +1,4 @@
-"""A thread ends the program: through the main thread, which may have to clean up, and by force where that hears of nothing."""
+"""Shutdown from a thread: through the main thread, which may have to clean up, and by force where that gets no signal."""
 
 import os
 import signal
@@ -17,42 +17,42 @@ _ARRIVAL_S = 0.1
 
 
 @final
-class Ending:
-    """The end of the program, which comes once, in the main thread or in another one."""
+class Shutdown:
+    """Shuts the program down once, in the main thread or in another one."""
 
-    def __init__(self, end: Callable[[], object], go_on: Callable[[], None]) -> None:
-        """Be ready.
+    def __init__(self, shut_down: Callable[[], object], go_on: Callable[[], None]) -> None:
+        """Prepare a shutdown.
 
         Args:
-            end: Raises SystemExit, or another error; or returns, and the program goes on.
-            go_on: Called if `end` returns.
+            shut_down: Raises SystemExit, or another error; or returns, and the program goes on.
+            go_on: Called if `shut_down` returns.
         """
-        self._once = [end]
+        self._pending = [shut_down]
         self._go_on = go_on
-        self._has_come = threading.Event()
+        self._is_over = threading.Event()
         self._exit_code: int | None = None
 
-    def come(self) -> None:
-        """Let the end come, if nobody else has let it."""
+    def run(self) -> None:
+        """Shut down, unless another thread has done so."""
         try:
-            end = self._once.pop()
+            shut_down = self._pending.pop()
         except IndexError:
             return
         try:
-            end()
+            shut_down()
             self._go_on()
         except BaseException as error:
             code = error.code if isinstance(error, SystemExit) else 1
             self._exit_code = code if isinstance(code, int) else int(code is not None)
             raise
         finally:
-            self._has_come.set()
+            self._is_over.set()
 
-    def enforce(self, *, is_heard: bool, is_last: bool) -> None:
-        """See to it that the end comes, and the process ends if that says so.
+    def force(self, *, is_heard: bool, is_last: bool) -> None:
+        """Shut down from another thread, and exit if the shutdown says so.
 
         Args:
-            is_heard: Whether the main thread lets the end come when it gets SIGTERM.
+            is_heard: Whether the main thread calls `run` when it gets SIGTERM.
             is_last: Whether the other processes are to end before this one, or JAX aborts them.
         """
         if is_heard:
@@ -61,14 +61,14 @@ class Ending:
             # Traced, as under coverage or a debugger, Python 3.11 never gets out of the next call of a function if the signal
             # came after the interpreter's lock was last released. Sleeping releases it.
             time.sleep(_ARRIVAL_S)
-            self._has_come.wait(_HURRY_S)
+            self._is_over.wait(_HURRY_S)
         try:
-            self.come()
+            self.run()
         except SystemExit:
             pass
         except BaseException:
             traceback.print_exc()
-        self._has_come.wait()
+        self._is_over.wait()
         if self._exit_code is None:
             return
         time.sleep(_HURRY_S * (is_heard + is_last))

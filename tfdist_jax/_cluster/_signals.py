@@ -1,4 +1,4 @@
-"""A signal is heard at once, also while the main thread is inside a call that lets no Python run, such as a compilation."""
+"""Signals that wake a thread at once, also while the main thread is inside a call that runs no Python, such as a compilation."""
 
 import contextlib
 import os
@@ -9,19 +9,19 @@ from typing import Any, final
 
 
 @final
-class Bell:
-    """Wakes the thread that waits for it; by hand, and by a signal."""
+class SignalWakeup:
+    """Wakes the thread that waits on it: by a call of `wake`, or by a signal."""
 
     def __init__(self) -> None:
-        """Make a bell that is silent."""
+        """Make a wakeup that is bound to no signal."""
         # The system's signal handler itself writes into it; Python's runs only when the main thread gets to it.
-        self._heard, self._rung = socket.socketpair()
-        self._rung.setblocking(False)
+        self._receiver, self._sender = socket.socketpair()
+        self._sender.setblocking(False)
         self._number = 0
         self._before: tuple[Any, int] | None = None
 
-    def hang_on(self, number: signal.Signals, handler: Callable[[], None]) -> None:
-        """Let a signal ring, and call `handler` in the main thread, until `take_off`.
+    def install(self, number: signal.Signals, handler: Callable[[], None]) -> None:
+        """Let a signal wake the waiting thread, and call `handler` in the main thread, until `remove`.
 
         Raises:
             RuntimeError: If this is not the main thread.
@@ -33,33 +33,33 @@ class Bell:
                 f"{number.name} can be waited for by the main thread only: do so there, or say by a function `watch` when "
                 "to stop."
             ) from error
-        old_fd = signal.set_wakeup_fd(self._rung.fileno(), warn_on_full_buffer=False)
+        old_fd = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
         self._number, self._before = number, (old_handler, old_fd)
 
     @property
-    def is_on(self) -> bool:
-        """Whether it hangs on a signal."""
+    def is_installed(self) -> bool:
+        """Whether it is bound to a signal."""
         return self._before is not None
 
-    def take_off(self) -> None:
-        """Let the signal do again what it did before, and ring no more; nobody may wait."""
+    def remove(self) -> None:
+        """Restore the signal's former handler, and wake nobody any more; no thread may wait."""
         if self._before is not None:
             (handler, fd), self._before = self._before, None
             signal.set_wakeup_fd(fd)
             signal.signal(self._number, handler)
-        self._heard.close()
-        self._rung.close()
+        self._receiver.close()
+        self._sender.close()
 
-    def ring(self) -> None:
-        """Wake who waits; may be called anywhere, also in a signal's handler."""
-        with contextlib.suppress(OSError):  # It has rung often enough, or does no more.
-            self._rung.send(bytes([0]))
+    def wake(self) -> None:
+        """Wake the thread that waits; may be called anywhere, also in a signal's handler."""
+        with contextlib.suppress(OSError):  # Enough wakeups are waiting, or it is closed.
+            self._sender.send(bytes([0]))
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait for a ring; tell whether the signal was among those that came."""
-        self._heard.settimeout(timeout_s)
+        """Wait to be woken; return whether by the signal."""
+        self._receiver.settimeout(timeout_s)
         try:
-            heard = self._heard.recv(64)
+            heard = self._receiver.recv(64)
         except TimeoutError:
             return False
         others = bytes(number for number in heard if number not in (0, self._number))

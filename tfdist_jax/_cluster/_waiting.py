@@ -51,8 +51,8 @@ class Wait:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Position:
-    """Where a process is, as it tells the others.
+class ProcessStatus:
+    """Status of a process, as it tells the others.
 
     Attributes:
         at: The line of the program.
@@ -77,19 +77,19 @@ class Position:
     again_s: float = 2.0
 
     @classmethod
-    def of_message(cls, message: object) -> Self:
-        """Return the position that another process has sent.
+    def from_message(cls, message: object) -> Self:
+        """Return the status that another process has sent.
 
         Raises:
             ValueError: If it is none.
         """
         if not isinstance(message, dict):
-            raise ValueError(f"no position came, but {message!r}")
+            raise ValueError(f"no status came, but {message!r}")
         return cls(**{**message, "absent": tuple(message.get("absent", ()))})
 
 
 _waits: dict[int, Wait] = {}
-_others: dict[int, tuple[str, Position]] = {}
+_others: dict[int, tuple[str, ProcessStatus]] = {}
 _limits: dict[str, float] = {}
 
 
@@ -129,26 +129,26 @@ def main_wait() -> Wait | None:
     return _waits.get(threading.main_thread().ident or 0)
 
 
-def note(process_id: int, name: str, position: Position) -> None:
-    """Note where another process says that it is."""
-    _others[process_id] = name, position
+def record_status(process_id: int, name: str, status: ProcessStatus) -> None:
+    """Record the status that another process has sent."""
+    _others[process_id] = name, status
 
 
-def can_come(process_id: int, point: Point) -> None:
-    """Check that a process can still come to a point that this one waits at.
+def check_reachable(process_id: int, point: Point) -> None:
+    """Check that a process can still reach a point that this one waits at.
 
     Raises:
         DisagreementError: If it has ended, or waits elsewhere for this process.
     """
-    name, position = _others.get(process_id, ("", Position()))
+    name, status = _others.get(process_id, ("", ProcessStatus()))
     here = main_wait()
     if here is None or here.point.key != point.key:
         return
-    if position.has_ended:
+    if status.has_ended:
         raise DisagreementError(f"{name} has ended its program, while others still wait for it: {here.what}.")
     # What it said last may be old, but it cannot have gone on without this process.
-    if position.point and position.point != point.key and not point.is_reached(position.point):
+    if status.point and status.point != point.key and not point.is_reached(status.point):
         raise DisagreementError(
-            f"The processes wait for each other at different points: {name} for {position.waits_for}, at {position.at}; "
+            f"The processes wait for each other at different points: {name} for {status.waits_for}, at {status.at}; "
             f"this one for {here.what}."
         )

@@ -14,10 +14,10 @@ from jax.sharding import Mesh
 
 from tfdist_jax._cluster import agree, step_fields
 from tfdist_jax._internals import forget_calls
-from tfdist_jax._placement import spans_processes
+from tfdist_jax._sharding._placement import spans_processes
 
 
-def compiled(fn: Callable[..., Any], mesh: Mesh | None, *, name: str | None = None, **options: Any) -> Any:
+def jit_with_agreement(fn: Callable[..., Any], mesh: Mesh | None, *, name: str | None = None, **options: Any) -> Any:
     """Return `jax.jit(fn)`; where `mesh` spans processes, they compare each of its programs before the first run.
 
     Later runs cost what `jax.jit` costs.

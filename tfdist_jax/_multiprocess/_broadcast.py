@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax._cluster import meet
-from tfdist_jax._mesh import DATA
-from tfdist_jax._placement import keeping_64_bits, local, local_replicas, put, put_own, spans_processes
+from tfdist_jax._cluster import allgather_object
+from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._placement import keeping_64_bits, local, local_replicas, put, put_own, spans_processes
 
 _LEAST_BYTES = 1 << 16
 
 
-def from_first(value: Any, mesh: Mesh) -> jax.Array:
+def broadcast_from_first(value: Any, mesh: Mesh) -> jax.Array:
     """Return the value that the first process has, on every device; all processes must ask for it.
 
     Args:
@@ -29,7 +29,7 @@ def from_first(value: Any, mesh: Mesh) -> jax.Array:
     if not spans_processes(mesh):
         return put(value, whole)
     host = np.asarray(value)
-    kinds = meet("the same variable with a first value", [list(host.shape), str(host.dtype)])
+    kinds = allgather_object("the same variable with a first value", [list(host.shape), str(host.dtype)])
     differing = [i for i, kind in enumerate(kinds) if kind != kinds[0]]
     if differing:
         raise ValueError(

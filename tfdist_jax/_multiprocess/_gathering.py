@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax._cluster import meet
-from tfdist_jax._mesh import DATA
-from tfdist_jax._placement import local, local_replicas, processes, put_own
+from tfdist_jax._cluster import allgather_object
+from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._placement import local, local_replicas, processes, put_own
 
 
-def gathered(what: str, said: Any, arrays: Sequence[np.ndarray], mesh: Mesh) -> list[tuple[Any, list[np.ndarray]]]:
+def allgather_arrays(
+    what: str, said: Any, arrays: Sequence[np.ndarray], mesh: Mesh
+) -> list[tuple[Any, list[np.ndarray]]]:
     """Tell the other processes of a mesh something, and give them arrays of any shapes.
 
     Args:
@@ -30,7 +32,7 @@ def gathered(what: str, said: Any, arrays: Sequence[np.ndarray], mesh: Mesh) -> 
     Raises:
         DisagreementError: In all processes, if one has come to another point.
     """
-    told = meet(what, [said, [[list(array.shape), str(array.dtype)] for array in arrays]])
+    told = allgather_object(what, [said, [[list(array.shape), str(array.dtype)] for array in arrays]])
     kinds = [[(tuple(shape), jnp.dtype(dtype)) for shape, dtype in one] for _, one in told]
     sizes = [sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in one) for one in kinds]
     texts = _texts(b"".join(array.tobytes() for array in arrays), sizes, mesh)

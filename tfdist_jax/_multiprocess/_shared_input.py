@@ -11,21 +11,21 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._cluster import Background, Exchange, waiting
-from tfdist_jax._input import PaddedBatch, ahead, num_rows, split_sizes
-from tfdist_jax._mesh import DATA
-from tfdist_jax._placement import local, local_replicas, put_own
-from tfdist_jax._values import PerReplica
+from tfdist_jax._sharding._input import PaddedBatch, num_rows, prefetch, split_sizes
+from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._placement import local, local_replicas, put_own
+from tfdist_jax._sharding._values import PerReplica
 
 Sizes = tuple[int, ...]
 """How many rows each replica of every process has."""
 
-Share = tuple[Any, list[Sizes]]
+Shard = tuple[Any, list[Sizes]]
 """The rows of this process's replicas, `[replicas * p, ...]`, filled up with zeros to `p` for each, where `p` is the most
 that any replica has; and how many of them are real, for each array. Arrays of objects, such as texts, are not filled up."""
 
 
-def shares_of_same(batches: Iterable[Any], mesh: Mesh) -> Iterator[Share]:
-    """Yield this process's share of batches that all processes have: the rows of its replicas, by `split_sizes`.
+def shards_of_global_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Shard]:
+    """Yield this process's shard of batches that all processes have: the rows of its replicas, by `split_sizes`.
 
     Args:
         batches: Pytrees of host arrays `[rows, ...]`, which may have different numbers of rows.
@@ -77,7 +77,7 @@ def equal_sizes(sizes: Sequence[Sizes]) -> Sizes:
     return sizes[0]
 
 
-def shares_of_own(rounds: Iterable[tuple[Any, Sequence[Sizes]]], mesh: Mesh, *, like: Any) -> Iterator[Share]:
+def shards_of_local_rounds(rounds: Iterable[tuple[Any, Sequence[Sizes]]], mesh: Mesh, *, like: Any) -> Iterator[Shard]:
     """Yield batches that are this process's alone, each part of a step that all processes take.
 
     A process whose batches have ended gives no rows until all have ended.
@@ -107,8 +107,8 @@ def _by_replica(sizes: Sequence[Sequence[int]], mesh: Mesh) -> Sizes:
     return tuple(next(told[device.process_index]) for device in mesh.devices.flat)
 
 
-def shares_of_own_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Share]:
-    """Yield batches that are this process's alone, as `shares_of_own`, each split over its replicas by `split_sizes`.
+def shards_of_local_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Shard]:
+    """Yield batches that are this process's alone, as `shards_of_local_rounds`, each split over its replicas by `split_sizes`.
 
     Raises:
         ValueError: If this process has no batch at all, so that it does not know what a batch looks like.
@@ -122,29 +122,29 @@ def shares_of_own_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Share]
         )
     replicas = len(local_replicas(mesh))
     rounds = ((batch, sizes_of(batch, replicas)) for batch in itertools.chain([first], batches) if num_rows(batch))
-    return shares_of_own(rounds, mesh, like=first)
+    return shards_of_local_rounds(rounds, mesh, like=first)
 
 
-def placed_rows(share: Share, mesh: Mesh) -> Any:
-    """Bring a share to the devices: arrays over all of them, in a `PaddedBatch` if replicas differ in their rows.
+def put_shard_rows(shard: Shard, mesh: Mesh) -> Any:
+    """Bring a shard to the devices: arrays over all of them, in a `PaddedBatch` if replicas differ in their rows.
 
     Raises:
         ValueError: If the arrays of a batch have different numbers of rows.
     """
-    data, everyone = share
+    data, everyone = shard
     sizes = equal_sizes(everyone)
     rows = put_own(data, NamedSharding(mesh, PartitionSpec(DATA)))
     return rows if len(set(sizes)) == 1 else PaddedBatch(rows, sizes)
 
 
-def placed(share: Share, mesh: Mesh) -> Any:
-    """Bring a share to the devices.
+def put_shard(shard: Shard, mesh: Mesh) -> Any:
+    """Bring a shard to the devices.
 
     Returns:
         The tree of the batch with a `PerReplica` for each array. If the replicas have different numbers of rows, every
         process gets copies of all. Arrays of objects stay on the host: other processes' parts are None.
     """
-    data, everyone = share
+    data, everyone = shard
     leaves, tree = jax.tree.flatten(data)
     return tree.unflatten(_placed(leaf, sizes, mesh) for leaf, sizes in zip(leaves, everyone, strict=True))
 
@@ -173,7 +173,7 @@ class _Ahead:
         self._background = Background()
 
     def __iter__(self) -> Iterator[tuple[Any, list[Any]]]:
-        for batch, told in ahead(self._said(), lambda item: item, depth=1):
+        for batch, told in prefetch(self._said(), lambda item: item, depth=1):
             with waiting("the next batch", self._exchange):
                 everything = told.result()
             if not any(everything):
@@ -189,7 +189,7 @@ class _Ahead:
             yield None, self._say(None)
 
     def _say(self, value: Any) -> Future[list[Any]]:
-        return self._background.submit(lambda: self._exchange.take_part(value))
+        return self._background.submit(lambda: self._exchange.allgather(value))
 
     def close(self) -> None:
         self._background.end()

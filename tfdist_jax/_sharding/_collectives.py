@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax._mesh import DATA
+from tfdist_jax._sharding._mesh import DATA
 
 BUCKET_BYTES = 1 << 20
 """Arrays of this size or more travel alone: copying them into a bucket costs more than a transfer saves."""

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax._mesh import DATA
-from tfdist_jax._placement import put
+from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._placement import put
 
 Batch = TypeVar("Batch")
 Placed = TypeVar("Placed")
@@ -107,7 +107,7 @@ def _pad_rows(array: np.ndarray, missing: int) -> np.ndarray:
     return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
 
 
-def ahead(items: Iterable[Batch], place: Callable[[Batch], Placed], *, depth: int = 2) -> Iterator[Placed]:
+def prefetch(items: Iterable[Batch], place: Callable[[Batch], Placed], *, depth: int = 2) -> Iterator[Placed]:
     """Yield `place(item)` for every item, started `depth` items before it is asked for.
 
     Transfers to devices are asynchronous, so a batch placed early travels while earlier steps compute.

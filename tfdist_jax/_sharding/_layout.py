@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jax.sharding import PartitionSpec
 
-from tfdist_jax._mesh import DATA
+from tfdist_jax._sharding._mesh import DATA
 
 SpecRule = Callable[[str, jax.ShapeDtypeStruct], PartitionSpec]
 """Path of a leaf (as `jax.tree_util.keystr` writes it) and its shape, to its layout."""

@@ -17,22 +17,22 @@ from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax._agreed_program import compiled
+from tfdist_jax._autodiff._nested_programs import has_float_loop
+from tfdist_jax._autodiff._tape import is_recording, observe_read
+from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import current_trace, set_current_trace, trace_of
-from tfdist_jax._nested_programs import has_float_loop
-from tfdist_jax._one_program import NotOneProgramError
-from tfdist_jax._placement import local, put, spans_processes
+from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._runtime import InFlight
-from tfdist_jax._state import Cell, Frame, Merge, entering
-from tfdist_jax._tape import is_recording, observe_read
-from tfdist_jax._values import PerReplica
+from tfdist_jax._sharding._placement import local, put, spans_processes
+from tfdist_jax._sharding._values import PerReplica
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering
 
 _read_cell = Primitive("read_cell")
 _read_cell.def_abstract_eval(lambda *, index, aval: aval)
 
 
 @final
-class Discovery(Frame):
+class CaptureScope(StateScope):
     """Notes which cells a function touches while it is traced.
 
     Attributes:
@@ -59,10 +59,10 @@ class Discovery(Frame):
         """Note the mesh of replicas inside.
 
         Raises:
-            NotOneProgramError: If there are replicas on other devices already.
+            NotCompilableError: If there are replicas on other devices already.
         """
         if self.mesh is not None and self.mesh != mesh:
-            raise NotOneProgramError("A program has replicas on one set of devices only.")
+            raise NotCompilableError("A program has replicas on one set of devices only.")
         self.mesh = mesh
 
     def read(self, cell: Cell) -> jax.Array:
@@ -123,11 +123,11 @@ def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
     found: dict[str, Any] = {}
 
     def pure(*arrays: jax.Array) -> Any:
-        frame = Discovery()
-        with entering(frame):
+        scope = CaptureScope()
+        with entering(scope):
             results, found["tree"] = jax.tree.flatten(fn(*arrays))
-        written = frame.written()
-        found.update(cells=frame.cells, mesh=frame.mesh, checks=tuple(frame.checks))
+        written = scope.written()
+        found.update(cells=scope.cells, mesh=scope.mesh, checks=tuple(scope.checks))
         found["written"] = tuple(cell for cell, _ in written)
         return results, [array for _, array in written]
 
@@ -149,13 +149,13 @@ def _reads_to_inputs(traced: ClosedJaxpr, cells: Sequence[Cell]) -> tuple[Closed
     return ClosedJaxpr(changed, traced.consts), tuple(cells[eqn.params["index"]] for eqn in reads)
 
 
-# References to an array that only its cell holds, seen from `_ours_alone`: the cell, the list of inputs, the
+# References to an array that only its cell holds, seen from `_is_uniquely_referenced`: the cell, the list of inputs, the
 # parameter, and the argument of getrefcount.
 _OWN_REFERENCES = 4
 
 
 @final
-class CellProgram:
+class StatefulProgram:
     """A compiled function of arrays that reads and writes cells; written cells' memory is reused."""
 
     def __init__(self, fn: Callable[..., Any], arrays: Sequence[jax.Array], *, name: str | None = None) -> None:
@@ -169,7 +169,9 @@ class CellProgram:
         self._is_shared = self.mesh is not None and spans_processes(self.mesh)
         self._place_cells()
         layouts = [_layout(cell.stored) for cell in self._written]
-        program = functools.partial(compiled, self._apply, self.mesh, name=name, out_shardings=(None, layouts, None))
+        program = functools.partial(
+            jit_with_agreement, self._apply, self.mesh, name=name, out_shardings=(None, layouts, None)
+        )
         self._donating, self._keeping = program(donate_argnums=0), program()
         self._in_flight = InFlight(1 if self.mesh is None else self.mesh.size)
 
@@ -201,13 +203,13 @@ class CellProgram:
     def _inputs(self, arrays: Sequence[jax.Array]) -> tuple[list[Any], list[Any], list[Any]]:
         if self._whole is not None:
             self._place_cells()
-            arrays = [_spread(array, self._whole) for array in arrays]
+            arrays = [_replicate(array, self._whole) for array in arrays]
         if is_recording():
             observe = lambda cell: observe_read(cell, cell.stored, trainable=cell.trainable)
             return [observe(c) for c in self._written], [observe(c) for c in self._only_read], list(arrays)
         written = [cell.stored for cell in self._written]
         for i in range(len(written)):
-            if not _ours_alone(written, i):
+            if not _is_uniquely_referenced(written, i):
                 written[i] = jnp.copy(written[i])
         return written, [cell.stored for cell in self._only_read], list(arrays)
 
@@ -215,7 +217,7 @@ class CellProgram:
         if self._whole is None:
             return
         for cell in self.captured.cells:
-            placed = _spread(cell.stored, self._whole)
+            placed = _replicate(cell.stored, self._whole)
             if placed is not cell.stored:
                 cell.stored = placed
 
@@ -234,7 +236,7 @@ def _for_this_process(results: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf if is_split(leaf) else local(leaf), results, is_leaf=is_split)
 
 
-def _ours_alone(arrays: list[Any], i: int) -> bool:
+def _is_uniquely_referenced(arrays: list[Any], i: int) -> bool:
     """Whether nobody but one cell holds the array, so that its memory may be given away."""
     return sys.getrefcount(arrays[i]) <= _OWN_REFERENCES - 1
 
@@ -245,7 +247,7 @@ def _layout(array: jax.Array) -> Any:
     return None if free else array.sharding
 
 
-def _spread(array: Any, whole: NamedSharding) -> Any:
+def _replicate(array: Any, whole: NamedSharding) -> Any:
     """Copy an array that lies on other devices to every device of the mesh."""
     sharding = getattr(array, "sharding", None)
     if sharding is None or sharding is whole or isinstance(array, Tracer):

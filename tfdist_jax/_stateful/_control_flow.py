@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from tfdist_jax._state import Cell, Frame, Merge, current_frame, entering, write
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering, write
 
 
 @final
-class BodyFrame(Frame):
+class BodyScope(StateScope):
     """The cells as one run of a body sees them; its writes are results of the body."""
 
-    def __init__(self, outer: Frame | None, given: Sequence[tuple[Cell, Any]] = ()) -> None:
+    def __init__(self, outer: StateScope | None, given: Sequence[tuple[Cell, Any]] = ()) -> None:
         """Read cells through `outer`, but start with the given values in some."""
         self._outer = outer
         self._values = {id(cell): value for cell, value in given}
@@ -61,14 +61,14 @@ class _Traced(NamedTuple):
 
 def _trace(fn: Callable[..., Any], arguments: Any, given: Sequence[Cell]) -> _Traced:
     leaves, tree = jax.tree.flatten(arguments)
-    outer, found = current_frame(), {}
+    outer, found = current_scope(), {}
 
     def pure(leaves: list[Any], values: list[Any]) -> Any:
-        frame = BodyFrame(outer, list(zip(given, values, strict=True)))
-        with entering(frame):
+        scope = BodyScope(outer, list(zip(given, values, strict=True)))
+        with entering(scope):
             results, found["tree"] = jax.tree.flatten(fn(*jax.tree.unflatten(tree, leaves)))
-        found["merges"] = list(frame.merges.values())
-        return [jnp.asarray(result) for result in results], [frame.read(cell) for cell, _ in found["merges"]]
+        found["merges"] = list(scope.merges.values())
+        return [jnp.asarray(result) for result in results], [scope.read(cell) for cell, _ in found["merges"]]
 
     jaxpr = jax.make_jaxpr(pure)([jnp.asarray(leaf) for leaf in leaves], [_present(cell) for cell in given])
     return _Traced(jaxpr, found["tree"], found["merges"])
@@ -78,15 +78,15 @@ def dry_run(fn: Callable[[], None]) -> None:
     """Trace a function for what it tells Python; nothing of it becomes part of the program."""
 
     def run() -> None:
-        with entering(BodyFrame(current_frame())):
+        with entering(BodyScope(current_scope())):
             fn()
 
     jax.eval_shape(run)
 
 
 def _present(cell: Cell) -> Any:
-    frame = current_frame()
-    return cell.stored if frame is None else frame.read(cell)
+    scope = current_scope()
+    return cell.stored if scope is None else scope.read(cell)
 
 
 def _union(*bodies: _Traced) -> list[tuple[Cell, Merge]]:

@@ -10,13 +10,13 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._cluster import DisagreementError
-from tfdist_jax._gathering import gathered
-from tfdist_jax._lockstep import LockStep, merged_writes
-from tfdist_jax._mesh import DATA
-from tfdist_jax._placement import local_replicas, put, spans_processes
-from tfdist_jax._replica_state import ReplicaFrame
-from tfdist_jax._state import Cell, Frame, Merge, entering
-from tfdist_jax._values import PerReplica
+from tfdist_jax._multiprocess._gathering import allgather_arrays
+from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._placement import local_replicas, put, spans_processes
+from tfdist_jax._sharding._values import PerReplica
+from tfdist_jax._stateful._lockstep import LockStep, merged_writes
+from tfdist_jax._stateful._replica_state import ReplicaScope
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering
 
 
 @final
@@ -65,7 +65,7 @@ class EagerReplicas:
         return [said for said, _ in self._round(what, value)] if self._are_elsewhere else [value]
 
     def _round(self, what: str, value: Any, arrays: Sequence[np.ndarray] = ()) -> list[tuple[Any, list[np.ndarray]]]:
-        told = gathered("a step that needs the values of tensors", [what, value], arrays, self._mesh)
+        told = allgather_arrays("a step that needs the values of tensors", [what, value], arrays, self._mesh)
         for process, ((place, said), _) in enumerate(told):
             if place == _FAILED != what:
                 raise DisagreementError(f"Process {process} has left the step with an error: {said}")
@@ -99,7 +99,7 @@ _FAILED = "has failed"
 
 
 @final
-class _Now(Frame):
+class _EagerScope(StateScope):
     """The cells themselves, outside of any program, read from one device."""
 
     def __init__(self, device: Any) -> None:
@@ -117,7 +117,7 @@ class _Now(Frame):
 
 
 @final
-class _OnDevice(Frame):
+class _DeviceScope(StateScope):
     """The cells as one device holds them."""
 
     @property
@@ -132,7 +132,7 @@ class _OnDevice(Frame):
         return value[0] if cell.per_replica else value
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
-        raise RuntimeError("A replica writes to its own frame, never to the surrounding one.")
+        raise RuntimeError("A replica writes to its own scope, never to the surrounding one.")
 
 
 def _copy_on(value: jax.Array, device: Any) -> jax.Array:
@@ -145,7 +145,7 @@ def run_eagerly(make_replica: Callable[[LockStep, int], Callable[[], Any]], repl
     """Run replicas one after the other, each on its device, with values instead of traces.
 
     Args:
-        make_replica: Gives the function of one of `replicas`; it communicates through the `LockStep`'s `meet`.
+        make_replica: Gives the function of one of `replicas`; it communicates through the `LockStep`'s `exchange`.
         replicas: Those that run in this process, and the way to the others; to be called inside `replicas.together()`.
 
     Returns:
@@ -156,29 +156,29 @@ def run_eagerly(make_replica: Callable[[LockStep, int], Callable[[], Any]], repl
     """
     devices = replicas.devices
     lockstep = LockStep(len(devices))
-    frames = [ReplicaFrame(_OnDevice(device)) for device in devices]
+    scopes = [ReplicaScope(_DeviceScope(device)) for device in devices]
 
     def inside(i: int) -> Callable[[], Any]:
         fn = make_replica(lockstep, i)
 
         def replica() -> Any:
-            with entering(frames[i]), jax.default_device(devices[i]):
+            with entering(scopes[i]), jax.default_device(devices[i]):
                 return fn()
 
         return replica
 
     results = lockstep.run([inside(i) for i in range(len(devices))])
-    _merge_writes(frames, replicas)
+    _merge_writes(scopes, replicas)
     return results
 
 
-def _merge_writes(frames: Sequence[ReplicaFrame], replicas: EagerReplicas) -> None:
+def _merge_writes(scopes: Sequence[ReplicaScope], replicas: EagerReplicas) -> None:
     """Settle what the replicas wrote; one that wrote nothing counts with the value it saw."""
-    written = {id(cell): (cell, merge) for one in frames for cell, _, merge in one.writes()}
+    written = {id(cell): (cell, merge) for one in scopes for cell, _, merge in one.writes()}
     replicas.tell("ends", [merge.name for _, merge in written.values()])
-    now = _Now(replicas.devices[0])
+    now = _EagerScope(replicas.devices[0])
     for cell, merge in written.values():
-        values = [one.read(cell) for one in frames]
+        values = [one.read(cell) for one in scopes]
         if cell.per_replica:
             cell.stored = replicas.stacked(values).data
         elif merge is Merge.SAME and cell.stored.sharding.addressable_devices == set(replicas.devices):

@@ -11,10 +11,10 @@ from typing import Any, final
 
 import jax
 
+from tfdist_jax._autodiff._tape_trace import below_tapes
 from tfdist_jax._internals import current_trace, eval_trace, set_trace
-from tfdist_jax._replica_state import ReplicaFrame
-from tfdist_jax._state import Cell, Frame, Merge, entering
-from tfdist_jax._tape_trace import below_tapes
+from tfdist_jax._stateful._replica_state import ReplicaScope
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering
 
 Combine = Callable[[list[Any]], list[Any]]
 """The replicas' contributions, in replica order, to what each of them gets."""
@@ -41,7 +41,7 @@ class LockStep:
         """
         return below_tapes(current_trace()) is not below_tapes(self._trace)
 
-    def meet(self, replica: int, value: Any, combine: Combine) -> Any:
+    def exchange(self, replica: int, value: Any, combine: Combine) -> Any:
         """Offer `value` and wait for all replicas; called from the replica's own function.
 
         Args:
@@ -125,10 +125,10 @@ class _StoppedError(BaseException):
 
 
 @final
-class _OneOf(Frame):
+class _ReplicaView(StateScope):
     """The surrounding program's cells, seen by one replica: its entry of per-replica ones."""
 
-    def __init__(self, outer: Frame, replica: int) -> None:
+    def __init__(self, outer: StateScope, replica: int) -> None:
         self._outer = outer
         self._replica = replica
 
@@ -140,55 +140,55 @@ class _OneOf(Frame):
         return value[self._replica] if cell.per_replica else value
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
-        raise RuntimeError("A replica writes to its own frame, never to the surrounding one.")
+        raise RuntimeError("A replica writes to its own scope, never to the surrounding one.")
 
 
 def run_in_lockstep(
-    make_replica: Callable[[LockStep, int], Callable[[], Any]], frame: Frame, num_replicas: int
+    make_replica: Callable[[LockStep, int], Callable[[], Any]], scope: StateScope, num_replicas: int
 ) -> list[Any]:
-    """Run replicas that read and write cells of the captured program `frame` belongs to.
+    """Run replicas that read and write cells of the captured program `scope` belongs to.
 
     Args:
-        make_replica: Gives the function of one replica; it communicates through the `LockStep`'s `meet`.
-        frame: Frame of the surrounding program.
+        make_replica: Gives the function of one replica; it communicates through the `LockStep`'s `exchange`.
+        scope: StateScope of the surrounding program.
         num_replicas: How many replicas there are.
 
     Returns:
         The replicas' results, in order.
     """
     lockstep = LockStep(num_replicas)
-    frames = [ReplicaFrame(_OneOf(frame, i)) for i in range(num_replicas)]
+    scopes = [ReplicaScope(_ReplicaView(scope, i)) for i in range(num_replicas)]
 
     def inside(i: int) -> Callable[[], Any]:
         fn = make_replica(lockstep, i)
 
         def replica() -> Any:
-            with entering(frames[i]):
+            with entering(scopes[i]):
                 return fn()
 
         return replica
 
     results = lockstep.run([inside(i) for i in range(num_replicas)])
-    _merge_writes(frame, frames)
+    _merge_writes(scope, scopes)
     return results
 
 
-def _merge_writes(frame: Frame, frames: Sequence[ReplicaFrame]) -> None:
+def _merge_writes(scope: StateScope, scopes: Sequence[ReplicaScope]) -> None:
     """Settle what the replicas wrote; one that wrote nothing counts with the value it saw."""
-    written = {id(cell): (cell, merge) for one in frames for cell, _, merge in one.writes()}
+    written = {id(cell): (cell, merge) for one in scopes for cell, _, merge in one.writes()}
     for cell, merge in written.values():
-        frame.write(cell, merged_writes(cell, merge, [one.read(cell) for one in frames], frame), Merge.SAME)
+        scope.write(cell, merged_writes(cell, merge, [one.read(cell) for one in scopes], scope), Merge.SAME)
 
 
-def merged_writes(cell: Cell, merge: Merge, values: list[jax.Array], frame: Frame) -> jax.Array:
-    """Return what becomes of a cell of `frame`, given the values of all replicas."""
+def merged_writes(cell: Cell, merge: Merge, values: list[jax.Array], scope: StateScope) -> jax.Array:
+    """Return what becomes of a cell of `scope`, given the values of all replicas."""
     if cell.per_replica:
         return jax.numpy.stack(values)
     match merge:
         case Merge.MEAN:
             return sum(values[1:], values[0]) / len(values)
-        case Merge.SUM_OF_CHANGES:
-            old = frame.read(cell)
+        case Merge.SUM_OF_DELTAS:
+            old = scope.read(cell)
             return old + sum((value - old for value in values[1:]), values[0] - old)
         case Merge.LAST:
             return values[-1]

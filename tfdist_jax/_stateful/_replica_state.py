@@ -7,21 +7,21 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from tfdist_jax._capture import Discovery
-from tfdist_jax._collectives import fused_sum
+from tfdist_jax._autodiff._tape import observe_read
 from tfdist_jax._internals import current_trace, set_current_trace
-from tfdist_jax._mesh import DATA
 from tfdist_jax._replica import is_per_replica, map_replicas
-from tfdist_jax._state import Cell, Frame, Merge, current_frame, entering
-from tfdist_jax._tape import observe_read
-from tfdist_jax._values import PerReplica
+from tfdist_jax._sharding._collectives import fused_sum
+from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._values import PerReplica
+from tfdist_jax._stateful._capture import CaptureScope
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering
 
 
 @final
-class ReplicaFrame(Frame):
+class ReplicaScope(StateScope):
     """One replica's view of the cells: shared ones through the surrounding program, its own ones as operands."""
 
-    def __init__(self, outer: Frame) -> None:
+    def __init__(self, outer: StateScope) -> None:
         """Read cells that this replica has not written through `outer`, from where the replicas are started."""
         self._outer = outer
         self._around = current_trace()
@@ -66,7 +66,7 @@ class ReplicaFrame(Frame):
         for (cell, value, merge), total in zip(shared, totals, strict=True):
             if total is not None:
                 value = total.astype(value.dtype)
-            merged.append((cell, self._outer.read(cell) + value if merge is Merge.SUM_OF_CHANGES else value))
+            merged.append((cell, self._outer.read(cell) + value if merge is Merge.SUM_OF_DELTAS else value))
         return merged
 
     def _contribution(self, cell: Cell, value: jax.Array, merge: Merge) -> jax.Array | None:
@@ -74,7 +74,7 @@ class ReplicaFrame(Frame):
         match merge:
             case Merge.MEAN:
                 return value / jax.lax.axis_size(DATA)
-            case Merge.SUM_OF_CHANGES:
+            case Merge.SUM_OF_DELTAS:
                 return value - self._outer.read(cell)
             case Merge.FIRST | Merge.LAST:
                 kept = 0 if merge is Merge.FIRST else jax.lax.axis_size(DATA) - 1
@@ -98,11 +98,11 @@ def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: 
     Returns:
         What `fn` returns, each array as a `PerReplica`.
     """
-    frame = _program_frame(mesh)
+    scope = _program_scope(mesh)
     leaves, tree = jax.tree.flatten(args, is_leaf=is_per_replica)
     split = [leaf.data for leaf in leaves if isinstance(leaf, PerReplica)]
     written: dict[str, list[Cell]] = {}
-    replica = ReplicaFrame(frame)
+    replica = ReplicaScope(scope)
 
     def body(split: list[jax.Array], own_values: list[jax.Array]) -> Any:
         for cell, value in zip(own_cells, own_values, strict=True):
@@ -119,9 +119,9 @@ def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: 
     each, whole = PartitionSpec(DATA), PartitionSpec()
     # One jit around it, so that a tape outside sees one operation and not the inside of the replica program.
     program = jax.jit(map_replicas(body, mesh, in_specs=(each, each), out_specs=(each, whole, each)))
-    results, shared, own = program(split, [frame.read(cell) for cell in own_cells])
+    results, shared, own = program(split, [scope.read(cell) for cell in own_cells])
     for cell, value in zip([*written["shared"], *written["own"]], [*shared, *own], strict=True):
-        frame.write(cell, value, Merge.SAME)
+        scope.write(cell, value, Merge.SAME)
     return jax.tree.map(lambda result: PerReplica(result, mesh.shape[DATA]), results)
 
 
@@ -132,11 +132,11 @@ def _own_entry(leaf: Any, split: Any) -> Any:
     return block if leaf.is_rows else block[0]
 
 
-def _program_frame(mesh: Mesh) -> Frame:
-    """Return the frame of the surrounding program, which from now on belongs to `mesh`."""
-    frame = current_frame()
-    if frame is None:
-        raise RuntimeError("Replicas with cells run inside a captured program; call them through `CellProgram`.")
-    if isinstance(frame, Discovery):
-        frame.belong_to(mesh)
-    return frame
+def _program_scope(mesh: Mesh) -> StateScope:
+    """Return the scope of the surrounding program, which from now on belongs to `mesh`."""
+    scope = current_scope()
+    if scope is None:
+        raise RuntimeError("Replicas with cells run inside a captured program; call them through `StatefulProgram`.")
+    if isinstance(scope, CaptureScope):
+        scope.belong_to(mesh)
+    return scope

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax._internals import is_computed
-from tfdist_jax._placement import local
-from tfdist_jax._state import Cell, Frame, Merge, current_frame
+from tfdist_jax._sharding._placement import local
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope
 
 
 def host_copy(array: Any) -> np.ndarray | None:
@@ -28,7 +28,7 @@ def host_copy(array: Any) -> np.ndarray | None:
 
 
 @final
-class Moment:
+class Snapshot:
     """Now, when it is made."""
 
     def __init__(self, cells: Iterable[Cell], others: Iterable[tuple[Any, Any]] = ()) -> None:
@@ -41,7 +41,7 @@ class Moment:
         self._held = [(cell, weakref.ref(cell.stored)) for cell in cells]
         self._others = list(others)
 
-    def recalled(self) -> "Recalled | None":
+    def scope(self) -> "SnapshotScope | None":
         """Return copies of what the cells held; None if there is one whose array is gone, or is not computed yet."""
         values: dict[int, Any] = {id(owner): value for owner, value in self._others}
         for cell, held in self._held:
@@ -49,16 +49,16 @@ class Moment:
             if value is None:
                 return None
             values[id(cell)] = value
-        return Recalled(self, values)
+        return SnapshotScope(self, values)
 
 
 @final
-class Recalled(Frame):
+class SnapshotScope(StateScope):
     """Lets a thread find what cells held at a moment; what it writes it alone finds again."""
 
-    def __init__(self, moment: Moment, values: dict[int, Any]) -> None:
+    def __init__(self, snapshot: Snapshot, values: dict[int, Any]) -> None:
         # The numbers of objects are theirs only as long as they live.
-        self._moment = moment
+        self._snapshot = snapshot
         self._values = values
 
     @property
@@ -78,7 +78,7 @@ class Recalled(Frame):
         return self._values[id(owner)] if id(owner) in self._values else now()
 
 
-def recalled(owner: Any, now: Callable[[], Any]) -> Any:
+def read_snapshot(owner: Any, now: Callable[[], Any]) -> Any:
     """Return what an object held at the moment that this thread looks at, if it does, or holds now."""
-    frame = current_frame()
-    return frame.of(owner, now) if isinstance(frame, Recalled) else now()
+    scope = current_scope()
+    return scope.of(owner, now) if isinstance(scope, SnapshotScope) else now()

@@ -1,4 +1,4 @@
-"""Mutable cells, and the frames that turn their reads and writes into inputs and outputs of programs."""
+"""Mutable cells, and the scopes that turn their reads and writes into inputs and outputs of programs."""
 
 import abc
 import contextlib
@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from tfdist_jax._placement import local
-from tfdist_jax._tape import observe_read
+from tfdist_jax._autodiff._tape import observe_read
+from tfdist_jax._sharding._placement import local
 
 
 class Cell(Protocol):
@@ -43,13 +43,13 @@ class Merge(enum.Enum):
     """Replica 0's value is kept."""
     MEAN = 2
     """Their mean is kept."""
-    SUM_OF_CHANGES = 3
+    SUM_OF_DELTAS = 3
     """The changes that all replicas made are added up."""
     LAST = 4
     """The last replica's value is kept."""
 
 
-class Frame(abc.ABC):
+class StateScope(abc.ABC):
     """Stands between cells and the code of one program."""
 
     @property
@@ -70,23 +70,23 @@ class Frame(abc.ABC):
         """Give `cell` a new value from this point of the program on."""
 
 
-# Which frame this thread's code runs in: as for JAX's own trace context, no argument could carry it through user code.
-_frame: ContextVar[Frame | None] = ContextVar("frame", default=None)
+# Which scope this thread's code runs in: as for JAX's own trace context, no argument could carry it through user code.
+_scope: ContextVar[StateScope | None] = ContextVar("scope", default=None)
 
 
-def current_frame() -> Frame | None:
-    """Return the frame of the program being traced, or None outside of one."""
-    return _frame.get()
+def current_scope() -> StateScope | None:
+    """Return the scope of the program being traced, or None outside of one."""
+    return _scope.get()
 
 
 @contextlib.contextmanager
-def entering(frame: Frame | None) -> Iterator[None]:
-    """Make `frame` the one that reads and writes go to."""
-    token = _frame.set(frame)
+def entering(scope: StateScope | None) -> Iterator[None]:
+    """Make `scope` the one that reads and writes go to."""
+    token = _scope.set(scope)
     try:
         yield
     finally:
-        _frame.reset(token)
+        _scope.reset(token)
 
 
 def _read_now(cell: Cell) -> Any:
@@ -97,16 +97,16 @@ def _read_now(cell: Cell) -> Any:
 
 def read(cell: Cell) -> jax.Array:
     """Return the value of `cell`, noticed by recording tapes."""
-    frame = _frame.get()
-    array = _read_now(cell) if frame is None else frame.read(cell)
+    scope = _scope.get()
+    array = _read_now(cell) if scope is None else scope.read(cell)
     return observe_read(cell, array, trainable=cell.trainable)
 
 
 def write(cell: Cell, array: jax.Array, *, merge: Merge = Merge.SAME) -> None:
     """Give `cell` a new value: now, or when the program being traced has run."""
-    frame = _frame.get()
-    if frame is not None:
-        frame.write(cell, array, merge)
+    scope = _scope.get()
+    if scope is not None:
+        scope.write(cell, array, merge)
     elif isinstance(array, Tracer):
         raise RuntimeError(
             "A variable was assigned inside a JAX transformation, where its value does not exist yet. "

@@ -14,7 +14,7 @@ from typing import Any, final
 
 from tfdist_jax._cluster import Cluster, MissingTasksError, Task, detect_cluster, versions
 from tfdist_jax._cluster._addresses import address_to_bind, connection_to, host_and_port, is_loopback, resolve
-from tfdist_jax._cluster._roll_call import call_the_roll, listening
+from tfdist_jax._cluster._rendezvous import listening, rendezvous
 from tfdist_jax.cli._arguments import positive_seconds
 from tfdist_jax.cli._tf_config_lint import problems_of_program
 
@@ -172,12 +172,12 @@ def _meet(cluster: Cluster, timeout_s: float, report: _Report) -> None:
     with _answering(cluster):
         reaching = [
             threading.Thread(target=_reach, args=(task, deadline, results), daemon=True)
-            for task in cluster.training[1:]  # The roll call reaches the first one.
+            for task in cluster.training[1:]  # The rendezvous reaches the first one.
             if task != cluster.task and task.address
         ]
         for thread in reaching:
             thread.start()
-        _call_the_roll(cluster, timeout_s, report)
+        _rendezvous(cluster, timeout_s, report)
         for thread in reaching:
             thread.join(max(0.0, deadline - time.monotonic()) + 1)
         time.sleep(1)  # Others may still be looking.
@@ -186,24 +186,24 @@ def _meet(cluster: Cluster, timeout_s: float, report: _Report) -> None:
             report.bad(f"{task.with_address} cannot be reached from here: {problem}")
 
 
-def _call_the_roll(cluster: Cluster, timeout_s: float, report: _Report) -> None:
+def _rendezvous(cluster: Cluster, timeout_s: float, report: _Report) -> None:
     others = [task.address for task in cluster.training[1:] if task.address]
     bind_address = address_to_bind(cluster.coordinator, others) if cluster.process_id == 0 else ""
     try:
-        lines = call_the_roll(cluster, timeout_s=timeout_s, bind_address=bind_address, tls=None)
+        connections = rendezvous(cluster, timeout_s=timeout_s, bind_address=bind_address, tls=None)
     except MissingTasksError as error:
         report.bad(f"{error} (Is the doctor running there, too?)")
     except (RuntimeError, OSError) as error:
         report.bad(str(error))
     else:
         report.good(f"all {cluster.num_processes} processes have met at {cluster.coordinator}")
-        for line in lines.values():
-            line.close()
+        for connection in connections.values():
+            connection.close()
 
 
 @contextlib.contextmanager
 def _answering(cluster: Cluster) -> Iterator[None]:
-    """Listen on this process's address, for the others to try; process 0 does so for the roll call."""
+    """Listen on this process's address, for the others to try; process 0 does so for the rendezvous."""
     if cluster.process_id == 0 or cluster.task.address is None:
         yield
         return

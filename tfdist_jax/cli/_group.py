@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import final
 
-from tfdist_jax.cli._leash import PARENT, Guard
+from tfdist_jax.cli._parent_death import PARENT, Reaper
 from tfdist_jax.cli._relay import Relay, own_streams
 
 _POLL_S = 0.05
@@ -42,9 +42,9 @@ class Member:
 class Group:
     """Processes, one for each member, that have been started."""
 
-    def __init__(self, members: Sequence[Member], guard: Guard) -> None:
+    def __init__(self, members: Sequence[Member], reaper: Reaper) -> None:
         """Start them."""
-        self._guard = guard
+        self._reaper = reaper
         self._members = members
         self._relays = [Relay(member.log, prefix=member.prefix, shown=member.shown) for member in members]
         self._processes = [self._start(member, relay) for member, relay in zip(members, self._relays, strict=True)]
@@ -65,7 +65,7 @@ class Group:
         finally:
             for end in ends:
                 os.close(end)
-        self._guard.add(process.pid)
+        self._reaper.add(process.pid)
         return process
 
     def running(self) -> list[int]:
@@ -73,7 +73,7 @@ class Group:
         for i, process in enumerate(self._processes):
             if i not in self.codes and (code := process.poll()) is not None:
                 self.codes[i] = code
-                self._guard.remove(process.pid)
+                self._reaper.remove(process.pid)
         return [i for i in range(len(self._processes)) if i not in self.codes]
 
     @property

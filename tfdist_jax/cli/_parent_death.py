@@ -32,11 +32,11 @@ def follow_launcher() -> bool:
 
 
 @final
-class Guard:
-    """Ends process groups when this process is gone, even by SIGKILL. See `_guard`."""
+class Reaper:
+    """Ends process groups when this process is gone, even by SIGKILL. See `_reaper`."""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("_guard.py"))]
+        command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("_reaper.py"))]
         # A session of its own: Ctrl-C is not for it.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, bufsize=1, start_new_session=True)
         return self
@@ -58,7 +58,7 @@ class Guard:
         self._say(f"-{group}")
 
     def _say(self, line: str) -> None:
-        # Without the guard the kernel still ends the workers.
+        # Without the reaper the kernel still ends the workers.
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.write(f"{line}\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import tfdist_jax
 from tfdist_jax.cli._arguments import positive_int
-from tfdist_jax.cli._leash import follow_launcher
+from tfdist_jax.cli._parent_death import follow_launcher
 from tfdist_jax.cli._program import Program, run_as_main
 from tfdist_jax.compat import _alias
 

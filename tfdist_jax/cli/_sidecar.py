@@ -4,30 +4,36 @@ from collections.abc import Callable
 from typing import final
 
 from tfdist_jax.cli._group import Group, Member
-from tfdist_jax.cli._leash import Guard
+from tfdist_jax.cli._parent_death import Reaper
 from tfdist_jax.cli._report import exit_code, say, say_failed
 
 
 @final
-class Beside:
+class Sidecar:
     """Keeps one process running, and ends it when the training is over."""
 
     def __init__(
-        self, make: Callable[[int], Member], guard: Guard, *, max_restarts: int, stop_timeout_s: float, frozen_s: float
+        self,
+        make: Callable[[int], Member],
+        reaper: Reaper,
+        *,
+        max_restarts: int,
+        stop_timeout_s: float,
+        frozen_s: float,
     ) -> None:
         """Start it.
 
         Args:
             make: Returns what to start: with 0, and then with one more after each failure.
-            guard: Ends it if this process is killed.
+            reaper: Ends it if this process is killed.
             max_restarts: How often it is started again when it fails.
             stop_timeout_s: How long it has to end, by itself and then when it is asked to.
             frozen_s: After what time it counts as dead if it is stopped.
         """
-        self._make, self._guard = make, guard
+        self._make, self._reaper = make, reaper
         self._left, self._started = max_restarts, 0
         self._stop_timeout_s, self._frozen_s = stop_timeout_s, frozen_s
-        self._group = Group([make(0)], guard)
+        self._group = Group([make(0)], reaper)
         self._is_asked = False
         self.code = 0
 
@@ -44,7 +50,7 @@ class Beside:
             return
         self._left, self._started = self._left - 1, self._started + 1
         say(f"{self._group.name(0)} starts again: restart {self._started}.")
-        self._group = Group([self._make(self._started)], self._guard)
+        self._group = Group([self._make(self._started)], self._reaper)
 
     def send(self, number: int) -> None:
         """Send it a signal."""

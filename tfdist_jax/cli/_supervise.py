@@ -6,10 +6,10 @@ from types import FrameType
 from typing import final
 
 from tfdist_jax._cluster import LOST_EXIT_CODE
-from tfdist_jax.cli._beside import Beside
 from tfdist_jax.cli._group import Group, Member
-from tfdist_jax.cli._leash import Guard
+from tfdist_jax.cli._parent_death import Reaper
 from tfdist_jax.cli._report import exit_code, say, say_failed
+from tfdist_jax.cli._sidecar import Sidecar
 
 # These end the group; the others are for the programs to make of what they like.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -26,7 +26,7 @@ class Supervisor:
     def __init__(
         self,
         make: Callable[[int], Sequence[Member]],
-        make_beside: Callable[[int], Member] | None = None,
+        make_sidecar: Callable[[int], Member] | None = None,
         *,
         max_restarts: int,
         stop_timeout_s: float,
@@ -36,18 +36,18 @@ class Supervisor:
 
         Args:
             make: Returns the members of the group with a number: 0, and then one more after each failure.
-            make_beside: Returns what runs beside the groups, likewise.
+            make_sidecar: Returns what runs beside the groups, likewise.
             max_restarts: How often a group that fails is started again, and what runs beside them.
             stop_timeout_s: How long processes have to end when they are asked to, before they are killed.
             heartbeat_s: After what time a process that is stopped counts as dead.
         """
         self._make = make
-        self._make_beside = make_beside
+        self._make_sidecar = make_sidecar
         self._max_restarts = max_restarts
         self._stop_timeout_s = stop_timeout_s
         self._frozen_s = heartbeat_s + _NOTICE_S
         self._group: Group | None = None
-        self._beside: Beside | None = None
+        self._sidecar: Sidecar | None = None
         self._signals: list[int] = []
 
     def run(self) -> int:
@@ -61,61 +61,61 @@ class Supervisor:
                 signal.signal(number, self._end)
         for number in _OTHERS:
             signal.signal(number, self._pass_on)
-        with Guard() as guard:
-            self._start_beside(guard)
-            code = self._run_groups(guard)
-            return self._end_beside(code)
+        with Reaper() as reaper:
+            self._start_sidecar(reaper)
+            code = self._run_groups(reaper)
+            return self._end_sidecar(code)
 
-    def _run_groups(self, guard: Guard) -> int:
+    def _run_groups(self, reaper: Reaper) -> int:
         code = 0
         for attempt in range(self._max_restarts + 1):
-            code = self._run_once(attempt, guard)
+            code = self._run_once(attempt, reaper)
             if not code or self._signals:
                 break
             if attempt < self._max_restarts:
                 say(f"all workers start again: restart {attempt + 1} of {self._max_restarts}.")
         return code
 
-    def _start_beside(self, guard: Guard) -> None:
-        if self._make_beside is not None:
-            self._beside = Beside(
-                self._make_beside,
-                guard,
+    def _start_sidecar(self, reaper: Reaper) -> None:
+        if self._make_sidecar is not None:
+            self._sidecar = Sidecar(
+                self._make_sidecar,
+                reaper,
                 max_restarts=self._max_restarts,
                 stop_timeout_s=self._stop_timeout_s,
                 frozen_s=self._frozen_s,
             )
 
-    def _end_beside(self, code: int) -> int:
-        beside = self._beside
-        if beside is None:
+    def _end_sidecar(self, code: int) -> int:
+        sidecar = self._sidecar
+        if sidecar is None:
             return code
         if not code and not self._signals:
-            beside.finish(lambda: bool(self._signals))
-        beside.stop(self._signals[0] if self._signals else signal.SIGTERM, self._is_urgent)
-        return code or beside.code
+            sidecar.finish(lambda: bool(self._signals))
+        sidecar.stop(self._signals[0] if self._signals else signal.SIGTERM, self._is_urgent)
+        return code or sidecar.code
 
     def _is_urgent(self) -> bool:
         return self._signals.count(signal.SIGINT) > 1
 
-    def _run_once(self, attempt: int, guard: Guard) -> int:
-        group = self._group = Group(self._make(attempt), guard)
+    def _run_once(self, attempt: int, reaper: Reaper) -> int:
+        group = self._group = Group(self._make(attempt), reaper)
         group.wait(lambda: self._is_over(group))
         if not self._signals and group.failed:
             # Those who notice by themselves that one is gone say more about it than those who are stopped.
             group.wait(lambda: bool(self._signals), _NOTICE_S)
         failed = group.failed
         number = self._signals[0] if self._signals else signal.SIGTERM
-        if self._signals and self._beside is not None:
-            self._beside.ask(number)
+        if self._signals and self._sidecar is not None:
+            self._sidecar.ask(number)
         group.stop(number, self._stop_timeout_s, self._is_urgent)
         self._group = None
         failed = failed or group.failed
         return self._tell(group, min(failed, key=lambda i: _innocence(group.codes[i]))) if failed else 0
 
     def _is_over(self, group: Group) -> bool:
-        if self._beside is not None:
-            self._beside.look()
+        if self._sidecar is not None:
+            self._sidecar.look()
         for i in group.kill_frozen(self._frozen_s):
             say(f"{group.name(i)} has been stopped for {self._frozen_s:g} s and is killed.")
         return bool(group.failed or self._signals)
@@ -130,7 +130,7 @@ class Supervisor:
         self._signals.append(number)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        for running in (self._group, self._beside):
+        for running in (self._group, self._sidecar):
             if running is not None:
                 running.send(number)
 

@@ -6,8 +6,8 @@ from typing import final
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
-from tfdist_jax._layout import largest_dimension_spec
-from tfdist_jax._mesh import Device, data_mesh
+from tfdist_jax._sharding._layout import largest_dimension_spec
+from tfdist_jax._sharding._mesh import Device, data_mesh
 from tfdist_jax._strategy import Strategy
 
 

@@ -6,7 +6,7 @@ from typing import final
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
-from tfdist_jax._mesh import Device, data_mesh
+from tfdist_jax._sharding._mesh import Device, data_mesh
 from tfdist_jax._strategy import Strategy
 
 

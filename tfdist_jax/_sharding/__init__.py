@@ -1,0 +1,1 @@
+"""Devices with names, and arrays over them: layouts, placement, batches, values per replica, fused reductions."""

@@ -1,0 +1,1 @@
+"""The engine beneath the facade: variables as cells, captured by programs, written inside replicas. Nothing native uses it."""
