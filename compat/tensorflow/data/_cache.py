@@ -7,34 +7,69 @@ from typing import Any, final
 import numpy as np
 
 from tfdist_jax.compat.tensorflow.data import _elements, _order
-from tfdist_jax.compat.tensorflow.data._draws import Draws, Share
-from tfdist_jax.compat.tensorflow.data._plan import Plan, Rows, Stream
+from tfdist_jax.compat.tensorflow.data._plan import Batches, Plan, Rows, rows_in_each
+from tfdist_jax.compat.tensorflow.data._seed_log import DataShard, SeedLog
 
 
 def cached(plan: Plan) -> Plan:
     """Keep the elements, in their order, once an iteration has come to its end."""
-    if isinstance(plan, Rows):
-        cache = _RowCache(plan)
-        return dataclasses.replace(plan, order=cache.order, get=cache.get)
-    return _cached_stream(plan)
+    return CacheRows(plan, _RowCache(plan)) if isinstance(plan, Rows) else Cache(plan)
 
 
-def _cached_stream(plan: Stream) -> Stream:
-    kept: dict[Share | None, tuple[list[Any], dict[str, list[int]]]] = {}
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class CacheRows(Rows):
+    """Rows in the order of the first whole iteration, joined to whole arrays before the second one."""
 
-    def elements(draws: Draws) -> Iterator[Any]:
-        if draws.share in kept:
-            seen, seeds = kept[draws.share]
+    parent: Rows
+    cache: "_RowCache" = dataclasses.field(repr=False)
+
+    def get(self, positions: np.ndarray) -> Any:
+        return self.cache.get(positions)
+
+    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
+        return self.cache.order(draws)
+
+    def make_spec(self) -> Any:
+        return self.parent.make_spec()
+
+    def cardinality(self) -> int:
+        return self.parent.cardinality()
+
+    def at_once(self) -> int:
+        return self.parent.at_once()
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Cache(Batches):
+    """Elements that are kept, for each part of the data, with the seeds that they were drawn with."""
+
+    parent: Plan
+    kept: dict[DataShard | None, tuple[list[Any], dict[str, list[int]]]] = dataclasses.field(
+        default_factory=dict, repr=False
+    )
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        if draws.share in self.kept:
+            seen, seeds = self.kept[draws.share]
             # As if they had been drawn now: it is what brings the same order back.
             draws.take(seeds)
             return iter(seen)
 
         def keep(seen: list[Any]) -> None:
-            kept[draws.share] = seen, draws.taken()
+            self.kept[draws.share] = seen, draws.taken()
 
-        return _remembering(plan.elements(draws.part("cached")), keep)
+        return _remembering(self.parent.elements(draws.part("cached")), keep)
 
-    return dataclasses.replace(plan, elements=elements)
+    def make_spec(self) -> Any:
+        return self.parent.make_spec()
+
+    def cardinality(self) -> int:
+        return self.parent.cardinality()
+
+    def rows_in_each(self) -> int | None:
+        return rows_in_each(self.parent)
 
 
 def _remembering(items: Iterator[Any], keep: Callable[[list[Any]], None]) -> Iterator[Any]:
@@ -51,7 +86,7 @@ class _RowCache:
 
     def __init__(self, plan: Rows) -> None:
         self._plan = plan
-        self._share: Share | None = None
+        self._share: DataShard | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -60,7 +95,7 @@ class _RowCache:
         self._pieces: list[tuple[np.ndarray, Any]] = []
         self._joined: tuple[np.ndarray, Any] | None = None
 
-    def order(self, draws: Draws) -> Iterator[np.ndarray]:
+    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
         if draws.share != self._share:
             self._forget()
             self._share = draws.share

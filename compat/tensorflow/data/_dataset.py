@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow.data import _cache, _choosing, _elements, _mapping, _plan
-from tfdist_jax.compat.tensorflow.data._draws import Draws, Share, Source
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.data import _cache, _elements, _mapping, _plan, _sampling
 from tfdist_jax.compat.tensorflow.data._groups import Groups
 from tfdist_jax.compat.tensorflow.data._iterator import DatasetIterator
+from tfdist_jax.compat.tensorflow.data._map import ElementFunction
 from tfdist_jax.compat.tensorflow.data._options import AUTOTUNE, SHARD_HINT, Options
 from tfdist_jax.compat.tensorflow.data._planned import positive
+from tfdist_jax.compat.tensorflow.data._prefetch import Prefetch
+from tfdist_jax.compat.tensorflow.data._seed_log import DataShard, SeedLog, SeedSource
+from tfdist_jax.compat.tensorflow.data._selections import AutoShard, Repeat, Shard, ShardHint, Shuffle, Skip, Take
 from tfdist_jax.compat.tensorflow.data._sources import Sources
 from tfdist_jax.compat.tensorflow.data._unsupported import Unsupported
 
@@ -53,20 +56,20 @@ class Dataset(Sources, Groups, Unsupported):
         With `seed`, or after `tf.random.set_seed`, a program gives the same orders each time it runs.
         """
         buffer = sys.maxsize if buffer_size == _plan.UNKNOWN else positive("buffer_size", buffer_size)
-        source = Source.of_seed(seed, fixed=reshuffle_each_iteration is False)
-        return self._with(_plan.shuffled(self._plan, buffer, source))
+        source = SeedSource.of_seed(seed, fixed=reshuffle_each_iteration is False)
+        return self._select(Shuffle(buffer, source))
 
     def repeat(self, count: int | None = None, name: str | None = None) -> "Dataset":
         """Go over the elements `count` times; for ever if None or -1."""
-        return self._with(_plan.repeated(self._plan, -1 if count is None else int(count)))
+        return self._select(Repeat(-1 if count is None else int(count)))
 
     def take(self, count: int, name: str | None = None) -> "Dataset":
         """Keep the first `count` elements; all if -1."""
-        return self._with(_plan.taken(self._plan, int(count)))
+        return self._select(Take(int(count)))
 
     def skip(self, count: int, name: str | None = None) -> "Dataset":
         """Leave the first `count` elements out."""
-        return self._with(_plan.skipped(self._plan, int(count)))
+        return self._select(Skip(int(count)))
 
     def shard(self, num_shards: int, index: int, name: str | None = None) -> "Dataset":
         """Keep each `num_shards`-th element, from number `index` on.
@@ -74,10 +77,10 @@ class Dataset(Sources, Groups, Unsupported):
         With `tf.data.experimental.SHARD_HINT` for both, a strategy whose policy is AutoShardPolicy.HINT fills them in.
         """
         if num_shards == index == SHARD_HINT:
-            return self._with(_plan.hinted(self._plan))
+            return self._with(ShardHint(self._plan))
         if not 0 <= index < num_shards:
             raise invalid(f"`index` must be at least 0 and below `num_shards` {num_shards}, got {index}.")
-        return self._with(_plan.sharded(self._plan, num_shards, index))
+        return self._select(Shard(num_shards, index))
 
     def cache(self, filename: str = "", name: str | None = None) -> "Dataset":
         """Keep the elements in memory once they have been seen."""
@@ -90,7 +93,7 @@ class Dataset(Sources, Groups, Unsupported):
 
         `map_func` runs in Python for each element; TensorFlow traces it.
         """
-        return self._with(_mapping.flat_mapped(self._plan, _mapping.made(map_func)))
+        return self._with(_mapping.FlatMap(self._plan, _mapping.DatasetFunction(map_func)))
 
     def interleave(
         self,
@@ -104,19 +107,20 @@ class Dataset(Sources, Groups, Unsupported):
         """Take `block_length` elements in turn from `cycle_length` of the datasets that `map_func` makes."""
         cycle = os.cpu_count() or 1 if cycle_length in (None, AUTOTUNE) else cycle_length
         lengths = positive("cycle_length", cycle), positive("block_length", block_length or 1)
-        return self._with(_mapping.interleaved(self._plan, _mapping.made(map_func), *lengths))
+        return self._with(_mapping.Interleave(self._plan, _mapping.DatasetFunction(map_func), *lengths))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> "Dataset":
         """Keep the elements before the first for which `predicate` is false."""
-        return self._with(_mapping.taken_while(self._plan, predicate))
+        return self._with(_mapping.TakeWhile(self._plan, ElementFunction(predicate)))
 
     def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> "Dataset":
         """Apply `new_state, result = scan_func(state, element)` to each element; the results are the elements."""
-        return self._with(_mapping.scanned(self._plan, _elements.as_arrays(initial_state), scan_func))
+        state = _elements.as_arrays(initial_state)
+        return self._with(_mapping.Scan(self._plan, state, ElementFunction(scan_func)))
 
     def unique(self, name: str | None = None) -> "Dataset":
         """Leave out elements, each a single tensor, that have come before."""
-        return self._with(_choosing.without_repetitions(self._plan))
+        return self._with(_sampling.Unique(self._plan))
 
     def rejection_resample(
         self,
@@ -129,26 +133,27 @@ class Dataset(Sources, Groups, Unsupported):
         """Leave elements out so that classes are as frequent as `target_dist`; gives pairs of class and element."""
         given = None if initial_dist is None else np.asarray(initial_dist, np.float64)
         wanted = np.asarray(target_dist, np.float64)
-        class_of = _mapping.ElementFunction(class_func)
-        return self._with(_choosing.resampled(self._plan, class_of, wanted, given, Source.of_seed(seed)))
+        class_of = ElementFunction(class_func)
+        return self._with(_sampling.RejectionResample(self._plan, class_of, wanted, given, SeedSource.of_seed(seed)))
 
     def prefetch(self, buffer_size: int | None, name: str | None = None) -> "Dataset":
         """Prepare up to `buffer_size` elements ahead of their use, in a thread."""
         depth = _PREFETCH_DEPTH if buffer_size in (None, AUTOTUNE) else int(buffer_size)
-        return self._with(_plan.ahead(self._plan, depth)) if depth > 0 else self
+        return self._with(Prefetch(self._plan, depth)) if depth > 0 else self
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> "Dataset":
         """Keep the elements for which `predicate` is true."""
-        return self._with(_mapping.filtered(self._plan, predicate))
+        return self._with(_mapping.Filter(self._plan, ElementFunction(predicate)))
 
     def enumerate(self, start: int = 0, name: str | None = None) -> "Dataset":
         """Put the element's number (int64) before each element."""
-        numbers = Dataset.counter(start) if self._plan.count < 0 else Dataset.range(start, start + self._plan.count)
+        count = self._plan.cardinality()
+        numbers = Dataset.counter(start) if count < 0 else Dataset.range(start, start + count)
         return Dataset.zip(numbers, self)
 
     def concatenate(self, dataset: "Dataset", name: str | None = None) -> "Dataset":
         """Append the elements of `dataset`."""
-        return self._with(_plan.joined(self._plan, dataset._plan), dataset)
+        return self._with(_sampling.Concatenate(self._plan, dataset._plan), dataset)
 
     def apply(self, transformation_func: Callable[["Dataset"], "Dataset"]) -> "Dataset":
         """Return `transformation_func(self)`."""
@@ -165,20 +170,21 @@ class Dataset(Sources, Groups, Unsupported):
         """Use `options`, where they are set, for what follows."""
         return Dataset(self._plan, self._options.merge(options), self._files)
 
-    def shared(self, share: Share) -> "Dataset":
+    def shared(self, share: DataShard) -> "Dataset":
         """Return the dataset of one part of the data, of each source its own."""
-        return self._with(_plan.shared(self._plan, share))
+        return self._with(AutoShard(self._plan, share))
 
     def cardinality(self) -> Any:
         """Return the number of elements as an int64 tensor; -1 if infinite, -2 if unknown."""
-        return convert_to_tensor(np.int64(self._plan.count))
+        return convert_to_tensor(np.int64(self._plan.cardinality()))
 
     def __len__(self) -> int:
-        if self._plan.count == _plan.INFINITE:
+        count = self._plan.cardinality()
+        if count == _plan.INFINITE:
             raise TypeError("The dataset is infinite.")
-        if self._plan.count == _plan.UNKNOWN:
+        if count == _plan.UNKNOWN:
             raise TypeError("The dataset length is unknown.")
-        return self._plan.count
+        return count
 
     def __bool__(self) -> bool:
         return True
@@ -188,7 +194,7 @@ class Dataset(Sources, Groups, Unsupported):
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Yield the elements with NumPy arrays."""
-        return map(_elements.as_numpy, self._plan.elements(Draws()))
+        return map(_elements.as_numpy, self._plan.elements(SeedLog()))
 
     def get_single_element(self, name: str | None = None) -> Any:
         """Return the only element.
@@ -196,7 +202,7 @@ class Dataset(Sources, Groups, Unsupported):
         Raises:
             tf.errors.InvalidArgumentError: If there is none, or more than one.
         """
-        elements = self._plan.elements(Draws())
+        elements = self._plan.elements(SeedLog())
         first, second = next(elements, None), next(elements, None)
         if first is None or second is not None:
             raise invalid(f"Dataset {'was empty' if first is None else 'had more than one element'}.")

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._internals import current_trace, set_current_trace
-from tfdist_jax._state import Cell, Frame, Merge
-from tfdist_jax.compat.tensorflow._ops._random_state import KeyStream, is_of_function, words_for_element
+from tfdist_jax._stateful._state import Cell, Merge, StateScope
+from tfdist_jax.compat.tensorflow.random._random_state import KeyStream, is_of_function, words_for_element
 
 
 @final
-class ElementFrame(Frame):
+class ElementScope(StateScope):
     """Gives draws numbers that depend on the iteration and on the element's place in it, and on nothing else.
 
     So they come back when an iteration is run again from a saved position, and whole batches can draw at once.
@@ -25,7 +25,7 @@ class ElementFrame(Frame):
         """Stand around one run.
 
         Args:
-            words: Gives the words of the element, `[4]` uint32, as `Draws.words` counts them.
+            words: Gives the words of the element, `[4]` uint32, as `SeedLog.words` counts them.
             is_traced: Whether the function is traced for many elements, or runs for this one.
         """
         self._words = words

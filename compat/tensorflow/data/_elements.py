@@ -4,15 +4,17 @@ import collections.abc
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, final
 
 import jax
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._host_values import host_value
-from tfdist_jax.compat.tensorflow._shape import TensorShape, TensorSpec
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 @final
@@ -92,8 +94,6 @@ def stack(elements: Sequence[Any]) -> Any:
 
     def join(*arrays: np.ndarray) -> np.ndarray:
         if len({array.shape for array in arrays}) > 1:
-            from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
-
             shapes = sorted({str(array.shape) for array in arrays})
             raise InvalidArgumentError(
                 None, None, f"Cannot batch tensors with different shapes: {', '.join(shapes)}. Use `padded_batch`."
@@ -101,6 +101,13 @@ def stack(elements: Sequence[Any]) -> Any:
         return np.stack(arrays)
 
     return map_structure(join, *elements)
+
+
+def groups(items: Iterator[Any], size: int, *, drop_remainder: bool) -> Iterator[list[Any]]:
+    """Yield lists of `size` items, the last one smaller unless it is dropped."""
+    while group := list(itertools.islice(items, size)):
+        if len(group) == size or not drop_remainder:
+            yield group
 
 
 def rows(element: Any) -> Iterator[Any]:
@@ -114,18 +121,18 @@ def rows(element: Any) -> Iterator[Any]:
 def pick(element: Any, positions: np.ndarray) -> Any:
     """Return rows of all arrays; views where they lie next to each other."""
     if not len(positions):
-        return map_structure(lambda array: array[:0], element)
+        return map_structure(itemgetter(slice(0)), element)
     first, last = int(positions[0]), int(positions[-1])
     if last - first == len(positions) - 1 and np.array_equal(positions, np.arange(first, last + 1)):
-        return map_structure(lambda array: array[first : last + 1], element)
-    return map_structure(lambda array: array[positions], element)
+        return map_structure(itemgetter(slice(first, last + 1)), element)
+    return map_structure(itemgetter(positions), element)
 
 
 def split(element: Any, sizes: Sequence[int]) -> Iterator[Any]:
     """Yield parts of all arrays, so many rows each."""
     ends = itertools.accumulate(sizes)
     for size, end in zip(sizes, ends, strict=True):
-        yield map_structure(lambda array, part=slice(end - size, end): array[part], element)
+        yield map_structure(itemgetter(slice(end - size, end)), element)
 
 
 def _entries(array: np.ndarray) -> Iterable[Any]:

@@ -1,73 +1,125 @@
-"""Plans that join elements to batches, padded batches and windows, and take batches apart."""
+"""Plans that join elements to batches, windows and groups, and take batches apart."""
 
 import collections
 import dataclasses
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _elements
-from tfdist_jax.compat.tensorflow.data._draws import Draws, Source
 from tfdist_jax.compat.tensorflow.data._map import ElementFunction
 from tfdist_jax.compat.tensorflow.data._mapping import first_of
-from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN, Plan, Rows, Stream, rows_in_each
+from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN, Batches, Plan, Stream, Uncounted, rows_in_each
+from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
+from tfdist_jax.compat.tensorflow.data._source_plans import Elements
 
 
-def _grouped_count(count: int, size: int, *, drop_remainder: bool) -> int:
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Batch(Batches):
+    """`batch_size` elements at a time."""
+
+    parent: Plan
+    batch_size: int
+    drop_remainder: bool = False
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return self.parent.batches(draws, self.batch_size, drop_remainder=self.drop_remainder)
+
+    def make_spec(self) -> Any:
+        return _elements.batched_spec(self.parent.make_spec(), self.rows_in_each())
+
+    def cardinality(self) -> int:
+        return batch_count(self.parent.cardinality(), self.batch_size, drop_remainder=self.drop_remainder)
+
+    def rows_in_each(self) -> int | None:
+        return self.batch_size if self.drop_remainder else None
+
+
+def batch_count(count: int, size: int, *, drop_remainder: bool) -> int:
+    """Return how many batches `count` elements give."""
     if count < 0:
         return count
     return count // size if drop_remainder else -(-count // size)
 
 
-def _groups(items: Iterator[Any], size: int, *, drop_remainder: bool) -> Iterator[list[Any]]:
-    while group := list(itertools.islice(items, size)):
-        if len(group) == size or not drop_remainder:
-            yield group
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Unbatch(Stream):
+    """The rows of batches."""
+
+    parent: Plan
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return itertools.chain.from_iterable(map(_elements.rows, self.parent.elements(draws)))
+
+    def make_spec(self) -> Any:
+        return _elements.unbatched_spec(self.parent.make_spec())
+
+    def cardinality(self) -> int:
+        count = self.parent.cardinality()
+        rows = rows_in_each(self.parent) if count >= 0 else None
+        return INFINITE if count == INFINITE else UNKNOWN if rows is None else count * rows
 
 
-def batched(plan: Plan, size: int, *, drop_remainder: bool) -> Stream:
-    """Join `size` elements at a time."""
-    found = grouped_by_count(plan, size, _elements.stack, plan.make_spec, drop_remainder=drop_remainder)
-    if not isinstance(plan, Rows):
-        return found
-    batches = lambda draws: plan.batches(draws, size, drop_remainder=drop_remainder)
-    return dataclasses.replace(found, elements=batches)
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Rebatch(Uncounted):
+    """The rows of batches, joined again: as many as `batch_size` says in turn."""
 
+    parent: Plan
+    batch_size: Sequence[int]
+    drop_remainder: bool = False
 
-def grouped_by_count(
-    plan: Plan, size: int, join: Callable[[list[Any]], Any], make_spec: Callable[[], Any], *, drop_remainder: bool
-) -> Stream:
-    """Apply `join` to `size` elements at a time; `make_spec` gives the spec of one row of what it returns."""
-    groups = lambda draws: _groups(plan.elements(draws), size, drop_remainder=drop_remainder)
-    spec = lambda: _elements.batched_spec(make_spec(), size if drop_remainder else None)
-    count = _grouped_count(plan.count, size, drop_remainder=drop_remainder)
-    return Stream(lambda draws: map(join, groups(draws)), spec, count, rows=size if drop_remainder else None)
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return self._joined(Unbatch(self.parent).elements(draws))
 
-
-def unbatched(plan: Plan) -> Stream:
-    """Take batches apart."""
-    rows = rows_in_each(plan) if plan.count >= 0 else None
-    count = INFINITE if plan.count == INFINITE else UNKNOWN if rows is None else plan.count * rows
-    elements = lambda draws: itertools.chain.from_iterable(map(_elements.rows, plan.elements(draws)))
-    return Stream(elements, lambda: _elements.unbatched_spec(plan.make_spec()), count)
-
-
-def rebatched(plan: Plan, sizes: Sequence[int], *, drop_remainder: bool) -> Stream:
-    """Take batches apart and join the rows again, `sizes` of them in turn."""
-    rows = unbatched(plan)
-
-    def joined(items: Iterator[Any]) -> Iterator[Any]:
-        for size in itertools.cycle(sizes):
-            group = list(itertools.islice(items, size))
-            if not group or (drop_remainder and len(group) < size):
+    def _joined(self, rows: Iterator[Any]) -> Iterator[Any]:
+        for size in itertools.cycle(self.batch_size):
+            group = list(itertools.islice(rows, size))
+            if not group or (self.drop_remainder and len(group) < size):
                 return
             yield _elements.stack(group)
 
-    size = sizes[0] if drop_remainder and len(set(sizes)) == 1 else None
-    spec = lambda: _elements.batched_spec(rows.make_spec(), size)
-    return Stream(lambda draws: joined(rows.elements(draws)), spec, UNKNOWN)
+    def make_spec(self) -> Any:
+        size = self.batch_size[0] if self.drop_remainder and len(set(self.batch_size)) == 1 else None
+        return _elements.batched_spec(Unbatch(self.parent).make_spec(), size)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Window(Stream):
+    """Datasets of `size` elements, `stride` apart, each starting `shift` farther on; `dataset_of` makes them of plans."""
+
+    parent: Plan
+    size: int
+    shift: int
+    stride: int
+    drop_remainder: bool
+    dataset_of: Callable[[Plan], Any] = dataclasses.field(repr=False)
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        found = windows(
+            self.parent.elements(draws), self.size, self.shift, self.stride, drop_remainder=self.drop_remainder
+        )
+        return map(self._datasets, found)
+
+    def _datasets(self, elements: list[Any]) -> Any:
+        return _elements.map_columns(self._dataset, elements, self.parent.make_spec())
+
+    def _dataset(self, column: list[Any], spec: Any) -> Any:
+        return self.dataset_of(Elements(column, spec))
+
+    def make_spec(self) -> Any:
+        return _elements.map_structure(_elements.DatasetSpec, self.parent.make_spec())
+
+    def cardinality(self) -> int:
+        count = self.parent.cardinality()
+        return window_count(count, self.size, self.shift, self.stride, drop_remainder=self.drop_remainder)
 
 
 def windows(items: Iterator[Any], size: int, shift: int, stride: int, *, drop_remainder: bool) -> Iterator[list[Any]]:
@@ -96,40 +148,44 @@ def window_count(count: int, size: int, shift: int, stride: int, *, drop_remaind
     return max(0, -(-(count - span + 1) // shift))
 
 
-def collected(elements: Sequence[Any], spec: Callable[[], Any]) -> Stream:
-    """Plan elements that are there already."""
-    return Stream(lambda draws: iter(elements), spec, len(elements))
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class GroupByWindow(Uncounted):
+    """What `reduce_func` makes of every `window_size` elements with the same key, and of what is left.
 
+    `window_size` may be a function of the key; `dataset_of` makes datasets of plans.
+    """
 
-def grouped(
-    plan: Plan,
-    key_func: Callable[..., Any],
-    plan_of: Callable[[np.int64, Stream], Plan],
-    window_size: Callable[[np.int64], Any],
-) -> Stream:
-    """Collect elements with the same key; plan the elements of what is made of each full group, and of the rest."""
-    key_of, source = ElementFunction(key_func), Source.of_function()
+    parent: Plan
+    key_func: ElementFunction
+    reduce_func: Callable[[Any, Any], Any]
+    window_size: Any
+    dataset_of: Callable[[Plan], Any] = dataclasses.field(repr=False)
+    seed: SeedSource = dataclasses.field(default_factory=SeedSource.of_function, repr=False)
 
-    def full_groups(call: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[tuple[int, list[Any]]]:
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        call = self.key_func.caller(draws.part("key"))
+        found = enumerate(self._full_groups(call, self.parent.elements(draws.part("outer"))))
+        part = draws.parts(self.seed)
+        made = (self._reduced(key, group).elements(part(number)) for number, (key, group) in found)
+        return itertools.chain.from_iterable(made)
+
+    def _full_groups(self, call: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[tuple[int, list[Any]]]:
         groups: dict[int, list[Any]] = {}
         for element in items:
             key = int(call(element))
             groups.setdefault(key, []).append(element)
-            if len(groups[key]) >= int(window_size(np.int64(key))):
+            if len(groups[key]) >= int(self._size(np.int64(key))):
                 yield key, groups.pop(key)
-        yield from sorted(groups.items(), key=lambda group: group[0])
+        yield from sorted(groups.items(), key=operator.itemgetter(0))
 
-    def elements(draws: Draws) -> Iterator[Any]:
-        found = enumerate(full_groups(key_of.caller(draws.part("key")), plan.elements(draws.part("outer"))))
-        part = draws.parts(source)
-        made = (
-            plan_of(np.int64(key), collected(group, plan.make_spec)).elements(part(number))
-            for number, (key, group) in found
-        )
-        return itertools.chain.from_iterable(made)
+    def _size(self, key: np.int64) -> Any:
+        return self.window_size(convert_to_tensor(key)) if callable(self.window_size) else self.window_size
 
-    def spec() -> Any:
-        first = first_of(plan)
-        return plan_of(np.int64(key_of.example(first)), collected([first], plan.make_spec)).make_spec()
+    def _reduced(self, key: int, group: list[Any]) -> Plan:
+        dataset = self.dataset_of(Elements(group, self.parent))
+        return self.reduce_func(convert_to_tensor(np.int64(key)), dataset)._plan
 
-    return Stream(elements, spec, UNKNOWN)
+    def make_spec(self) -> Any:
+        first = first_of(self.parent)
+        return self._reduced(self.key_func.example(first), [first]).make_spec()

@@ -1,12 +1,13 @@
 """Methods of `tf.data.Dataset` that join elements to batches and windows, and take them apart."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Self, final
 
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow.data import _elements, _grouping, _padding, _plan
+from tfdist_jax.compat.tensorflow.data import _elements, _grouping, _padding
+from tfdist_jax.compat.tensorflow.data._map import ElementFunction
 from tfdist_jax.compat.tensorflow.data._planned import Planned, positive
 
 
@@ -23,11 +24,11 @@ class Groups(Planned):
     ) -> Self:
         """Join `batch_size` elements at a time."""
         size = positive("batch_size", batch_size)
-        return self._with(_grouping.batched(self._plan, size, drop_remainder=bool(drop_remainder)))
+        return self._with(_grouping.Batch(self._plan, size, drop_remainder=bool(drop_remainder)))
 
     def unbatch(self, name: str | None = None) -> Self:
         """Take batches apart."""
-        return self._with(_grouping.unbatched(self._plan))
+        return self._with(_grouping.Unbatch(self._plan))
 
     def window(
         self,
@@ -43,15 +44,7 @@ class Groups(Planned):
             positive("shift", size if shift is None else shift),
             positive("stride", stride),
         )
-        found = lambda draws: _grouping.windows(self._plan.elements(draws), *steps, drop_remainder=drop_remainder)
-        part = lambda elements, spec: self._with(_grouping.collected(elements, lambda: spec))
-        make = lambda elements, spec: _elements.map_columns(part, elements, spec)
-        plan = _plan.Stream(
-            lambda draws: (make(elements, self.element_spec) for elements in found(draws)),
-            lambda: _elements.map_structure(_elements.DatasetSpec, self.element_spec),
-            _grouping.window_count(self._plan.count, *steps, drop_remainder=drop_remainder),
-        )
-        return self._with(plan)
+        return self._with(_grouping.Window(self._plan, *steps, drop_remainder=drop_remainder, dataset_of=self._with))
 
     def padded_batch(
         self,
@@ -79,14 +72,13 @@ class Groups(Planned):
         values = _padding.values(self.element_spec, padding_values)
         # The elements' own sizes are no limit: those that a function in Python gives are only known from examples.
         limits = shapes if padded_shapes is not None else _elements.map_structure(_padding.open_shape, shapes)
-        join = lambda group: _elements.map_structure(_padding.join, limits, values, *group)
-        spec = lambda: _padding.filled_spec(self.element_spec, shapes)
-        return self._with(_grouping.grouped_by_count(self._plan, size, join, spec, drop_remainder=bool(drop_remainder)))
+        padding = {"padded_shapes": shapes, "padding_values": values, "limits": limits}
+        return self._with(_padding.PaddedBatch(self._plan, size, **padding, drop_remainder=bool(drop_remainder)))
 
     def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Self:
         """Join the rows of batches to batches of another size, or of several sizes in turn."""
         sizes = [positive("batch_size", size) for size in np.ravel(batch_size)]
-        return self._with(_grouping.rebatched(self._plan, sizes, drop_remainder=bool(drop_remainder)))
+        return self._with(_grouping.Rebatch(self._plan, sizes, drop_remainder=bool(drop_remainder)))
 
     def group_by_window(
         self,
@@ -100,11 +92,9 @@ class Groups(Planned):
         if (window_size is None) == (window_size_func is None):
             raise ValueError("Must pass either `window_size` or `window_size_func`, but not both.")
 
-        def size(key: Any) -> Any:
-            return window_size if window_size_func is None else window_size_func(convert_to_tensor(key))
-
-        made = lambda key, plan: reduce_func(convert_to_tensor(key), self._with(plan))._plan
-        return self._with(_grouping.grouped(self._plan, key_func, made, size))
+        size = window_size if window_size_func is None else window_size_func
+        function = ElementFunction(key_func)
+        return self._with(_grouping.GroupByWindow(self._plan, function, reduce_func, size, self._with))
 
     def bucket_by_sequence_length(
         self,
@@ -125,15 +115,36 @@ class Groups(Planned):
                 f"{len(bucket_batch_sizes)}` and `len(bucket_boundaries)={len(bucket_boundaries)}`."
             )
 
-        def batches(key: Any, bucket: Self) -> Self:
-            size = bucket_batch_sizes[int(key)]
-            if no_padding:
-                return bucket.batch(size, drop_remainder)
-            shapes = padded_shapes
-            if pad_to_bucket_boundary:
-                shapes = _padding.to_boundary(self.element_spec, padded_shapes, bucket_boundaries, int(key))
-            return bucket.padded_batch(size, shapes, padding_values, drop_remainder)
+        padding = None if no_padding else (padded_shapes, padding_values, pad_to_bucket_boundary)
+        buckets = _Buckets(element_length_func, tuple(bucket_boundaries), bucket_batch_sizes, drop_remainder, padding)
+        return self.group_by_window(buckets.number, buckets.batches, window_size_func=buckets.batch_size)
 
-        lengths = np.asarray(bucket_boundaries)
-        bucket_of = lambda *element: np.searchsorted(lengths, int(element_length_func(*element)), side="right")
-        return self.group_by_window(bucket_of, batches, window_size_func=lambda key: bucket_batch_sizes[int(key)])
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Buckets:
+    """Elements of similar length; the shapes and values that fill them up, and whether to the longest of a bucket."""
+
+    length_func: Callable[..., Any]
+    boundaries: Sequence[int]
+    batch_sizes: Sequence[int]
+    drop_remainder: bool
+    padding: tuple[Any, Any, bool] | None
+
+    def number(self, *element: Any) -> Any:
+        """Return the number of an element's bucket."""
+        return np.searchsorted(np.asarray(self.boundaries), int(self.length_func(*element)), side="right")
+
+    def batch_size(self, number: Any) -> int:
+        """Return how many elements of a bucket are a batch."""
+        return self.batch_sizes[int(number)]
+
+    def batches(self, number: Any, bucket: Any) -> Any:
+        """Return the batches of a bucket."""
+        size = self.batch_size(number)
+        if self.padding is None:
+            return bucket.batch(size, self.drop_remainder)
+        shapes, values, to_boundary = self.padding
+        if to_boundary:
+            shapes = _padding.to_boundary(bucket.element_spec, shapes, self.boundaries, int(number))
+        return bucket.padded_batch(size, shapes, values, self.drop_remainder)

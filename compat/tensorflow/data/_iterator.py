@@ -8,12 +8,13 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._autograph._host import require_host
+from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
+from tfdist_jax.compat.tensorflow._platform._errors import OutOfRangeError
 from tfdist_jax.compat.tensorflow.data import _elements
-from tfdist_jax.compat.tensorflow.data._draws import Draws
 from tfdist_jax.compat.tensorflow.data._optional import Optional
 from tfdist_jax.compat.tensorflow.data._plan import Plan
-from tfdist_jax.compat.tensorflow.data._step_rows import pass_over, require_same_rows, rows_of
+from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
+from tfdist_jax.compat.tensorflow.data._step_rows import require_same_rows, rows_of, skip_batches
 
 # So many elements of the same kind in a row make a program of their own worth its compilation.
 _ALIKE = 32
@@ -70,7 +71,7 @@ class DatasetIterator(Resumable):
 
     def _start(self, seeds: Mapping[str, list[int]]) -> None:
         self._tensors = _Tensors()
-        self._draws = Draws(seeds)
+        self._draws = SeedLog(seeds)
         self._elements = self._plan.elements(self._draws)
         self._position = 0
         self._rows: int | None = None
@@ -114,7 +115,7 @@ class DatasetIterator(Resumable):
         self._start(wanted["seeds"])
         self._position = wanted["position"]
         if self._position:
-            self._rows = pass_over(self._elements, self._position)
+            self._rows = skip_batches(self._elements, self._position)
             require_same_rows(wanted.get("rows"), self._rows)
 
     def get_next(self) -> Any:
@@ -126,8 +127,6 @@ class DatasetIterator(Resumable):
         try:
             return next(self)
         except StopIteration:
-            from tfdist_jax.compat.tensorflow._errors import OutOfRangeError
-
             raise OutOfRangeError(None, None, "End of sequence") from None
 
     def get_next_as_optional(self) -> Optional:

@@ -11,20 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
-from tfdist_jax import _state
-from tfdist_jax._one_program import ValueNeededError
-from tfdist_jax.compat.tensorflow._autograph._convert import converted
-from tfdist_jax.compat.tensorflow._errors import OpError
-from tfdist_jax.compat.tensorflow._ops._random_state import drawing_for_function
-from tfdist_jax.compat.tensorflow._ordered import in_order, restored
-from tfdist_jax.compat.tensorflow.data import _elements
-from tfdist_jax.compat.tensorflow.data._draws import Draws, Source
-from tfdist_jax.compat.tensorflow.data._element_frame import ElementFrame
+from tfdist_jax._errors import ConcreteValueRequiredError
+from tfdist_jax._stateful import _state
+from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted
+from tfdist_jax.compat.tensorflow._platform._errors import OpError
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow.data import _elements, _plan_text
+from tfdist_jax.compat.tensorflow.data._element_scope import ElementScope
+from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
+from tfdist_jax.compat.tensorflow.random._random_state import drawing_for_function
 
 _logger = logging.getLogger("tfdist_jax")
 
 # What comes when a function needs values that a trace does not have; a mistake in it will come again when it runs.
-_NEEDS_VALUES = (TypeError, ValueError, AttributeError, NotImplementedError, OpError, ValueNeededError)
+_NEEDS_VALUES = (TypeError, ValueError, AttributeError, NotImplementedError, OpError, ConcreteValueRequiredError)
 _NO_WORDS = np.zeros(4, np.uint32)
 
 
@@ -36,20 +36,28 @@ class ElementFunction:
     happen then, as TensorFlow's tracing has it. Functions of texts, or that need values, run in Python for each element.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        """Prepare `fn`; nothing is traced yet.
+    def __init__(self, fn: Callable[..., Any], source: SeedSource | None = None) -> None:
+        """Prepare `fn`, which starts its random numbers where functions do; nothing is traced yet.
 
         Raises:
             ValueError: If `fn` cannot be called.
         """
         if not callable(fn):
             raise ValueError(f"A dataset's function must be callable, got {fn!r}.")
+        self._given = fn
         self._fn = converted(fn)
         self._device = jax.local_devices(backend="cpu")[0]
         self._programs: dict[Any, _Program | None] = {}
-        self._source = Source.of_function()
+        self._source = SeedSource.of_function() if source is None else source
 
-    def caller(self, draws: Draws) -> Callable[[Any], Any]:
+    def __repr__(self) -> str:
+        return _plan_text.function(self._given)
+
+    def __reduce__(self) -> Any:
+        # Programs are of their process; the next one traces again.
+        return ElementFunction, (self._given, self._source)
+
+    def caller(self, draws: SeedLog) -> Callable[[Any], Any]:
         """Return the function for the elements of one iteration, in their order: from arrays to arrays."""
         first = self.words(draws)
         numbers = itertools.count()
@@ -62,18 +70,18 @@ class ElementFunction:
 
     def example(self, element: Any) -> Any:
         """Return the result for an example of an element, outside of any iteration."""
-        return self.caller(Draws(is_example=True))(element)
+        return self.caller(SeedLog(is_example=True))(element)
 
     def _call(self, element: Any, words: Callable[[], np.ndarray]) -> Any:
         program = self._program(element)
         if program is None:
-            with drawing_for_function(), _state.entering(ElementFrame(words, is_traced=False)):
+            with drawing_for_function(), _state.entering(ElementScope(words, is_traced=False)):
                 return _elements.as_arrays(tuple_of(call_in_python(self._fn, element)))
         with jax.enable_x64(True), jax.default_device(self._device):
             own = words() if program.draws else _NO_WORDS
             return program.result(program.single(own, _elements.leaves(element)))
 
-    def words(self, draws: Draws) -> np.ndarray:
+    def words(self, draws: SeedLog) -> np.ndarray:
         """Return the words of an iteration's first element, for `call_rows`."""
         return draws.words(self._source)
 
@@ -126,13 +134,13 @@ class ElementFunction:
 
     def _trace(self, element: Any) -> "_Program | None":
         template: Any = None
-        frames: list[ElementFrame] = []
+        scopes: list[ElementScope] = []
 
         def flat(words: jax.Array, arrays: list[jax.Array]) -> list[jax.Array]:
             nonlocal template
             inputs = _elements.rebuilt(element, arrays)
-            frames.append(ElementFrame(lambda: words, is_traced=True))
-            with drawing_for_function(), _state.entering(frames[-1]):
+            scopes.append(ElementScope(lambda: words, is_traced=True))
+            with drawing_for_function(), _state.entering(scopes[-1]):
                 result = tuple_of(self._fn(*arguments(inputs)))
             result = _elements.map_structure(jnp.asarray, result)
             outputs, template = jax.tree.flatten(in_order(result))
@@ -145,16 +153,16 @@ class ElementFunction:
         except _NEEDS_VALUES as error:
             _logger.info("map: %r runs in Python for each element: %s", self._fn, error)
             return None
-        (frame,) = frames
+        (scope,) = scopes
         function = jaxpr_as_fun(traced)
         run = lambda words, arrays: function(words, *arrays)
         return _Program(
             single=jax.jit(run),
-            many=jax.jit(jax.vmap(run, in_axes=(0 if frame.has_drawn else None, 0))),
+            many=jax.jit(jax.vmap(run, in_axes=(0 if scope.has_drawn else None, 0))),
             template=template,
-            variables=frame.reads,
-            draws=frame.has_drawn,
-            spec=_elements.spec_of(restored(jax.tree.unflatten(template, traced.out_avals))),
+            variables=scope.reads,
+            draws=scope.has_drawn,
+            spec=_elements.spec_of(restore_dict_order(jax.tree.unflatten(template, traced.out_avals))),
         )
 
 
@@ -174,7 +182,7 @@ class _Program:
         return all(cell.stored is array for cell, array in self.variables)
 
     def result(self, arrays: Any) -> Any:
-        return _elements.map_structure(np.asarray, restored(jax.tree.unflatten(self.template, arrays)))
+        return _elements.map_structure(np.asarray, restore_dict_order(jax.tree.unflatten(self.template, arrays)))
 
 
 def arguments(element: Any) -> tuple[Any, ...]:

@@ -1,52 +1,88 @@
 """Plans of elements that the user's functions make or choose."""
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._shape import TensorSpec
-from tfdist_jax.compat.tensorflow.data import _elements, _order
-from tfdist_jax.compat.tensorflow.data._draws import Draws, Source
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
+from tfdist_jax.compat.tensorflow.data import _elements, _order, _plan_text
 from tfdist_jax.compat.tensorflow.data._map import ElementFunction, call_in_python, tuple_of
-from tfdist_jax.compat.tensorflow.data._plan import UNKNOWN, Plan, Rows, Stream, rows_at_once
+from tfdist_jax.compat.tensorflow.data._plan import Part, Plan, Rows, Stream, Uncounted, made_once, rows_at_once
+from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
 
 
 def mapped(plan: Plan, fn: Callable[..., Any]) -> Plan:
-    """Apply `fn` to each element."""
+    """Apply `fn` to each element: to many rows at once where it can be compiled for them."""
     function = ElementFunction(fn)
-    spec_of = functools.cache(lambda: _mapped_spec(function, plan))
     if isinstance(plan, Rows):
         example = _elements.example_of(plan.make_spec())
         if function.compiles(example):
-            return _mapped_rows(function, plan, example)
-    elements = lambda draws: map(function.caller(draws), plan.elements(draws.part("mapped")))
-    return Stream(elements, spec_of, plan.count)
+            spec = function.spec_of(example)
+            at_once = 1 if function.reads_variables(example) else min(plan.at_once(), rows_at_once(spec))
+            return MapRows(plan, function, example, spec, at_once, is_random=function.draws(example))
+    return Map(plan, function)
 
 
-def _mapped_rows(function: ElementFunction, plan: Rows, example: Any) -> Rows:
-    spec = function.spec_of(example)
-    at_once = 1 if function.reads_variables(example) else min(plan.at_once, rows_at_once(spec))
-    if not function.draws(example):
-        get = lambda positions: function.call_rows(plan.get(positions), example)
-        return Rows(get, plan.order, lambda: spec, plan.count, at_once)
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class MapRows(Rows):
+    """What a function makes of rows: it is compiled for rows like `example`, and `is_random` if it draws numbers."""
 
-    def order(draws: Draws) -> Iterator[np.ndarray]:
-        seed, first = function.words(draws).view(np.int64)
-        return _order.numbered(plan.order(draws.part("mapped")), seed, first)
+    parent: Rows
+    map_func: ElementFunction
+    example: Any = dataclasses.field(repr=False)
+    spec: Any = dataclasses.field(repr=False)
+    rows_at_once: int
+    is_random: bool = False
 
-    def get_drawn(positions: np.ndarray) -> Any:
+    def get(self, positions: np.ndarray) -> Any:
+        if not self.is_random:
+            return self.map_func.call_rows(self.parent.get(positions), self.example)
         words = np.ascontiguousarray(positions[:, -2:]).view(np.uint32)
-        return function.call_rows(plan.get(_order.without_numbers(positions)), example, words)
+        return self.map_func.call_rows(self.parent.get(_order.without_numbers(positions)), self.example, words)
 
-    return Rows(get_drawn, order, lambda: spec, plan.count, at_once)
+    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
+        if not self.is_random:
+            return self.parent.order(draws)
+        seed, first = self.map_func.words(draws).view(np.int64)
+        return _order.numbered(self.parent.order(draws.part("mapped")), seed, first)
+
+    def make_spec(self) -> Any:
+        return self.spec
+
+    def cardinality(self) -> int:
+        return self.parent.cardinality()
+
+    def at_once(self) -> int:
+        return self.rows_at_once
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Map(Stream):
+    """What a function makes of each element."""
+
+    parent: Plan
+    map_func: ElementFunction
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return map(self.map_func.caller(draws), self.parent.elements(draws.part("mapped")))
+
+    @made_once
+    def make_spec(self) -> Any:
+        return _mapped_spec(self.map_func, self.parent)
+
+    def cardinality(self) -> int:
+        return self.parent.cardinality()
 
 
 def first_of(plan: Plan) -> Any:
     """Return the first element; an example of what it would be if there is none."""
-    for element in plan.elements(Draws(is_example=True)):
+    for element in plan.elements(SeedLog(is_example=True)):
         return element
     return _elements.example_of(plan.make_spec())
 
@@ -55,7 +91,7 @@ def _mapped_spec(function: ElementFunction, plan: Plan) -> Any:
     """Find the results' types, and which sizes are open: those that follow the open sizes of the elements."""
     first, spec = first_of(plan), plan.make_spec()
     if not function.compiles(first):
-        examples = list(itertools.islice(plan.elements(Draws(is_example=True)), 2)) or [first]
+        examples = list(itertools.islice(plan.elements(SeedLog(is_example=True)), 2)) or [first]
         return functools.reduce(_elements.common_spec, (_elements.spec_of(function.example(e)) for e in examples))
     result = _elements.spec_of(function.example(first))
     if all(isinstance(s, TensorSpec) and s.shape.is_fully_defined() for s in _elements.leaves(spec)):
@@ -73,89 +109,130 @@ def _doubled(array: Any, spec: Any) -> Any:
     )
 
 
-def filtered(plan: Plan, predicate: Callable[..., Any]) -> Stream:
-    """Keep the elements for which `predicate` is true."""
-    is_chosen = _truth_of(predicate)
-    chosen = lambda draws: filter(is_chosen(draws), plan.elements(draws.part("filtered")))
-    return Stream(chosen, plan.make_spec, UNKNOWN)
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Filter(Part):
+    """The elements for which `predicate` is true."""
+
+    parent: Plan
+    predicate: ElementFunction
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return filter(_test(self.predicate, draws), self.parent.elements(draws.part("filtered")))
 
 
-def _truth_of(predicate: Callable[..., Any]) -> Callable[[Draws], Callable[[Any], bool]]:
-    function = ElementFunction(predicate)
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class TakeWhile(Part):
+    """The elements until `predicate` is false."""
 
-    def truth(value: Any) -> bool:
+    parent: Plan
+    predicate: ElementFunction
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return itertools.takewhile(_test(self.predicate, draws), self.parent.elements(draws.part("taken")))
+
+
+def _test(predicate: ElementFunction, draws: SeedLog) -> Callable[[Any], bool]:
+    """Return the predicate for the elements of one iteration, in their order."""
+    call = predicate.caller(draws)
+
+    def is_true(element: Any) -> bool:
+        value = call(element)
         if not isinstance(value, np.ndarray | np.generic) or value.dtype != bool or value.shape != ():
             raise ValueError(f"Invalid `predicate`: it must return a `tf.bool` scalar, got {value!r}.")
         return bool(value)
 
-    def in_iteration(draws: Draws) -> Callable[[Any], bool]:
-        call = function.caller(draws)
-        return lambda element: truth(call(element))
-
-    return in_iteration
+    return is_true
 
 
-def taken_while(plan: Plan, predicate: Callable[..., Any]) -> Stream:
-    """Keep the elements until `predicate` is false."""
-    is_kept = _truth_of(predicate)
-    kept = lambda draws: itertools.takewhile(is_kept(draws), plan.elements(draws.part("taken")))
-    return Stream(kept, plan.make_spec, UNKNOWN)
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Scan(Stream):
+    """What `scan_func` makes of a state and each element; it gives the next state and the new element."""
 
+    parent: Plan
+    initial_state: Any
+    scan_func: ElementFunction
 
-def scanned(plan: Plan, initial_state: Any, fn: Callable[[Any, Any], Any]) -> Stream:
-    """Apply `fn` to a state and each element; it gives the next state and the new element."""
-    function = ElementFunction(fn)
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return self._scanned(self.scan_func.caller(draws), self.parent.elements(draws.part("scanned")))
 
-    def scan(call: Callable[[Any], Any], source: Iterator[Any]) -> Iterator[Any]:
-        state = initial_state
+    def _scanned(self, call: Callable[[Any], Any], source: Iterator[Any]) -> Iterator[Any]:
+        state = self.initial_state
         for element in source:
             state, result = call((state, element))
             yield result
 
-    def elements(draws: Draws) -> Iterator[Any]:
-        return scan(function.caller(draws), plan.elements(draws.part("scanned")))
+    @made_once
+    def make_spec(self) -> Any:
+        return _elements.spec_of(self.scan_func.example((self.initial_state, first_of(self.parent)))[1])
 
-    spec = lambda: _elements.spec_of(function.example((initial_state, first_of(plan)))[1])
-    return Stream(elements, functools.cache(spec), plan.count)
+    def cardinality(self) -> int:
+        return self.parent.cardinality()
 
 
-def made(fn: Callable[..., Any]) -> Callable[[Any], Plan]:
-    """Return the function that gives the plan of the dataset that `fn` makes from an element.
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class DatasetFunction:
+    """A function that makes a dataset of each element; it runs in Python: what it returns is not made of tensors."""
 
-    It runs in Python for each element: what it returns is not made of tensors.
-    """
+    fn: Callable[..., Any]
+    seed: SeedSource = dataclasses.field(default_factory=SeedSource.of_function)
 
-    def plan_of(element: Any) -> Plan:
-        dataset = tuple_of(call_in_python(fn, element))
+    def __repr__(self) -> str:
+        return _plan_text.function(self.fn)
+
+    def plan_of(self, element: Any) -> Plan:
+        """Return the plan of the dataset that is made of an element."""
+        dataset = tuple_of(call_in_python(self.fn, element))
         if not hasattr(dataset, "_plan"):
             raise TypeError(f"`map_func` must return a `Dataset` object. Got {type(dataset)}.")
         return dataset._plan
 
-    return plan_of
+    def iterations(self, plan: Plan, draws: SeedLog) -> Iterator[Iterator[Any]]:
+        """Return an iteration over each dataset that is made of the elements of `plan`."""
+        part, outer = draws.parts(self.seed), enumerate(plan.elements(draws.part("outer")))
+        return (self.plan_of(element).elements(part(number)) for number, element in outer)
+
+    def spec_for(self, plan: Plan) -> Any:
+        """Find the type of the datasets' elements; sizes in which the first two datasets differ are open."""
+        elements = list(itertools.islice(plan.elements(SeedLog(is_example=True)), 2)) or [first_of(plan)]
+        return functools.reduce(_elements.common_spec, (self.plan_of(element).make_spec() for element in elements))
 
 
-def flat_mapped(plan: Plan, plan_of: Callable[[Any], Plan]) -> Stream:
-    """Plan the elements of the datasets that are made from each element, one dataset after the other."""
-    iterations = _made_iterations(plan, plan_of)
-    joined = lambda draws: itertools.chain.from_iterable(iterations(draws))
-    return Stream(joined, _made_spec(plan, plan_of), UNKNOWN)
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class FlatMap(Uncounted):
+    """The elements of the datasets that are made from each element, one dataset after the other."""
+
+    parent: Plan
+    map_func: DatasetFunction
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return itertools.chain.from_iterable(self.map_func.iterations(self.parent, draws))
+
+    @made_once
+    def make_spec(self) -> Any:
+        return self.map_func.spec_for(self.parent)
 
 
-def _made_iterations(plan: Plan, plan_of: Callable[[Any], Plan]) -> Callable[[Draws], Iterator[Iterator[Any]]]:
-    source = Source.of_function()
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Interleave(Uncounted):
+    """`block_length` elements in turn from `cycle_length` of the datasets that are made from the elements."""
 
-    def iterations(draws: Draws) -> Iterator[Iterator[Any]]:
-        part, outer = draws.parts(source), enumerate(plan.elements(draws.part("outer")))
-        return (plan_of(element).elements(part(number)) for number, element in outer)
+    parent: Plan
+    map_func: DatasetFunction
+    cycle_length: int
+    block_length: int
 
-    return iterations
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return in_turn(self.map_func.iterations(self.parent, draws), self.cycle_length, self.block_length)
 
-
-def interleaved(plan: Plan, plan_of: Callable[[Any], Plan], cycle_length: int, block_length: int) -> Stream:
-    """Take `block_length` elements in turn from `cycle_length` of the datasets that are made from the elements."""
-    iterations = _made_iterations(plan, plan_of)
-    elements = lambda draws: in_turn(iterations(draws), cycle_length, block_length)
-    return Stream(elements, _made_spec(plan, plan_of), UNKNOWN)
+    @made_once
+    def make_spec(self) -> Any:
+        return self.map_func.spec_for(self.parent)
 
 
 def in_turn(iterations: Iterator[Iterator[Any]], cycle_length: int, block_length: int) -> Iterator[Any]:
@@ -179,13 +256,3 @@ def _block(items: Iterator[Any], length: int) -> Generator[Any, None, bool]:
             return False
         yield item
     return True
-
-
-def _made_spec(plan: Plan, plan_of: Callable[[Any], Plan]) -> Callable[[], Any]:
-    """Find the type of the elements; sizes in which the first two datasets differ are open."""
-
-    def spec() -> Any:
-        elements = list(itertools.islice(plan.elements(Draws(is_example=True)), 2)) or [first_of(plan)]
-        return functools.reduce(_elements.common_spec, (plan_of(element).make_spec() for element in elements))
-
-    return functools.cache(spec)

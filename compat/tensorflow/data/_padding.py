@@ -1,14 +1,52 @@
 """Batches of tensors that are filled up to the same shape."""
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, final
 
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._errors import DataLossError
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow._shape import TensorShape, TensorSpec
+from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
 from tfdist_jax.compat.tensorflow.data import _elements
+from tfdist_jax.compat.tensorflow.data._grouping import batch_count
+from tfdist_jax.compat.tensorflow.data._plan import Batches, Plan
+from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class PaddedBatch(Batches):
+    """`batch_size` elements at a time, filled up to the same shape; those beyond `limits` are errors."""
+
+    parent: Plan
+    batch_size: int
+    padded_shapes: Any
+    padding_values: Any
+    limits: Any = dataclasses.field(repr=False)
+    drop_remainder: bool = False
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        elements = self.parent.elements(draws)
+        return map(self._join, _elements.groups(elements, self.batch_size, drop_remainder=self.drop_remainder))
+
+    def _join(self, group: list[Any]) -> Any:
+        return _elements.map_structure(join, self.limits, self.padding_values, *group)
+
+    def make_spec(self) -> Any:
+        filled = _elements.map_structure(_filled_spec, self.parent.make_spec(), self.padded_shapes)
+        return _elements.batched_spec(filled, self.rows_in_each())
+
+    def cardinality(self) -> int:
+        return batch_count(self.parent.cardinality(), self.batch_size, drop_remainder=self.drop_remainder)
+
+    def rows_in_each(self) -> int | None:
+        return self.batch_size if self.drop_remainder else None
+
+
+def _filled_spec(spec: TensorSpec, shape: TensorShape) -> TensorSpec:
+    return TensorSpec(shape, spec.dtype)
 
 
 def shapes(spec: Any, given: Any) -> Any:
@@ -34,11 +72,6 @@ def _own_shape(spec: Any) -> TensorShape:
 def open_shape(shape: TensorShape) -> TensorShape:
     """Return the shape of the same rank all sizes of which are a batch's longest."""
     return TensorShape([None for _ in shape])
-
-
-def filled_spec(spec: Any, shapes: Any) -> Any:
-    """Return the spec of elements that are filled up to `shapes`."""
-    return _elements.map_structure(lambda s, shape: TensorSpec(shape, s.dtype), spec, shapes)
 
 
 def _shape(given: Any) -> TensorShape:

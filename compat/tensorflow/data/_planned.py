@@ -7,7 +7,7 @@ from typing import Any, Self, final
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow.data._options import Options
-from tfdist_jax.compat.tensorflow.data._plan import Plan
+from tfdist_jax.compat.tensorflow.data._plan import Plan, Selection, select
 
 
 @final
@@ -56,6 +56,9 @@ class Planned:
 
     def _with(self, plan: Plan, *beside: "Planned") -> Self:
         return self._of_all(plan, [self, *beside])
+
+    def _select(self, selection: Selection) -> Self:
+        return self._with(select(self._plan, selection))
 
     def options(self) -> Options:
         """Return the options in force."""

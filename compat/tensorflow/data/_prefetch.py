@@ -1,9 +1,13 @@
 """A thread that prepares elements ahead of their use."""
 
+import dataclasses
 import queue
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, final
+
+from tfdist_jax.compat.tensorflow.data._plan import Batches, Plan, rows_in_each
+from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
 
 _END = object()
 _POLL_S = 0.1
@@ -53,3 +57,24 @@ def _until_end(ready: queue.Queue[tuple[Any, BaseException | None]]) -> Iterator
         if item is _END:
             return
         yield item
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Prefetch(Batches):
+    """Elements, up to `buffer_size` of which a thread prepares."""
+
+    parent: Plan
+    buffer_size: int
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return prefetched(self.parent.elements(draws), self.buffer_size)
+
+    def make_spec(self) -> Any:
+        return self.parent.make_spec()
+
+    def cardinality(self) -> int:
+        return self.parent.cardinality()
+
+    def rows_in_each(self) -> int | None:
+        return rows_in_each(self.parent)

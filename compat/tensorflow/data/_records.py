@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import final, overload
 
-from tfdist_jax.compat.tensorflow._errors import DataLossError
+from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
 
 # A record's length and a checksum of it come before its bytes, a checksum of these after them.
 _BEFORE, _AFTER = 12, 4

@@ -9,14 +9,14 @@ from typing import Any, TypeVar, final
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow._ops._random_state import global_words, host_seed
+from tfdist_jax.compat.tensorflow.random._random_state import global_words, host_seed
 
 # Whatever can be cut.
 Files = TypeVar("Files", np.ndarray, list[Any])
 
 
 @final
-class Source:
+class SeedSource:
     """Where a dataset that chooses at random gets its seeds from: another one for each iteration, unless it is fixed.
 
     Attributes:
@@ -24,23 +24,27 @@ class Source:
         is_own: Whether the seeds belong to this dataset, rather than being any.
     """
 
-    def __init__(self, words: list[int], *, fixed: bool, is_own: bool) -> None:
-        """Start with the words of a seed."""
+    def __init__(self, words: list[int], *, fixed: bool, is_own: bool, given: int | None = None) -> None:
+        """Start with the words of a seed, which was `given` if not None."""
         self.fixed = fixed
         self.is_own = is_own
+        self._given = given
         self._words = words
         self._next = 0
 
     @classmethod
-    def of_seed(cls, seed: int | None, *, fixed: bool = False) -> "Source":
+    def of_seed(cls, seed: int | None, *, fixed: bool = False) -> "SeedSource":
         """Start with a seed of its own, or go on in the process's random numbers."""
-        return cls(host_seed(seed), fixed=fixed, is_own=fixed or seed is not None)
+        return cls(host_seed(seed), fixed=fixed, is_own=fixed or seed is not None, given=seed)
 
     @classmethod
-    def of_function(cls) -> "Source":
+    def of_function(cls) -> "SeedSource":
         """Start where functions do: at the global seed, again for each iteration; anywhere if there is none."""
         words = global_words()
         return cls(words or host_seed(None), fixed=words is not None, is_own=False)
+
+    def __repr__(self) -> str:
+        return f"{self._given}{' (in each iteration)' if self.fixed else ''}"
 
     def next_seed(self) -> list[int]:
         """Return the seed of the next iteration."""
@@ -60,7 +64,7 @@ class Source:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Share:
+class DataShard:
     """Which part of the data an iteration is to go over.
 
     Attributes:
@@ -75,7 +79,7 @@ class Share:
 
 
 @final
-class Draws:
+class SeedLog:
     """The seeds that one iteration takes, when it begins, by the place of the dataset that asks.
 
     The places make a seed be found again whatever the order in which datasets ask.
@@ -92,22 +96,22 @@ class Draws:
         self._place = ""
         self._repetitions: tuple[int, ...] = ()
         self._around: list[int] | None = None
-        self._share: Share | None = None
+        self._share: DataShard | None = None
 
-    def part(self, name: int | str) -> "Draws":
+    def part(self, name: int | str) -> "SeedLog":
         """Return what a dataset that this one is made from draws."""
         part = copy.copy(self)
         part._place = f"{self._place}/{name}"  # noqa: SLF001
         return part
 
-    def sharing(self, share: Share) -> "Draws":
+    def sharing(self, share: DataShard) -> "SeedLog":
         """Return the same for an iteration over a part of the data."""
         shared = copy.copy(self)
         shared._share = share  # noqa: SLF001
         return shared
 
     @property
-    def share(self) -> Share | None:
+    def share(self) -> DataShard | None:
         """Which part of the data this iteration goes over; all if None."""
         return self._share
 
@@ -128,21 +132,21 @@ class Draws:
             )
         return files[share.index :: share.count]
 
-    def again(self, number: int) -> "Draws":
+    def for_repetition(self, number: int) -> "SeedLog":
         """Return what this dataset draws when its elements are repeated for the `number`-th time."""
         part = self.part("")
         # Zeros at the end would make no difference to NumPy.
         part._repetitions = (*self._repetitions, number + 1)  # noqa: SLF001
         return part
 
-    def parts(self, source: Source) -> Callable[[int], "Draws"]:
+    def parts(self, source: SeedSource) -> Callable[[int], "SeedLog"]:
         """Return what the datasets draw that a function makes during the iteration, by their number.
 
         Only later ones will show which there are, so one seed, taken now, is for all of them.
         """
         around = [*self._seed(source), *self._repetitions]
 
-        def numbered(number: int) -> Draws:
+        def numbered(number: int) -> SeedLog:
             part = self.part(number)
             part._around = around  # noqa: SLF001
             part._share = None  # noqa: SLF001 -- They are made of what has been shared out already.
@@ -162,12 +166,12 @@ class Draws:
         """Count seeds as taken in this iteration too."""
         self._seeds.update(seeds)
 
-    def generator(self, source: Source) -> np.random.Generator:
+    def generator(self, source: SeedSource) -> np.random.Generator:
         """Return random numbers for the dataset at this place."""
         repetitions = () if source.fixed else self._repetitions
         return np.random.default_rng([*self._seed(source), *repetitions])
 
-    def words(self, source: Source) -> np.ndarray:
+    def words(self, source: SeedSource) -> np.ndarray:
         """Return words for the function of the dataset at this place: two of the seed, those of the first element.
 
         `[4]` uint32; counting the third up gives those of the next elements.
@@ -177,14 +181,14 @@ class Draws:
         seed = np.random.SeedSequence(self._seed(source)).generate_state(2)
         return np.array([*seed, 0, *repetition], np.uint32)
 
-    def _seed(self, source: Source) -> list[int]:
+    def _seed(self, source: SeedSource) -> list[int]:
         if self._around is not None and not source.is_own:
             return [*self._around, zlib.crc32(self._place.encode())]
         if self._place not in self._seeds:
             self._seeds[self._place] = self._next_seed(source)
         return self._seeds[self._place]
 
-    def _next_seed(self, source: Source) -> list[int]:
+    def _next_seed(self, source: SeedSource) -> list[int]:
         earlier = self._earlier.get(self._place)
         if earlier is not None:
             source.go_on_after(earlier)

@@ -13,7 +13,7 @@ def rows_of(batch: Any) -> int:
     return shape[0] if len(shape) else 1
 
 
-def pass_over(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int] = rows_of) -> int:
+def skip_batches(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int] = rows_of) -> int:
     """Take so many steps of an iterator, and return how many rows the first of them has; 0 if there is none."""
     passed = itertools.islice(steps, count)
     rows = sum(map(rows_of, itertools.islice(passed, 1)))
@@ -22,7 +22,7 @@ def pass_over(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int] = 
     return rows
 
 
-def noting_first(steps: Iterator[Any], note: Callable[[Any], None]) -> Iterator[Any]:
+def peek_first(steps: Iterator[Any], note: Callable[[Any], None]) -> Iterator[Any]:
     """Yield steps; `note` sees the first one before."""
     for first in itertools.islice(steps, 1):
         note(first)

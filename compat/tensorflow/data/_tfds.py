@@ -1,21 +1,24 @@
 """What `tensorflow_datasets` has prepared, as our datasets: its own code reads it, without TensorFlow."""
 
+import dataclasses
 import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._shape import TensorShape, TensorSpec
-from tfdist_jax.compat.tensorflow.data import _cache, _elements, _mapping, _order, _plan
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
+from tfdist_jax.compat.tensorflow.data import _cache, _elements, _mapping, _order
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
-from tfdist_jax.compat.tensorflow.data._draws import Draws, Source
+from tfdist_jax.compat.tensorflow.data._plan import Plan, Rows, Stream, select
 from tfdist_jax.compat.tensorflow.data._planned import Files
 from tfdist_jax.compat.tensorflow.data._records import RecordFile
+from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
+from tfdist_jax.compat.tensorflow.data._selections import Repeat
 
 # Decoding again costs more than keeping what is smaller.
 _KEPT_BYTES = 250 << 20
@@ -72,38 +75,93 @@ def as_dataset(
     def single(split: Any) -> Any:
         plan = _planned(self, split, shuffle_files, decoders, config, as_supervised)
         dataset = Dataset(plan, config.options, Files(len(self.info.splits[split].file_instructions), are_read=True))
-        size = plan.count if batch_size == -1 else batch_size
+        size = plan.cardinality() if batch_size == -1 else batch_size
         if not size:
             return dataset
-        batches = dataset.batch(size) if isinstance(plan, _plan.Rows) else dataset.padded_batch(size)
+        batches = dataset.batch(size) if isinstance(plan, Rows) else dataset.padded_batch(size)
         return batches.get_single_element() if batch_size == -1 else batches
 
     return jax.tree.map(single, {name: name for name in self.info.splits} if split is None else split)
 
 
-def _planned(
-    builder: Any, split: Any, shuffle_files: bool, decoders: Any, config: Any, as_supervised: bool
-) -> _plan.Plan:
+def _planned(builder: Any, split: Any, shuffle_files: bool, decoders: Any, config: Any, as_supervised: bool) -> Plan:
     examples = _examples(builder, split, decoders, config)
     keys = builder.info.supervised_keys if as_supervised else None
-    choose = lambda example: example if keys is None else _elements.map_structure(example.__getitem__, keys)
-    element = lambda i: _elements.map_structure(_typed, spec, choose(examples[i]))
-    order, count = _file_order(builder.info.splits[split].file_instructions, shuffle_files, config)
-    spec = choose(_elements.map_structure(_spec_of, builder.info.features.get_tensor_info()))
+    files = _Files.of(builder.info.splits[split].file_instructions, shuffle_files, config)
+    spec = _chosen(_elements.map_structure(_spec_of, builder.info.features.get_tensor_info()), keys)
     if decoders is not None:
-        first = [_elements.as_arrays(choose(examples[i])) for i in range(min(count, 2))]
+        first = [_elements.as_arrays(_chosen(examples[i], keys)) for i in range(min(files.count, 2))]
         spec = functools.reduce(functools.partial(_elements.map_structure, _decoded_spec), first, spec)
-    if all(s.shape.is_fully_defined() for s in _elements.leaves(spec)):
-        get = lambda positions: _elements.stack(list(map(element, positions.tolist())))
-        # Decoding is work for each example.
-        plan: _plan.Plan = _plan.Rows(get, order, lambda: spec, count, at_once=1)
-    else:
-        pick = lambda positions: map(element, positions.tolist())
-        plan = _plan.Stream(lambda draws: itertools.chain.from_iterable(map(pick, order(draws))), lambda: spec, count)
+    kind = LoadRows if all(s.shape.is_fully_defined() for s in _elements.leaves(spec)) else Load
+    plan: Plan = kind(builder.name, split, _Examples(examples, keys, spec), files)
     is_small = 0 < (builder.info.dataset_size or 0) <= _KEPT_BYTES
     if config.try_autocache and is_small and not shuffle_files:
         plan = _cache.cached(plan)
-    return _plan.repeated(plan, -1) if config.repeat_filenames else plan
+    return select(plan, Repeat(-1)) if config.repeat_filenames else plan
+
+
+def _chosen(example: Any, keys: Any) -> Any:
+    return example if keys is None else _elements.map_structure(example.__getitem__, keys)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Examples:
+    """Elements by number: the parts of `examples` that `keys` name; all if None."""
+
+    examples: Any
+    keys: Any
+    spec: Any
+
+    def __getitem__(self, number: int) -> Any:
+        return _elements.map_structure(_typed, self.spec, _chosen(self.examples[number], self.keys))
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class LoadRows(Rows):
+    """The examples of a split, all of the same shape."""
+
+    name: str
+    split: Any
+    examples: _Examples = dataclasses.field(repr=False)
+    files: "_Files"
+
+    def get(self, positions: np.ndarray) -> Any:
+        return _elements.stack(list(map(self.examples.__getitem__, positions.tolist())))
+
+    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
+        return self.files.order(draws)
+
+    def make_spec(self) -> Any:
+        return self.examples.spec
+
+    def cardinality(self) -> int:
+        return self.files.count
+
+    def at_once(self) -> int:
+        return 1  # Decoding is work for each example.
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Load(Stream):
+    """The examples of a split, one after the other."""
+
+    name: str
+    split: Any
+    examples: _Examples = dataclasses.field(repr=False)
+    files: "_Files"
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        numbers = itertools.chain.from_iterable(map(np.ndarray.tolist, self.files.order(draws)))
+        return map(self.examples.__getitem__, numbers)
+
+    def make_spec(self) -> Any:
+        return self.examples.spec
+
+    def cardinality(self) -> int:
+        return self.files.count
 
 
 def _examples(builder: Any, split: Any, decoders: Any, config: Any) -> Any:
@@ -112,7 +170,7 @@ def _examples(builder: Any, split: Any, decoders: Any, config: Any) -> Any:
         return builder.as_data_source(split, decoders=decoders, file_format=config.file_format)
     features = builder.info.features
     files = builder.info.splits[split].file_instructions
-    return _Decoded(files, lambda record: features.deserialize_example_np(record, decoders=decoders))
+    return _Decoded(files, functools.partial(features.deserialize_example_np, decoders=decoders))
 
 
 class _Decoded:
@@ -129,31 +187,53 @@ class _Decoded:
         return self._decode(records[number - (self._ends[at - 1] if at else 0) + skip])
 
 
-def _file_order(
-    files: Sequence[Any], shuffle_files: bool, config: Any
-) -> tuple[Callable[[Draws], Iterator[np.ndarray]], int]:
-    """Return the order in which TensorFlow Datasets reads examples: a block of each of several files in turn."""
-    starts = dict(zip(files, itertools.accumulate([0, *(file.take for file in files)]), strict=False))
-    source = Source.of_seed(config.shuffle_seed, fixed=config.shuffle_reshuffle_each_iteration is False)
-    sort = config.experimental_interleave_sort_fn
-    chosen = list(files if sort is None else sort(files))
-    if config.input_context is not None:
-        chosen = chosen[config.input_context.input_pipeline_id :: config.input_context.num_input_pipelines]
-    # The configuration holds a marker of its own where nothing is said.
-    cycle = config.interleave_cycle_length if isinstance(config.interleave_cycle_length, int) else 16
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class _Files:
+    """The order in which TensorFlow Datasets reads examples: a block of each of several files in turn.
 
-    def positions(files: Sequence[Any]) -> np.ndarray:
-        parts = (iter(range(starts[file], starts[file] + file.take)) for file in files)
-        return np.fromiter(_mapping.in_turn(parts, cycle, config.interleave_block_length or 1), np.int64)
+    `starts` holds the number of each file's first example; without a `seed` files keep their order.
+    """
 
-    def order(draws: Draws) -> Iterator[np.ndarray]:
-        own = draws.own_files(chosen)
-        if not shuffle_files:
-            return _order.cut(in_files_order() if own is chosen else positions(own))
-        return _order.cut(positions([own[i] for i in draws.generator(source).permutation(len(own))]))
+    chosen: list[Any]
+    starts: dict[Any, int]
+    cycle_length: int
+    block_length: int
+    seed: SeedSource | None
 
-    in_files_order = functools.cache(lambda: positions(chosen))
-    return order, sum(file.take for file in chosen)
+    @classmethod
+    def of(cls, files: Sequence[Any], shuffle_files: bool, config: Any) -> "_Files":
+        """Return the files that a `tfds.ReadConfig` says."""
+        starts = dict(zip(files, itertools.accumulate([0, *(file.take for file in files)]), strict=False))
+        source = SeedSource.of_seed(config.shuffle_seed, fixed=config.shuffle_reshuffle_each_iteration is False)
+        sort = config.experimental_interleave_sort_fn
+        chosen = list(files if sort is None else sort(files))
+        if config.input_context is not None:
+            chosen = chosen[config.input_context.input_pipeline_id :: config.input_context.num_input_pipelines]
+        # The configuration holds a marker of its own where nothing is said.
+        cycle = config.interleave_cycle_length if isinstance(config.interleave_cycle_length, int) else 16
+        return cls(chosen, starts, cycle, config.interleave_block_length or 1, source if shuffle_files else None)
+
+    def __repr__(self) -> str:
+        return f"{len(self.chosen)}{'' if self.seed is None else f' shuffled, seed={self.seed}'}"
+
+    @property
+    def count(self) -> int:
+        return sum(file.take for file in self.chosen)
+
+    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
+        own = draws.own_files(self.chosen)
+        if self.seed is None:
+            return _order.cut(self._in_files_order if own is self.chosen else self._positions(own))
+        return _order.cut(self._positions([own[i] for i in draws.generator(self.seed).permutation(len(own))]))
+
+    @functools.cached_property
+    def _in_files_order(self) -> np.ndarray:
+        return self._positions(self.chosen)
+
+    def _positions(self, files: Sequence[Any]) -> np.ndarray:
+        parts = (iter(range(self.starts[file], self.starts[file] + file.take)) for file in files)
+        return np.fromiter(_mapping.in_turn(parts, self.cycle_length, self.block_length), np.int64)
 
 
 def _spec_of(info: Any) -> TensorSpec:

@@ -1,12 +1,18 @@
 """`tf.data.experimental`'s functions: most give transformations for `Dataset.apply` that are methods by now."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from operator import methodcaller
 from typing import Any, final
 
-from tfdist_jax.compat.tensorflow._dtypes import int64
-from tfdist_jax.compat.tensorflow.data import _elements, _plan
+from tfdist_jax.compat.tensorflow._platform._errors import FailedPreconditionError
+from tfdist_jax.compat.tensorflow._tensors._dtypes import int64
+from tfdist_jax.compat.tensorflow.data import _elements
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
+from tfdist_jax.compat.tensorflow.data._plan import UNKNOWN, Plan, Stream
 from tfdist_jax.compat.tensorflow.data._planned import Planned
+from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
+from tfdist_jax.compat.tensorflow.data._source_plans import FromTensorSlices
 
 Transformation = Callable[[Dataset], Dataset]
 
@@ -16,7 +22,45 @@ def assert_cardinality(expected_cardinality: int) -> Transformation:
 
     An iteration that ends with another number of elements raises `tf.errors.FailedPreconditionError`.
     """
-    return lambda dataset: Dataset(_plan.counted(dataset._plan, int(expected_cardinality)), dataset.options())
+
+    def transformation(dataset: Dataset) -> Dataset:
+        return Dataset(AssertCardinality(dataset._plan, int(expected_cardinality)), dataset.options())
+
+    return transformation
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class AssertCardinality(Stream):
+    """Elements whose number is known; an iteration with another number fails."""
+
+    parent: Plan
+    expected_cardinality: int
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return self._checked(self.parent.elements(draws))
+
+    def _checked(self, elements: Iterator[Any]) -> Iterator[Any]:
+        found, count = 0, self.expected_cardinality
+        for element in elements:
+            found += 1
+            if count >= 0 and found > count:
+                break
+            yield element
+        if found != count and count != UNKNOWN:
+            raise FailedPreconditionError(
+                None, None, f"Expected {count} elements, the dataset has {_words(found, count)}."
+            )
+
+    def make_spec(self) -> Any:
+        return self.parent.make_spec()
+
+    def cardinality(self) -> int:
+        return self.expected_cardinality
+
+
+def _words(found: int, count: int) -> str:
+    return "more" if 0 <= count < found else str(found)
 
 
 def bucket_by_sequence_length(
@@ -32,7 +76,7 @@ def bucket_by_sequence_length(
     """Return `Dataset.bucket_by_sequence_length` as a transformation."""
     sizes = element_length_func, bucket_boundaries, bucket_batch_sizes, padded_shapes, padding_values
     flags = pad_to_bucket_boundary, no_padding, drop_remainder
-    return lambda dataset: dataset.bucket_by_sequence_length(*sizes, *flags)
+    return methodcaller("bucket_by_sequence_length", *sizes, *flags)
 
 
 def choose_from_datasets(
@@ -54,7 +98,7 @@ def counter(start: int = 0, step: int = 1, dtype: Any = int64) -> Dataset:
 
 def enumerate_dataset(start: int = 0) -> Transformation:
     """Return `Dataset.enumerate` as a transformation."""
-    return lambda dataset: dataset.enumerate(start)
+    return methodcaller("enumerate", start)
 
 
 def from_list(elements: Sequence[Any], name: str | None = None) -> Dataset:
@@ -65,7 +109,7 @@ def from_list(elements: Sequence[Any], name: str | None = None) -> Dataset:
     """
     if not elements:
         raise ValueError("`elements` must hold at least one. `tf.data.Dataset.range(0)` is an empty dataset.")
-    return Dataset(_plan.slices(_elements.stack([_elements.as_arrays(element) for element in elements])))
+    return Dataset(FromTensorSlices(_elements.stack([_elements.as_arrays(element) for element in elements])))
 
 
 def get_next_as_optional(iterator: Any) -> Any:
@@ -90,7 +134,7 @@ def group_by_window(
     window_size_func: Callable[..., Any] | None = None,
 ) -> Transformation:
     """Return `Dataset.group_by_window` as a transformation."""
-    return lambda dataset: dataset.group_by_window(key_func, reduce_func, window_size, window_size_func)
+    return methodcaller("group_by_window", key_func, reduce_func, window_size, window_size_func)
 
 
 def map_and_batch(
@@ -113,12 +157,12 @@ def parallel_interleave(
     prefetch_input_elements: int | None = None,
 ) -> Transformation:
     """Return `Dataset.interleave` as a transformation."""
-    return lambda dataset: dataset.interleave(map_func, cycle_length, block_length)
+    return methodcaller("interleave", map_func, cycle_length, block_length)
 
 
 def prefetch_to_device(device: Any, buffer_size: int | None = None) -> Transformation:
     """Return `Dataset.prefetch` as a transformation; tensors go to the device that uses them."""
-    return lambda dataset: dataset.prefetch(-1 if buffer_size is None else buffer_size)
+    return methodcaller("prefetch", -1 if buffer_size is None else buffer_size)
 
 
 @final
@@ -134,7 +178,7 @@ class RandomDataset(Dataset):
         """Make an endless dataset of random int64 numbers, not negative."""
         super().__init__(Dataset.random(seed, rerandomize_each_iteration)._plan)
 
-    def _with(self, plan: _plan.Plan, *beside: Planned) -> Any:
+    def _with(self, plan: Plan, *beside: Planned) -> Any:
         return Dataset._of_all(plan, [self, *beside])  # noqa: SLF001
 
 
@@ -142,7 +186,7 @@ def rejection_resample(
     class_func: Callable[..., Any], target_dist: Any, initial_dist: Any = None, seed: int | None = None
 ) -> Transformation:
     """Return `Dataset.rejection_resample` as a transformation."""
-    return lambda dataset: dataset.rejection_resample(class_func, target_dist, initial_dist, seed)
+    return methodcaller("rejection_resample", class_func, target_dist, initial_dist, seed)
 
 
 def sample_from_datasets(
@@ -154,7 +198,7 @@ def sample_from_datasets(
 
 def scan(initial_state: Any, scan_func: Callable[..., Any]) -> Transformation:
     """Return `Dataset.scan` as a transformation."""
-    return lambda dataset: dataset.scan(initial_state, scan_func)
+    return methodcaller("scan", initial_state, scan_func)
 
 
 def shuffle_and_repeat(buffer_size: int, count: int | None = None, seed: int | None = None) -> Transformation:
@@ -164,14 +208,14 @@ def shuffle_and_repeat(buffer_size: int, count: int | None = None, seed: int | N
 
 def take_while(predicate: Callable[..., Any]) -> Transformation:
     """Return `Dataset.take_while` as a transformation."""
-    return lambda dataset: dataset.take_while(predicate)
+    return methodcaller("take_while", predicate)
 
 
 def unbatch() -> Transformation:
     """Return `Dataset.unbatch` as a transformation."""
-    return lambda dataset: dataset.unbatch()
+    return methodcaller("unbatch")
 
 
 def unique() -> Transformation:
     """Return `Dataset.unique` as a transformation."""
-    return lambda dataset: dataset.unique()
+    return methodcaller("unique")

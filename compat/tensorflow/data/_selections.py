@@ -1,0 +1,155 @@
+"""Which elements of a plan come, and in which order; and plans of a part of the data."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+import numpy as np
+
+from tfdist_jax.compat.tensorflow._platform._errors import FailedPreconditionError
+from tfdist_jax.compat.tensorflow.data import _order
+from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN, Part, Plan, Rows, Selection, select
+from tfdist_jax.compat.tensorflow.data._seed_log import DataShard, SeedLog, SeedSource
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Shuffle(Selection):
+    """Through a buffer; each iteration has its own seed from `seed`."""
+
+    buffer_size: int
+    seed: SeedSource
+
+    def positions(self, rows: Rows, draws: SeedLog) -> Iterator[np.ndarray]:
+        return _order.shuffled_chunks(rows.order(draws.part("shuffled")), self.buffer_size, draws.generator(self.seed))
+
+    def elements(self, plan: Plan, draws: SeedLog) -> Iterator[Any]:
+        return _order.shuffled(plan.elements(draws.part("shuffled")), self.buffer_size, draws.generator(self.seed))
+
+    def cardinality(self, count: int) -> int:
+        return count
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Repeat(Selection):
+    """All elements, `count` times; for ever if negative."""
+
+    count: int
+
+    def positions(self, rows: Rows, draws: SeedLog) -> Iterator[np.ndarray]:
+        return self._first(rows.order, draws)
+
+    def elements(self, plan: Plan, draws: SeedLog) -> Iterator[Any]:
+        return self._first(plan.elements, draws)
+
+    def _first(self, make: Callable[[SeedLog], Iterator[Any]], draws: SeedLog) -> Iterator[Any]:
+        return self._all(make, draws, make(draws.for_repetition(0))) if self.count else iter(())
+
+    def _all(self, make: Callable[[SeedLog], Iterator[Any]], draws: SeedLog, items: Iterator[Any]) -> Iterator[Any]:
+        for number in itertools.count(1) if self.count < 0 else range(1, self.count + 1):
+            first = next(items, None)
+            if first is None:  # Repeating nothing for ever would never come back.
+                return
+            yield first
+            yield from items
+            if number != self.count:
+                items = make(draws.for_repetition(number))
+
+    def cardinality(self, count: int) -> int:
+        if count == 0 or self.count == 0:
+            return 0
+        if count == UNKNOWN:
+            return INFINITE if self.count < 0 else UNKNOWN
+        return INFINITE if self.count < 0 or count == INFINITE else count * self.count
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Take(Selection):
+    """The first `count` elements; all if negative."""
+
+    count: int
+
+    def positions(self, rows: Rows, draws: SeedLog) -> Iterator[np.ndarray]:
+        return _order.take(rows.order(draws), self.count)
+
+    def elements(self, plan: Plan, draws: SeedLog) -> Iterator[Any]:
+        elements = plan.elements(draws)
+        return elements if self.count < 0 else itertools.islice(elements, self.count)
+
+    def cardinality(self, count: int) -> int:
+        if self.count < 0 or count == UNKNOWN:
+            return count
+        return self.count if count == INFINITE else min(count, self.count)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Skip(Selection):
+    """All but the first `count` elements; none if negative."""
+
+    count: int
+
+    def positions(self, rows: Rows, draws: SeedLog) -> Iterator[np.ndarray]:
+        order = rows.order(draws)
+        return _order.take(order, 0) if self.count < 0 else _order.skip(order, self.count)
+
+    def elements(self, plan: Plan, draws: SeedLog) -> Iterator[Any]:
+        elements = plan.elements(draws)
+        return itertools.islice(elements, 0) if self.count < 0 else itertools.islice(elements, self.count, None)
+
+    def cardinality(self, count: int) -> int:
+        if self.count < 0:
+            return count if count == UNKNOWN else 0
+        return count if count < 0 else max(0, count - self.count)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Shard(Selection):
+    """Each `num_shards`-th element, from number `index` on."""
+
+    num_shards: int
+    index: int
+
+    def positions(self, rows: Rows, draws: SeedLog) -> Iterator[np.ndarray]:
+        return _order.every(rows.order(draws), self.num_shards, self.index)
+
+    def elements(self, plan: Plan, draws: SeedLog) -> Iterator[Any]:
+        return itertools.islice(plan.elements(draws), self.index, None, self.num_shards)
+
+    def cardinality(self, count: int) -> int:
+        return count if count < 0 else len(range(self.index, count, self.num_shards))
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class AutoShard(Part):
+    """What is made of one part of the data."""
+
+    parent: Plan
+    share: DataShard
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        return self.parent.elements(draws.sharing(self.share))
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class ShardHint(Part):
+    """The elements of the part that an iteration is given, which must be given one."""
+
+    parent: Plan
+
+    def elements(self, draws: SeedLog) -> Iterator[Any]:
+        share = draws.share
+        if share is None or share.by != "hint":
+            raise FailedPreconditionError(
+                None,
+                None,
+                "`tf.data.Dataset.shard(SHARD_HINT, ...)` needs `Strategy.experimental_distribute_dataset` and "
+                "`AutoShardPolicy.HINT` in the dataset's options: they say what to put in its place.",
+            )
+        return select(self.parent, Shard(share.count, share.index)).elements(draws)

@@ -1,0 +1,49 @@
+# Made by `make api` from the namespace's table of names.
+from tfdist_jax.compat.tensorflow.data._dataset import (
+    cardinality as cardinality,
+)
+from tfdist_jax.compat.tensorflow.data._optional import (
+    Optional as Optional,
+)
+from tfdist_jax.compat.tensorflow.data._options import (
+    AUTOTUNE as AUTOTUNE,
+    AutoShardPolicy as AutoShardPolicy,
+    AutotuneAlgorithm as AutotuneAlgorithm,
+    AutotuneOptions as AutotuneOptions,
+    DistributeOptions as DistributeOptions,
+    ExternalStatePolicy as ExternalStatePolicy,
+    OptimizationOptions as OptimizationOptions,
+    SHARD_HINT as SHARD_HINT,
+    ThreadingOptions as ThreadingOptions,
+)
+from tfdist_jax.compat.tensorflow.data._plan import (
+    INFINITE as _INFINITE_CARDINALITY,
+    UNKNOWN as _UNKNOWN_CARDINALITY,
+)
+from tfdist_jax.compat.tensorflow.data._transformations import (
+    RandomDataset as RandomDataset,
+    assert_cardinality as assert_cardinality,
+    bucket_by_sequence_length as bucket_by_sequence_length,
+    choose_from_datasets as choose_from_datasets,
+    copy_to_device as copy_to_device,
+    counter as _Counter,
+    enumerate_dataset as enumerate_dataset,
+    from_list as from_list,
+    get_next_as_optional as get_next_as_optional,
+    get_single_element as get_single_element,
+    get_structure as get_structure,
+    group_by_window as group_by_window,
+    map_and_batch as map_and_batch,
+    parallel_interleave as parallel_interleave,
+    prefetch_to_device as prefetch_to_device,
+    rejection_resample as rejection_resample,
+    sample_from_datasets as sample_from_datasets,
+    scan as scan,
+    shuffle_and_repeat as shuffle_and_repeat,
+    take_while as take_while,
+    unbatch as unbatch,
+    unique as unique,
+)
+INFINITE_CARDINALITY = _INFINITE_CARDINALITY
+UNKNOWN_CARDINALITY = _UNKNOWN_CARDINALITY
+Counter = _Counter
