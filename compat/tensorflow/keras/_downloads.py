@@ -5,12 +5,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.error import HTTPError, URLError
 
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import file_utils
-
-
-def install() -> None:
-    """Put the hook into Keras's `get_file`, through which all downloads go."""
-    file_utils.urlretrieve = _saying_where(file_utils.urlretrieve)
 
 
 def _saying_where(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,3 +24,9 @@ def _saying_where(original: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return urlretrieve
+
+
+CHANGES = (
+    # All of Keras's downloads go through it.
+    Hook(file_utils, "urlretrieve", _saying_where, "url filename", "without a network, say where the file belongs"),
+)

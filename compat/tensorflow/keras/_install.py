@@ -1,27 +1,19 @@
-"""Puts the hooks into Keras, once for each process; `_hooks` lists them."""
+"""Makes the changes in Keras that `_hooks` lists, once for each process, and takes them back."""
 
+import contextlib
 import functools
+from typing import Any
 
 import keras
 
-from tfdist_jax.compat.tensorflow.keras import (
-    _backup,
-    _callbacks,
-    _downloads,
-    _dynamic_scale,
-    _first_values,
-    _legacy,
-    _optimizer,
-    _overhead,
-    _position,
-    _random,
-    _saving,
-    _seeds,
-    _sync_batch_norm,
-    _tracked,
-    _trainer,
-    _variables,
-)
+from tfdist_jax._user_code import see_as_user_file
+from tfdist_jax.compat.tensorflow.keras._change import Change, Hook
+from tfdist_jax.compat.tensorflow.keras._hooks import CHANGES
+from tfdist_jax.compat.tensorflow.keras._internals import legacy_backend
+
+_ABSENT = object()
+# What takes the changes back, the last one first.
+_undo = contextlib.ExitStack()
 
 
 @functools.cache
@@ -36,19 +28,37 @@ def install() -> None:
             f"Keras is loaded with the {keras.backend.backend()!r} backend, but strategies need 'jax'. Import tensorflow "
             "(tfdist_jax.compat.tensorflow) before keras, or set KERAS_BACKEND=jax."
         )
-    _variables.install()
-    _first_values.install()
-    _optimizer.install()
-    _dynamic_scale.install()
-    _random.install()
-    _legacy.install()
-    _downloads.install()
-    _saving.install()
-    _seeds.install()
-    _sync_batch_norm.install()
-    _position.install()
-    _backup.install()
-    _callbacks.install()
-    _overhead.install()
-    _tracked.install()
-    _trainer.install()
+    # Written with TensorFlow: it is given this one, and tensors with its shapes and types.
+    see_as_user_file(str(legacy_backend.__file__))
+    with contextlib.ExitStack() as undo:
+        for change in CHANGES:
+            _make(change, undo)
+        _undo.push(undo.pop_all())
+
+
+def uninstall() -> None:
+    """Give Keras back what it had; for objects that it has made since, there is no way back."""
+    _undo.close()
+    install.cache_clear()
+
+
+def _make(change: Change, undo: contextlib.ExitStack) -> None:
+    owner, name = change.owner, change.name
+    if isinstance(change, Hook):
+        replacement = change.wrapper(getattr(owner, name))
+        for each in (owner, *change.elsewhere):
+            _set(each, name, replacement, undo)
+    else:
+        _set(owner, name, change.value, undo)
+
+
+def _set(owner: Any, name: str, value: Any, undo: contextlib.ExitStack) -> None:
+    undo.callback(_restore, owner, name, vars(owner).get(name, _ABSENT))
+    setattr(owner, name, value)
+
+
+def _restore(owner: Any, name: str, value: Any) -> None:
+    if value is _ABSENT:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, value)

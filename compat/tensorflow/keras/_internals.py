@@ -1,6 +1,6 @@
 """Every private Keras name this project touches; nothing else may import `keras.src`.
 
-What is replaced, and why, is listed in `_hooks`. Used as they are:
+What is replaced is listed in `_hooks`, and why beside each replacement. Used as they are:
 
 - `BaseOptimizer._accumulated_gradients`, `_iterations`: its variables for gradient accumulation;
   `_trainable_variables`: what it was built for; `_backend_update_step`: the update, given the rate.
@@ -27,6 +27,9 @@ What is replaced, and why, is listed in `_hooks`. Used as they are:
 the test that carries its name.
 """
 
+from typing import Any, Protocol
+
+import keras
 from keras.src import backend
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
@@ -50,6 +53,23 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.utils import file_utils, jax_utils, python_utils, rng_utils
 from keras.src.utils.module_utils import tensorflow as lazy_tensorflow
 from keras.src.utils.python_utils import is_default
+
+
+class Backup(Protocol):
+    """A `BackupAndRestore` in a training: then it has the model, and the parameters of `fit`."""
+
+    model: keras.Model
+    params: dict[str, Any]
+    save_freq: int | str
+    _model: keras.Model
+    _weights_path: str
+    _training_metadata_path: str
+    _current_epoch: int
+    _last_batch_seen: int
+    _batches_seen_since_last_saving: int
+
+    def _save_model(self) -> None: ...
+
 
 __all__ = [
     "BaseOptimizer",

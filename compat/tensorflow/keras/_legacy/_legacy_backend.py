@@ -3,33 +3,17 @@
 import contextlib
 import functools
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras._tf_keras.keras as tf_keras
 
 import tfdist_jax.compat.tensorflow as facade
-from tfdist_jax._user_code import see_as_user_file
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import legacy_backend
 
 # Its names load when they are touched, which type checkers do not see.
 tf: Any = facade
-
-
-def install() -> None:
-    """Give the functions a TensorFlow, and tensors with its shapes and types; add those that Keras 3 has dropped."""
-    see_as_user_file(str(legacy_backend.__file__))
-    legacy_backend.tf = _WhenAsked()
-    # Keras hangs the logits on the result, for losses to find; a traced tensor holds no attributes.
-    legacy_backend.softmax = tf_keras.backend.softmax = _softmax
-    # Our shapes are tuples, which Keras hands out as they are.
-    legacy_backend.int_shape = tf_keras.backend.int_shape = _int_shape
-    backend: Any = tf_keras.backend
-    # Keras's own takes a variable's dtype for an object.
-    backend.set_value = lambda x, value: x.assign(value)
-    backend.batch_set_value = lambda pairs: [x.assign(value) for x, value in pairs] and None
-    backend.in_train_phase = _in_train_phase
-    backend.print_tensor = _print_tensor
 
 
 class _NoTensor:
@@ -93,6 +77,15 @@ def _int_shape(x: Any) -> tuple[int | None, ...] | None:
     return tuple(x.shape) if hasattr(x, "shape") else None
 
 
+def _set_value(x: Any, value: Any) -> Any:
+    return x.assign(value)
+
+
+def _batch_set_value(tuples: Iterable[tuple[Any, Any]]) -> None:
+    for x, value in tuples:
+        x.assign(value)
+
+
 def _version_1() -> _Fallback:
     """Return what differs in TensorFlow 1's functions; the others are called alike."""
     renaming = functools.partial(_renaming, {"filter": "filters", "dilation_rate": "dilations"})
@@ -113,3 +106,27 @@ def _renaming(names: Mapping[str, str], function: Callable[..., Any]) -> Callabl
         return function(*args, **{names.get(name, name): value for name, value in kwargs.items()})
 
     return renamed
+
+
+_backend: Any = tf_keras.backend
+_DTYPE = "Keras's own takes a variable's dtype for an object; not called"
+
+CHANGES = (
+    Hook(
+        legacy_backend,
+        "tf",
+        instead(_WhenAsked()),
+        None,
+        "the functions are written with TensorFlow: here with this one",
+    ),
+    # Losses find logits there; a traced tensor holds no attributes.
+    Hook(
+        legacy_backend, "softmax", instead(_softmax), "x axis", "hangs no logits on its result; not called", (_backend,)
+    ),
+    # Our shapes are tuples, which Keras hands out as they are.
+    Hook(legacy_backend, "int_shape", instead(_int_shape), "x", "a plain tuple; not called", (_backend,)),
+    Hook(_backend, "set_value", instead(_set_value), "x value", _DTYPE),
+    Hook(_backend, "batch_set_value", instead(_batch_set_value), "tuples", _DTYPE),
+    Addition(_backend, "in_train_phase", _in_train_phase),
+    Addition(_backend, "print_tensor", _print_tensor),
+)

@@ -6,17 +6,11 @@ from typing import Any
 
 import keras
 
-from tfdist_jax.compat.tensorflow.keras import _legacy_formulas
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer
+from tfdist_jax.compat.tensorflow.keras._legacy import _legacy_formulas
 
 NAMES = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD")
-
-
-def install() -> None:
-    """Let optimizers take `lr`, as an argument and as an attribute."""
-    base: Any = BaseOptimizer
-    base.__init__ = _taking_lr(base.__init__)
-    base.lr = property(lambda self: self.learning_rate, lambda self, value: setattr(self, "learning_rate", value))
 
 
 def _taking_lr(original: Callable[..., None]) -> Callable[..., None]:
@@ -62,3 +56,13 @@ def _registered(base: Any, members: dict[str, Any]) -> Any:
 
 
 globals().update({name: _legacy(name) for name in NAMES})
+
+
+CHANGES = (
+    Hook(BaseOptimizer, "__init__", _taking_lr, "self learning_rate", "`lr=` is the learning rate"),
+    Addition(
+        BaseOptimizer,
+        "lr",
+        property(lambda self: self.learning_rate, lambda self, value: setattr(self, "learning_rate", value)),
+    ),
+)

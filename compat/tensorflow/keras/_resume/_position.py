@@ -1,27 +1,21 @@
 """How far a training has read its data, so that another process can go on from there."""
 
-# pyright: reportAttributeAccessIssue=false
-
 import contextlib
 import dataclasses
 import functools
-import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, final
 
 import jax
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._context import entering_scope
-from tfdist_jax.compat.tensorflow._ops._random_state import get_streams, set_streams
-from tfdist_jax.compat.tensorflow.data._step_rows import noting_first, require_same_rows, rows_of
-from tfdist_jax.compat.tensorflow.keras._adapters import OwnRows
+from tfdist_jax.compat.tensorflow._platform._context import entering_scope
+from tfdist_jax.compat.tensorflow.data._step_rows import peek_first, require_same_rows, rows_of
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import EpochIterator, global_seed_generator
-
-
-def install() -> None:
-    """Put the hook into Keras's loop over an epoch's batches."""
-    EpochIterator._enumerate_iterator = _followed(EpochIterator._enumerate_iterator)
+from tfdist_jax.compat.tensorflow.keras._training._adapters import OwnRows
+from tfdist_jax.compat.tensorflow.keras._variables._random import host_state, set_host_state
+from tfdist_jax.compat.tensorflow.random._random_state import get_streams, set_streams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,7 +182,7 @@ class Reader:
             self._rows = _rows_on_all(first)
             require_same_rows(rows, self._rows)
 
-        return noting_first(batches, note)
+        return peek_first(batches, note)
 
 
 _reader: Reader | None = None
@@ -220,7 +214,7 @@ def following_again() -> Iterator[None]:
 
 def _followed(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
     @functools.wraps(original)
-    def enumerate_iterator(self: Any) -> Iterator[Any]:
+    def enumerate_iterator(self: EpochIterator) -> Iterator[Any]:
         executions = original(self)
         if _reader is None or not _reader.follows(self):
             return executions
@@ -243,19 +237,6 @@ def _drop(iterator: Iterator[Any], count: int) -> None:
         next(iterator, None)
 
 
-def host_state() -> dict[str, Any]:
-    """Return where the host's random generators are, which shuffle data; JSON can hold it."""
-    name, keys, *rest = np.random.get_state(legacy=True)
-    return {"numpy": [name, np.asarray(keys).tolist(), *rest], "python": random.getstate()}
-
-
-def set_host_state(state: dict[str, Any]) -> None:
-    """Put the host's random generators where `host_state` has found them."""
-    np.random.set_state(tuple(state["numpy"]))
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(words), gauss))
-
-
 def _set_draws_state(state: dict[str, Any]) -> None:
     set_streams(state["tensorflow"])
     _keras_generator().state.assign(np.asarray(state["keras"], np.uint32))
@@ -264,3 +245,8 @@ def _set_draws_state(state: dict[str, Any]) -> None:
 def _keras_generator() -> Any:
     with entering_scope(None):  # It is made when somebody first asks for it: one for the process, of no strategy.
         return global_seed_generator()
+
+
+CHANGES = (
+    Hook(EpochIterator, "_enumerate_iterator", _followed, "self", "count the batches of a training that is backed up"),
+)

@@ -15,10 +15,10 @@ import keras
 import numpy as np
 
 from tfdist_jax._cluster import LateSave, Preemption
-from tfdist_jax._moment import host_copy
-from tfdist_jax.compat.tensorflow.keras._accumulation import accumulates
-from tfdist_jax.compat.tensorflow.keras._functions import STATE_KINDS
-from tfdist_jax.compat.tensorflow.keras._workers import mesh_of, writes_files
+from tfdist_jax._stateful._snapshot import host_copy
+from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulates
+from tfdist_jax.compat.tensorflow.keras._training._step_function import STATE_KINDS
+from tfdist_jax.compat.tensorflow.keras._training._workers import mesh_of, writes_files
 
 Values = Sequence[tuple[Any, np.ndarray]]
 """Variables and what they hold."""
@@ -52,7 +52,7 @@ class Guard:
 
     def __init__(
         self,
-        model: Any,
+        model: keras.Model,
         *,
         about: Callable[[], Any],
         save: Callable[[], None],

@@ -1,7 +1,5 @@
 """Files of models: replaced only when they are complete, and under the names without suffix that TensorFlow 2 took."""
 
-# pyright: reportAttributeAccessIssue=false
-
 import contextlib
 import functools
 import inspect
@@ -17,9 +15,10 @@ import jax
 import keras
 import keras._tf_keras.keras as tf_keras
 
-from tfdist_jax._checkpoint import put_on_disk
+from tfdist_jax._checkpoint._checkpoint import put_on_disk
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import legacy_h5_format, saving_api, saving_lib
-from tfdist_jax.compat.tensorflow.keras._seeds import add_seeds
+from tfdist_jax.compat.tensorflow.keras._saving._seeds import add_seeds
 from tfdist_jax.compat.tensorflow.train._checkpoint import Checkpoint
 from tfdist_jax.compat.tensorflow.train._state_file import update_checkpoint_state
 
@@ -27,27 +26,6 @@ _MODEL_SUFFIXES = (".keras", ".h5", ".hdf5")
 _WEIGHTS_SUFFIXES = (*_MODEL_SUFFIXES, ".weights.json")
 # Where a model lies in the folder that a name without suffix stands for.
 _IN_FOLDER = "model.keras"
-
-
-def install() -> None:
-    """Put the hooks into Keras's functions that save and load."""
-    saving_lib.get_attr_skipset = _outside_strategies(saving_lib.get_attr_skipset)
-    saving_lib.save_model = _replacing_at_once(saving_lib.save_model)
-    saving_lib.save_weights_only = _replacing_at_once(saving_lib.save_weights_only)
-    legacy_h5_format.save_model_to_hdf5 = _replacing_at_once(legacy_h5_format.save_model_to_hdf5)
-    for name, hook in {
-        "save_model": _saving_folders,
-        "load_model": _loading_folders,
-        "save_weights": _saving_checkpoints,
-        "load_weights": _loading_checkpoints,
-    }.items():
-        hooked = hook(getattr(saving_api, name))
-        for module in (saving_api, keras.models, keras.saving, tf_keras.models):
-            if hasattr(module, name):
-                setattr(module, name, hooked)
-    model: Any = keras.Model
-    model.load_weights = _returning_status(model.load_weights)
-    keras.callbacks.ModelCheckpoint.__init__ = _taking_any_name(keras.callbacks.ModelCheckpoint.__init__)
 
 
 def _outside_strategies(original: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -80,7 +58,7 @@ def _replacing_at_once(original: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def save(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+    def save(model: keras.Model, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         given = signature.bind(model, filepath, *args, **kwargs).arguments
         is_folder = given.get("zipped") is False or given.get("max_shard_size") is not None
         if is_folder or not _is_local_file(filepath):
@@ -116,7 +94,9 @@ def _has_suffix(filepath: Any, suffixes: tuple[str, ...]) -> bool:
 
 def _saving_folders(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
-    def save_model(model: Any, filepath: Any, overwrite: bool = True, zipped: Any = None, **kwargs: Any) -> None:
+    def save_model(
+        model: keras.Model, filepath: Any, overwrite: bool = True, zipped: Any = None, **kwargs: Any
+    ) -> None:
         if _has_suffix(filepath, _MODEL_SUFFIXES) or zipped is False:
             return original(model, filepath, overwrite, zipped, **kwargs)
         form = kwargs.pop("save_format", None)
@@ -151,7 +131,7 @@ def _saving_checkpoints(original: Callable[..., None]) -> Callable[..., None]:
     """Save weights under a name without suffix as TensorFlow 2 does: as a checkpoint that is its folder's newest."""
 
     @functools.wraps(original)
-    def save_weights(model: Any, filepath: Any, overwrite: bool = True, *args: Any, **kwargs: Any) -> None:
+    def save_weights(model: keras.Model, filepath: Any, overwrite: bool = True, *args: Any, **kwargs: Any) -> None:
         if _has_suffix(filepath, _WEIGHTS_SUFFIXES):
             return original(model, filepath, overwrite, *args, **kwargs)
         path = Checkpoint(model).write(filepath)
@@ -162,7 +142,7 @@ def _saving_checkpoints(original: Callable[..., None]) -> Callable[..., None]:
 
 def _loading_checkpoints(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def load_weights(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+    def load_weights(model: keras.Model, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         if filepath is None or _has_suffix(filepath, _WEIGHTS_SUFFIXES):
             return original(model, filepath, *args, **kwargs)
         return Checkpoint(model).read(filepath)
@@ -174,7 +154,7 @@ def _returning_status(original: Callable[..., None]) -> Callable[..., Any]:
     """Return what loading a checkpoint returns, for `model.load_weights(path).expect_partial()`."""
 
     @functools.wraps(original)
-    def load_weights(self: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+    def load_weights(self: keras.Model, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         if filepath is None or _has_suffix(filepath, _WEIGHTS_SUFFIXES):
             return original(self, filepath, *args, **kwargs)
         return saving_api.load_weights(self, filepath, *args, **kwargs)
@@ -187,7 +167,7 @@ def _taking_any_name(original: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: keras.callbacks.ModelCheckpoint, *args: Any, **kwargs: Any) -> None:
         given = signature.bind(self, *args, **kwargs)
         path = str(given.arguments["filepath"])
         if _has_suffix(path, _WEIGHTS_SUFFIXES):
@@ -199,3 +179,39 @@ def _taking_any_name(original: Callable[..., None]) -> Callable[..., None]:
         self.filepath = path
 
     return __init__
+
+
+def _handed_out(name: str, wrapper: Callable[[Any], Any], parameters: str) -> Hook:
+    elsewhere = tuple(module for module in (keras.models, keras.saving, tf_keras.models) if hasattr(module, name))
+    reason = "TensorFlow 2's names without suffix: a folder for a model, a checkpoint for weights"
+    return Hook(saving_api, name, wrapper, parameters, reason, elsewhere)
+
+
+_SAVES = "write beside the file and rename it, with the seeds: a crash leaves the old file"
+
+CHANGES = (
+    Hook(
+        saving_lib,
+        "get_attr_skipset",
+        _outside_strategies,
+        "obj_type",
+        "the objects it makes to look at belong to no strategy",
+    ),
+    Hook(saving_lib, "save_model", _replacing_at_once, "model filepath weights_format zipped", _SAVES),
+    Hook(saving_lib, "save_weights_only", _replacing_at_once, "model filepath max_shard_size", _SAVES),
+    Hook(
+        legacy_h5_format, "save_model_to_hdf5", _replacing_at_once, "model filepath overwrite include_optimizer", _SAVES
+    ),
+    _handed_out("save_model", _saving_folders, "model filepath overwrite zipped"),
+    _handed_out("load_model", _loading_folders, "filepath"),
+    _handed_out("save_weights", _saving_checkpoints, "model filepath overwrite"),
+    _handed_out("load_weights", _loading_checkpoints, "model filepath"),
+    Hook(keras.Model, "load_weights", _returning_status, "self filepath", "return a status, for `expect_partial`"),
+    Hook(
+        keras.callbacks.ModelCheckpoint,
+        "__init__",
+        _taking_any_name,
+        "self filepath",
+        "TensorFlow 2's names without suffix",
+    ),
+)

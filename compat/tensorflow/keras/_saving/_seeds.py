@@ -7,21 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import h5py
+import keras
 import numpy as np
 
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import saving_lib
 
 _NAME = "_seeds"
 _STATE = "seed_generator_state"
 
 
-def install() -> None:
-    """Put the hooks into Keras's functions that load files."""
-    saving_lib.load_model = _loading_model(saving_lib.load_model)
-    saving_lib.load_weights_only = _loading_weights(saving_lib.load_weights_only)
-
-
-def add_seeds(model: Any, path: str) -> None:
+def add_seeds(model: keras.Model, path: str) -> None:
     """Write the generators' states into a complete file of a model or its weights."""
     text = json.dumps([np.asarray(state.value).tolist() for state in seed_states(model)]).encode()
     if zipfile.is_zipfile(path):
@@ -32,7 +28,7 @@ def add_seeds(model: Any, path: str) -> None:
             file[_NAME] = np.void(text)
 
 
-def seed_states(model: Any) -> list[Any]:
+def seed_states(model: keras.Model) -> list[Any]:
     """Return the variables of the generators."""
     return [variable for variable in model.variables if variable.name == _STATE]
 
@@ -49,14 +45,14 @@ def _loading_model(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _loading_weights(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
-    def load_weights_only(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> None:
+    def load_weights_only(model: keras.Model, filepath: Any, *args: Any, **kwargs: Any) -> None:
         original(model, filepath, *args, **kwargs)
         _restore(model, filepath)
 
     return load_weights_only
 
 
-def _restore(model: Any, filepath: Any) -> None:
+def _restore(model: keras.Model, filepath: Any) -> None:
     saved, states = _read(str(filepath)), seed_states(model)
     if len(saved) == len(states):  # Another model's weights can be loaded too.
         for state, value in zip(states, saved, strict=True):
@@ -72,3 +68,11 @@ def _read(path: str) -> list[Any]:
     with h5py.File(path) as file:
         saved: Any = file.get(_NAME)
         return [] if saved is None else json.loads(saved[()].tobytes())
+
+
+_LOADS = "give the seeds of dropout layers back, which Keras does not save"
+
+CHANGES = (
+    Hook(saving_lib, "load_model", _loading_model, "filepath", _LOADS),
+    Hook(saving_lib, "load_weights_only", _loading_weights, "model filepath", _LOADS),
+)

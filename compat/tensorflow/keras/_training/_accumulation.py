@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import keras
 
 from tfdist_jax import fused_mean
-from tfdist_jax._mesh import DATA
-from tfdist_jax.compat.tensorflow.keras._overrides import overriding
-from tfdist_jax.compat.tensorflow.keras._overwritten import is_overwritten, joined
+from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax.compat.tensorflow.keras._training._optimizer import overriding
+from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import is_overwritten, joined
 
 Arrays = Sequence[Any]
 

@@ -9,10 +9,11 @@ import jax
 import keras
 import numpy as np
 
-from tfdist_jax._placement import spans_processes
-from tfdist_jax._shared_input import Share, equal_sizes
-from tfdist_jax.compat.tensorflow._context import current_strategy
-from tfdist_jax.compat.tensorflow._ordered import restored
+from tfdist_jax._multiprocess._shared_input import Shard, equal_sizes
+from tfdist_jax._sharding._placement import spans_processes
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy
+from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import (
     DataAdapter,
     PyDatasetAdapter,
@@ -21,13 +22,6 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
 )
 
 _KNOWN_LIBRARIES = ("grain", "jax", "jaxlib", "numpy", "pandas", "scipy", "tensorflow", "torch")
-
-
-def install() -> None:
-    """Let `fit`, `evaluate` and `predict` take every dataset that has `as_numpy_iterator`."""
-    data_adapters.get_data_adapter = _knowing_datasets(data_adapters.get_data_adapter)
-    adapter: Any = PyDatasetAdapter
-    adapter._finite_enqueuer_generator = _beginning_anew(adapter._finite_enqueuer_generator)
 
 
 class OwnRows(np.ndarray[Any, Any]):
@@ -40,8 +34,8 @@ class OwnRows(np.ndarray[Any, Any]):
     sizes: tuple[int, ...]
 
 
-def _marked(share: Share, weighted: Callable[[Any], Any]) -> Any:
-    data, everyone = share
+def _marked(shard: Shard, weighted: Callable[[Any], Any]) -> Any:
+    data, everyone = shard
     sizes = equal_sizes(everyone)
 
     def mark(leaf: np.ndarray) -> OwnRows:
@@ -49,13 +43,13 @@ def _marked(share: Share, weighted: Callable[[Any], Any]) -> Any:
         marked.sizes = sizes
         return marked
 
-    return jax.tree.map(mark, weighted(restored(data)))
+    return jax.tree.map(mark, weighted(restore_dict_order(data)))
 
 
 def _of_processes(dataset: Any) -> Any:
     """Share a dataset out to the processes of the strategy, if it says that each has its own."""
     strategy = current_strategy()
-    if strategy is None or hasattr(dataset, "shares") or not spans_processes(strategy.native.mesh):
+    if strategy is None or hasattr(dataset, "shards") or not spans_processes(strategy.native.mesh):
         return dataset
     return strategy.experimental_distribute_dataset(dataset)
 
@@ -78,7 +72,7 @@ class DatasetAdapter(DataAdapter):
         """Iterate over the batches; an iteration begins with its first batch, since Keras makes more than it uses."""
         weighted = self._weighted if self._class_weight is not None else lambda batch: batch
         if getattr(self._dataset, "is_own", False):
-            yield from (_marked(share, weighted) for share in self._dataset.shares())
+            yield from (_marked(shard, weighted) for shard in self._dataset.shards())
         else:
             yield from map(weighted, self._dataset.as_numpy_iterator())
 
@@ -172,3 +166,21 @@ def _beginning_anew(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any],
         yield from original(self)
 
     return batches
+
+
+CHANGES = (
+    Hook(
+        data_adapters,
+        "get_data_adapter",
+        _knowing_datasets,
+        "x y sample_weight",
+        "datasets, distributed ones and own iterables",
+    ),
+    Hook(
+        PyDatasetAdapter,
+        "_finite_enqueuer_generator",
+        _beginning_anew,
+        "self",
+        "begin with the first batch if workers fetched some",
+    ),
+)

@@ -7,7 +7,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax.compat.tensorflow._context import replica_context
+from tfdist_jax.compat.tensorflow._platform._context import replica_context
 
 Values = list[jax.Array]
 Changes = list[jax.Array | None]

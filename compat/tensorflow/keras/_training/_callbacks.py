@@ -1,6 +1,6 @@
 """Keras's callbacks without TensorFlow, and without waiting for values that nobody reads."""
 
-# Hooks are put on Keras's classes here.
+# Names that load when they are touched, which type checkers do not see.
 # pyright: reportAttributeAccessIssue=false
 
 import functools
@@ -13,21 +13,9 @@ import keras
 from tensorboardX.proto.summary_pb2 import SummaryMetadata
 
 from tfdist_jax.compat.tensorflow import summary
+from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import CallbackList, python_utils, tensorboard
 from tfdist_jax.compat.tensorflow.summary import _recording
-
-
-def install() -> None:
-    """Put the hooks into Keras's TensorBoard callback and its list of callbacks."""
-    board: Any = keras.callbacks.TensorBoard
-    board.summary = property(lambda self: summary)
-    board.__init__ = _profiling(board.__init__)
-    board.on_train_batch_end = _reading_logs_if_recording(board.on_train_batch_end)
-    tensorboard.keras_model_summary = _write_model
-    python_utils.pythonify_logs = _leaving_lazy(python_utils.pythonify_logs)
-    for kind in ("train", "test", "predict"):
-        name = f"on_{kind}_batch_end"
-        setattr(CallbackList, name, _with_lazy_logs(getattr(CallbackList, name)))
 
 
 @final
@@ -95,7 +83,7 @@ for _name in ("get", "items", "values", "keys", "copy", "pop", "popitem", "setde
 
 def _with_lazy_logs(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
-    def event(self: Any, batch: int, logs: Any = None) -> None:
+    def event(self: CallbackList, batch: int, logs: Any = None) -> None:
         # Nested logs become flat, under names that are known only then.
         is_flat = type(logs) is dict and not any(isinstance(value, dict) for value in logs.values())
         original(self, batch, LazyLogs(logs, python_utils.pythonify_logs) if is_flat else logs)
@@ -115,7 +103,7 @@ def _reading_logs_if_recording(original: Callable[..., None]) -> Callable[..., N
     """Keep TensorBoard from waiting for logs that it throws away."""
 
     @functools.wraps(original)
-    def on_train_batch_end(self: Any, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(self: keras.callbacks.TensorBoard, batch: int, logs: Any = None) -> None:
         recording = _recording.current()
         is_wanted = recording.writer is not None and bool(_recording.asked(recording.condition))
         original(self, batch, logs if is_wanted else None)
@@ -128,7 +116,7 @@ def _profiling(original: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: keras.callbacks.TensorBoard, *args: Any, **kwargs: Any) -> None:
         given = signature.bind(self, *args, **kwargs)
         given.apply_defaults()
         profiled, given.arguments["profile_batch"] = given.arguments["profile_batch"], 0
@@ -147,3 +135,32 @@ def _write_model(name: str, data: Any, step: Any = None) -> Any:
         warnings.warn(f"The model's graph is not shown in TensorBoard, as it has no JSON: {error}", stacklevel=2)
         return False
     return summary.write(name, config, step, SummaryMetadata(plugin_data=plugin))
+
+
+_Board = keras.callbacks.TensorBoard
+
+CHANGES = (
+    Hook(_Board, "summary", instead(property(lambda self: summary)), None, "this project's `tf.summary`; not called"),
+    Hook(_Board, "__init__", _profiling, "self log_dir", "profiles under every Python"),
+    Hook(
+        _Board, "on_train_batch_end", _reading_logs_if_recording, "self batch logs", "no wait for logs nobody records"
+    ),
+    Hook(
+        tensorboard,
+        "keras_model_summary",
+        instead(_write_model),
+        "name data step",
+        "the graph of layers without TensorFlow; not called",
+    ),
+    Hook(python_utils, "pythonify_logs", _leaving_lazy, "logs", "lazy logs stay lazy"),
+    *(
+        Hook(
+            CallbackList,
+            f"on_{kind}_batch_end",
+            _with_lazy_logs,
+            "self batch logs",
+            "values of logs are waited for by whoever reads them",
+        )
+        for kind in ("train", "test", "predict")
+    ),
+)

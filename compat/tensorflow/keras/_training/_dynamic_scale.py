@@ -7,26 +7,19 @@ from typing import Any
 import jax.numpy as jnp
 from keras.optimizers import LossScaleOptimizer
 
-from tfdist_jax.compat.tensorflow._context import replica_context
 from tfdist_jax.compat.tensorflow._ops._control import cond
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import get_stateless_scope
-from tfdist_jax.compat.tensorflow.keras._optimizer import context_to_sum_in
-from tfdist_jax.compat.tensorflow.keras._overwritten import joined, reduced, separated
+from tfdist_jax.compat.tensorflow.keras._training._optimizer import context_to_sum_in
+from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import joined, reduced, separated
 
 # Set on an optimizer between `get_unscaled_gradients` and the `apply` that must not divide a second time.
 _UNSCALED = "_tfdist_unscaled"
 
 
-def install() -> None:
-    """Put the methods into Keras's class."""
-    LossScaleOptimizer.apply = _applying(LossScaleOptimizer.apply)
-    for method in (get_scaled_loss, get_unscaled_gradients):
-        setattr(LossScaleOptimizer, method.__name__, method)
-    setattr(LossScaleOptimizer, "loss_scale", property(_scale))  # noqa: B010 - not known to the class.
-
-
-def get_scaled_loss(self: Any, loss: Any) -> Any:
+def get_scaled_loss(self: LossScaleOptimizer, loss: Any) -> Any:
     """Return the loss, or what a function of no arguments returns, times the scale; as before Keras 3."""
     if callable(loss):
         return lambda: get_scaled_loss(self, loss())
@@ -34,13 +27,13 @@ def get_scaled_loss(self: Any, loss: Any) -> Any:
     return tensor * _scale(self).astype(tensor.dtype)
 
 
-def get_unscaled_gradients(self: Any, grads: Sequence[Any]) -> list[Any]:
+def get_unscaled_gradients(self: LossScaleOptimizer, grads: Sequence[Any]) -> list[Any]:
     """Return gradients of a scaled loss divided by the scale; the next `apply_gradients` takes them as they are."""
     object.__setattr__(self, _UNSCALED, True)
     return _times(grads, 1 / _scale(self))
 
 
-def _scale(self: Any) -> Any:
+def _scale(self: LossScaleOptimizer) -> Any:
     """Return the scale, float32; the first one before the optimizer is built."""
     return convert_to_tensor(self.dynamic_scale) if self.built else jnp.float32(self.initial_scale)
 
@@ -52,7 +45,7 @@ def _times(grads: Sequence[Any], factor: Any) -> list[Any]:
 
 def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def apply(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+    def apply(self: LossScaleOptimizer, grads: Sequence[Any], trainable_variables: Any = None) -> None:
         if vars(self).get(_UNSCALED, False):
             # What follows divides by the scale, a power of two: so nothing is lost, and what `separated` keeps is whole again.
             grads = _times(grads, _scale(self))
@@ -68,7 +61,7 @@ def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
             _apply_if_finite(self, list(grads), variables)
             return
         grads = reduced(context, grads, variables)
-        with context.updating():
+        with context.replicated_update():
             _apply_if_finite(self, grads, variables)
 
     return apply
@@ -86,7 +79,7 @@ def _apply_in_step(original: Callable[..., Any], optimizer: Any, grads: list[Any
     given = dict(zip(map(id, variables), reduced(context, grads, variables), strict=True))
     assigned = [*known, *optimizer.variables]
     values = [variable.value for variable in assigned]
-    with context.updating():
+    with context.replicated_update():
         weights, state = optimizer.stateless_apply(
             values[len(known) :], [given.get(id(variable)) for variable in known], values[: len(known)]
         )
@@ -113,3 +106,17 @@ def _apply_if_finite(optimizer: Any, grads: list[Any], variables: list[Any]) -> 
     present = [convert_to_tensor(grad) for grad in grads if grad is not None]
     finite = jnp.all(jnp.asarray([jnp.all(jnp.isfinite(grad)) for grad in present])) if present else jnp.asarray(True)
     cond(finite, update, skip)
+
+
+CHANGES = (
+    Hook(
+        LossScaleOptimizer,
+        "apply",
+        _applying,
+        "self grads trainable_variables",
+        "gradients are summed before they are checked; not called in custom loops",
+    ),
+    Addition(LossScaleOptimizer, "get_scaled_loss", get_scaled_loss),
+    Addition(LossScaleOptimizer, "get_unscaled_gradients", get_unscaled_gradients),
+    Addition(LossScaleOptimizer, "loss_scale", property(_scale)),
+)

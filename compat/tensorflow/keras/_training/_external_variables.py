@@ -5,11 +5,11 @@ from typing import Any, final
 
 import jax
 
-from tfdist_jax._state import Cell, Frame, Merge
+from tfdist_jax._stateful._state import Cell, Merge, StateScope
 
 
 @final
-class OutsideCells(Frame):
+class ExternalVariables(StateScope):
     """Gives a step, while it is traced, the program's inputs for the cells it reads."""
 
     def __init__(self, cells: Sequence[Cell], values: Sequence[jax.Array]) -> None:
@@ -20,7 +20,7 @@ class OutsideCells(Frame):
         """Return the cell's value.
 
         Raises:
-            CellFoundError: If the program has no input for the cell yet.
+            UndeclaredVariableReadError: If the program has no input for the cell yet.
         """
         if cell.per_replica:
             raise NotImplementedError(
@@ -28,7 +28,7 @@ class OutsideCells(Frame):
                 "`strategy.run` supports. Make it a Keras metric or a weight of the model."
             )
         if id(cell) not in self._values:
-            raise CellFoundError(cell)
+            raise UndeclaredVariableReadError(cell)
         return self._values[id(cell)]
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
@@ -40,7 +40,7 @@ class OutsideCells(Frame):
 
 
 @final
-class OptimizerFoundError(BaseException):
+class UndeclaredOptimizerError(BaseException):
     """Ends a trace that changes an optimizer which is not the model's `optimizer`: its state has to be carried along."""
 
     def __init__(self, variables: Sequence[Any]) -> None:
@@ -50,7 +50,7 @@ class OptimizerFoundError(BaseException):
 
 
 @final
-class CellFoundError(BaseException):
+class UndeclaredVariableReadError(BaseException):
     """Ends a trace that needs one more input; not an Exception, so that the model's code does not catch it."""
 
     def __init__(self, cell: Cell) -> None:

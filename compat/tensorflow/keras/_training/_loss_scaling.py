@@ -13,7 +13,8 @@ from typing import Any
 import jax
 import keras
 
-from tfdist_jax.compat.tensorflow._context import replica_context
+from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, loss_module
 
 # A `train_step` written for Keras on JAX shows the loss it computes: there the value stays that of the replica's own
@@ -23,14 +24,6 @@ _only_gradients: ContextVar[bool] = ContextVar("only_gradients", default=False)
 
 # By how much regularisers of weights count less where every replica has rows: those without rows add no gradient.
 _present: ContextVar[float] = ContextVar("present", default=1.0)
-
-
-def install() -> None:
-    """Let Keras's losses know in which replica they are computed."""
-    loss_module.scale_loss_for_distribution = scale_loss
-    loss_module.unscale_loss_for_distribution = unscale_loss
-    JAXTrainer._aggregate_additional_loss = _scaled(JAXTrainer._aggregate_additional_loss)
-    keras.Layer._get_regularization_losses = _regularization_losses
 
 
 @contextlib.contextmanager
@@ -44,7 +37,7 @@ def scaling_only_gradients() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def standing_in(sizes: Sequence[int]) -> Iterator[None]:
+def rescale_regularizers(sizes: Sequence[int]) -> Iterator[None]:
     """Let gradients of weights' regularisers count for replicas without rows, too, which TensorFlow lets run."""
     token = _present.set(sum(size > 0 for size in sizes) / len(sizes))
     try:
@@ -82,7 +75,7 @@ def _divide_gradient_jvp(divisor: float, primals: tuple[Any], tangents: tuple[An
     return primals[0], tangents[0] / divisor
 
 
-def _regularization_losses(self: Any) -> list[Any]:
+def _regularization_losses(self: keras.Layer) -> list[Any]:
     # Keras's own reads what a step has given the variables past them, where no gradient tape sees it.
     losses = [weight.regularizer(weight) for weight in self.trainable_weights if weight.regularizer is not None]
     present = _present.get()
@@ -91,7 +84,33 @@ def _regularization_losses(self: Any) -> list[Any]:
 
 def _scaled(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def aggregate(self: Any, loss: Any) -> Any:
+    def aggregate(self: JAXTrainer, loss: Any) -> Any:
         return scale_loss(original(self, loss))
 
     return aggregate
+
+
+CHANGES = (
+    Hook(
+        loss_module,
+        "scale_loss_for_distribution",
+        instead(scale_loss),
+        "value",
+        "a replica's mean is one of R parts; not called",
+    ),
+    Hook(
+        loss_module,
+        "unscale_loss_for_distribution",
+        instead(unscale_loss),
+        "value",
+        "metrics show the whole loss; not called",
+    ),
+    Hook(JAXTrainer, "_aggregate_additional_loss", _scaled, "self loss", "regularisers, too, count once"),
+    Hook(
+        keras.Layer,
+        "_get_regularization_losses",
+        instead(_regularization_losses),
+        "self",
+        "tapes see the variables, and replicas without rows count; not called",
+    ),
+)

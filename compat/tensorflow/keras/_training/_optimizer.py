@@ -8,22 +8,17 @@ from typing import Any
 
 from keras.optimizers import SGD
 
-from tfdist_jax.compat.tensorflow._context import replica_context
-from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices
-from tfdist_jax.compat.tensorflow._scatter import scattered
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._variables._scatter import scattered
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer, get_stateless_scope
-from tfdist_jax.compat.tensorflow.keras._outside import OptimizerFoundError
-from tfdist_jax.compat.tensorflow.keras._overwritten import reduced
+from tfdist_jax.compat.tensorflow.keras._training._external_variables import UndeclaredOptimizerError
+from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import reduced
 
 # Set while a step in TensorFlow's form is traced, which applies optimizers itself; no argument could carry it.
 _in_step: ContextVar[bool] = ContextVar("in_step", default=False)
-
-
-def install() -> None:
-    """Let `optimizer.apply` and `apply_gradients` take sparse gradients, and reduce all inside `strategy.run`."""
-    BaseOptimizer.apply = _reducing(BaseOptimizer.apply)
-    SGD.update_step = _scattering(SGD.update_step)
 
 
 @contextlib.contextmanager
@@ -36,11 +31,23 @@ def applied_by_steps() -> Iterator[None]:
         _in_step.reset(token)
 
 
+@contextlib.contextmanager
+def overriding(optimizer: Any, **methods: Callable[..., Any]) -> Iterator[None]:
+    """Let this optimizer alone have other methods, while a program is traced; past Keras's tracking of attributes."""
+    for name, method in methods.items():
+        object.__setattr__(optimizer, name, method)
+    try:
+        yield
+    finally:
+        for name in methods:
+            object.__delattr__(optimizer, name)
+
+
 def context_to_sum_in(optimizer: Any, variables: Any) -> Any:
     """Return the replica whose own gradients an optimizer is given, or None if nothing is to be summed.
 
     Raises:
-        OptimizerFoundError: If the optimizer belongs to a step that does not know its state yet.
+        UndeclaredOptimizerError: If the optimizer belongs to a step that does not know its state yet.
     """
     context, scope = replica_context(), get_stateless_scope()
     if context is None or context.is_updating or (scope is not None and not _in_step.get()):
@@ -50,13 +57,13 @@ def context_to_sum_in(optimizer: Any, variables: Any) -> Any:
             optimizer.build(variables)
         unknown = [variable for variable in optimizer.variables if scope.get_current_value(variable) is None]
         if unknown:
-            raise OptimizerFoundError(unknown)
+            raise UndeclaredOptimizerError(unknown)
     return context
 
 
 def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+    def apply(self: BaseOptimizer, grads: Any, trainable_variables: Any = None) -> Any:
         sparse = _takes_slices(self)
         # Tensor-like gradients, such as accumulators held in tf.Variable, are fine for TensorFlow.
         grads = [
@@ -72,7 +79,7 @@ def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
         if variables is None:
             variables = self._trainable_variables if self.built else [None] * len(grads)
         grads = reduced(context, grads, variables)
-        with context.updating():
+        with context.replicated_update():
             return original(self, grads, trainable_variables)
 
     return apply
@@ -92,7 +99,7 @@ def _takes_slices(optimizer: Any) -> bool:
 
 def _scattering(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def update_step(self: Any, gradient: Any, variable: Any, learning_rate: Any) -> None:
+    def update_step(self: SGD, gradient: Any, variable: Any, learning_rate: Any) -> None:
         if not isinstance(gradient, IndexedSlices):
             original(self, gradient, variable, learning_rate)
             return
@@ -101,3 +108,15 @@ def _scattering(original: Callable[..., Any]) -> Callable[..., Any]:
         variable.assign(scattered("sub", table, gradient.indices[:, None], step))
 
     return update_step
+
+
+CHANGES = (
+    Hook(
+        BaseOptimizer,
+        "apply",
+        _reducing,
+        "self grads trainable_variables",
+        "sum gradients over replicas in custom loops",
+    ),
+    Hook(SGD, "update_step", _scattering, "self gradient variable learning_rate", "sparse gradients stay sparse"),
+)

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import keras
 
+from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
     CallbackList,
     Operation,
@@ -32,17 +33,7 @@ class _TensorFlowIfLoaded:
         return getattr(lazy_tensorflow, name)
 
 
-def install() -> None:
-    """Put the hooks into Keras's models, its list of callbacks, and the modules that look for TensorFlow."""
-    for module in (rng_utils, serialization_lib):
-        vars(module)["tf"] = _TensorFlowIfLoaded()
-    setattr(keras.Model, "_setattr_hook", _leaving_state_untracked)  # noqa: B010 - inherited, as far as types know.
-    for kind in _KINDS:
-        for name in (f"on_{kind}_batch_begin", f"on_{kind}_batch_end"):
-            setattr(CallbackList, name, _only_if_heard(name, getattr(CallbackList, name)))
-
-
-def _leaving_state_untracked(self: Any, name: str, value: Any) -> tuple[str, Any]:
+def _leaving_state_untracked(self: keras.Model, name: str, value: Any) -> tuple[str, Any]:
     if name == "_jax_state" and value is not None:
         # Keras looks for layers in every dict that a model holds.
         return name, collections.UserDict(value)
@@ -57,10 +48,42 @@ def _only_if_heard(name: str, original: Callable[..., None]) -> Callable[..., No
     names = (name, name.replace("_train", "")) if "_train" in name else (name,)
 
     @functools.wraps(original)
-    def event(self: Any, batch: int | None, logs: Any = None) -> None:
+    def event(self: CallbackList, batch: int | None, logs: Any = None) -> None:
         if batch is not None and any(
             not is_default(getattr(callback, n)) for callback in self.callbacks for n in names
         ):
             original(self, batch, logs)
 
     return event
+
+
+CHANGES = (
+    *(
+        Hook(
+            module,
+            "tf",
+            instead(_TensorFlowIfLoaded()),
+            None,
+            "nothing is TensorFlow's before the program has loaded it, which takes seconds",
+        )
+        for module in (rng_utils, serialization_lib)
+    ),
+    Hook(
+        keras.Model,
+        "_setattr_hook",
+        instead(_leaving_state_untracked),
+        "self name value",
+        "the state of a step is not searched for layers",
+    ),
+    *(
+        Hook(
+            CallbackList,
+            name,
+            functools.partial(_only_if_heard, name),
+            "self batch logs",
+            "no event, and so no wait for logs, if no callback has a method for it",
+        )
+        for kind in _KINDS
+        for name in (f"on_{kind}_batch_begin", f"on_{kind}_batch_end")
+    ),
+)

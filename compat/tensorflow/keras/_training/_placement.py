@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax._placement import put
+from tfdist_jax._sharding._placement import put
 
 
 @final

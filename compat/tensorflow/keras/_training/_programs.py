@@ -12,13 +12,14 @@ from jax.sharding import PartitionSpec
 
 from tfdist_jax import DATA, fused_sum
 from tfdist_jax._gradients import switch_on_size
-from tfdist_jax._lockstep import LockStep
 from tfdist_jax._replica import map_replicas
-from tfdist_jax.compat.tensorflow._context import entering_replica
-from tfdist_jax.compat.tensorflow._ops._random_state import draw_for_iteration
-from tfdist_jax.compat.tensorflow._replica_contexts import LockStepContext, ProgramContext
-from tfdist_jax.compat.tensorflow.keras._aggregation import Share
-from tfdist_jax.compat.tensorflow.keras._steps import Parts, State, Step
+from tfdist_jax._stateful._lockstep import LockStep
+from tfdist_jax.compat.tensorflow._platform._context import entering_replica
+from tfdist_jax.compat.tensorflow.distribute._replica_contexts import LockStepContext, ProgramContext
+from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
+from tfdist_jax.compat.tensorflow.keras._training._aggregation import Share
+from tfdist_jax.compat.tensorflow.keras._training._steps import Parts, State, Step
+from tfdist_jax.compat.tensorflow.random._random_state import draw_for_iteration
 
 Sizes = tuple[int, ...]
 Results = tuple[Any, Any, State]
@@ -35,12 +36,12 @@ def stacked(batches: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
 
 
-def runs_on_cpu(strategy: Any) -> bool:
+def runs_on_cpu(strategy: Strategy) -> bool:
     """Tell whether the replicas are (virtual) CPU devices, where other ways are fast than on accelerators."""
     return strategy.native.mesh.devices.flat[0].platform == "cpu"
 
 
-def run_steps(step: Step, strategy: Any, sizes: Sizes, state: State, batches: Any) -> Results:
+def run_steps(step: Step, strategy: Strategy, sizes: Sizes, state: State, batches: Any) -> Results:
     """Run `step` on one batch after another, of which every one is split into `sizes`.
 
     Args:
@@ -68,7 +69,7 @@ def run_steps(step: Step, strategy: Any, sizes: Sizes, state: State, batches: An
     return program(state, batches)
 
 
-def run_side_by_side(step: Step, strategy: Any, sizes: Sizes, state: State, batch: Any) -> Results:
+def run_side_by_side(step: Step, strategy: Strategy, sizes: Sizes, state: State, batch: Any) -> Results:
     """Run `step` for each replica's rows in turn, meeting at collectives; arrays may be concrete or traced.
 
     For steps that communicate while replicas have different numbers of rows, and for stepping through a model in
@@ -96,7 +97,7 @@ def run_side_by_side(step: Step, strategy: Any, sizes: Sizes, state: State, batc
     return logs, jax.tree.map(lambda *rows: _side_by_side(rows, sizes), *[p.rows for p in parts]), state
 
 
-def _run_replica(step: Step, strategy: Any, sizes: Sizes, state: State, batch: Any) -> Results:
+def _run_replica(step: Step, strategy: Strategy, sizes: Sizes, state: State, batch: Any) -> Results:
     """Run the step on this replica of an SPMD program: one reduction for all that is summed."""
 
     def branch(size: int) -> Callable[[Any], Parts]:

@@ -7,25 +7,30 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 from jax.experimental.sparse import JAXSparse
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax import DATA, PerReplica, fused_mean
-from tfdist_jax._agreed_program import compiled
-from tfdist_jax._input import ahead, pad_to_equal
-from tfdist_jax._placement import local, put_own, spans_processes
+from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
+from tfdist_jax._multiprocess._shared_input import equal_sizes, shards_of_global_batches
 from tfdist_jax._replica import map_replicas
 from tfdist_jax._runtime import InFlight
-from tfdist_jax._shared_input import equal_sizes, shares_of_same
-from tfdist_jax._state import entering
-from tfdist_jax.compat.tensorflow._ops._random_state import drawing_from, next_words
-from tfdist_jax.compat.tensorflow._ordered import restored
-from tfdist_jax.compat.tensorflow.keras._accumulation import accumulator_slots
-from tfdist_jax.compat.tensorflow.keras._adapters import OwnRows
-from tfdist_jax.compat.tensorflow.keras._outside import CellFoundError, OptimizerFoundError, OutsideCells
-from tfdist_jax.compat.tensorflow.keras._placement import Placed, Values, is_placed, place
-from tfdist_jax.compat.tensorflow.keras._programs import (
+from tfdist_jax._sharding._input import pad_to_equal, prefetch
+from tfdist_jax._sharding._placement import local, put_own, spans_processes
+from tfdist_jax._stateful._state import entering
+from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
+from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
+from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulator_slots
+from tfdist_jax.compat.tensorflow.keras._training._adapters import OwnRows
+from tfdist_jax.compat.tensorflow.keras._training._external_variables import (
+    ExternalVariables,
+    UndeclaredOptimizerError,
+    UndeclaredVariableReadError,
+)
+from tfdist_jax.compat.tensorflow.keras._training._placement import Placed, Values, is_placed, place
+from tfdist_jax.compat.tensorflow.keras._training._programs import (
     SPLIT_STEPS,
     Sizes,
     run_side_by_side,
@@ -33,7 +38,8 @@ from tfdist_jax.compat.tensorflow.keras._programs import (
     runs_on_cpu,
     stacked,
 )
-from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, State, Step, TrainStep
+from tfdist_jax.compat.tensorflow.keras._training._steps import PredictStep, State, Step, TrainStep
+from tfdist_jax.compat.tensorflow.random._random_state import drawing_from, next_words
 
 # Steps that are compiled into one program on CPU, where they are unrolled and compile time grows with them.
 _MOST_UNROLLED = 8
@@ -48,18 +54,18 @@ STATE_KINDS = ("trainable_variables", "non_trainable_variables", "optimizer_vari
 _HAS_TRAINED = "_tfdist_has_trained"
 
 
-def note_training(model: Any, *, has_begun: bool = True) -> None:
+def note_training(model: keras.Model, *, has_begun: bool = True) -> None:
     """Note that `fit` has done a step, or not yet."""
     object.__setattr__(model, _HAS_TRAINED, has_begun)  # Past Keras's attribute tracking.
 
 
-def note_step(model: Any, state: Any) -> None:
+def note_step(model: keras.Model, state: Any) -> None:
     """Note that one of Keras's loops has done a step with this state: whether `fit` has."""
     if len(state) == len(STATE_KINDS):
         note_training(model)
 
 
-def give_back(model: Any, state: Any) -> None:
+def give_back(model: keras.Model, state: Any) -> None:
     """Hand the state to Keras's loop, which has taken it from the variables before it was known that there is no batch.
 
     Raises:
@@ -79,7 +85,7 @@ def give_back(model: Any, state: Any) -> None:
 class StepFunction:
     """Runs steps of a model under a strategy, called as Keras calls `train_function` and its like."""
 
-    def __init__(self, step: Step, strategy: Any) -> None:
+    def __init__(self, step: Step, strategy: Strategy) -> None:
         """Prepare `step`; programs are compiled when the first batch of each shape arrives."""
         model = step.model
         self._step = step
@@ -87,17 +93,19 @@ class StepFunction:
         self._mesh = strategy.native.mesh
         self._in_flight = InFlight(self._mesh.size)
         depth = 0 if runs_on_cpu(strategy) else _AHEAD
-        self._feed = Feed(self._mesh, model.steps_per_execution, _most_in_program(step, strategy), ahead=depth)
+        self._feed = BatchFeeder(self._mesh, model.steps_per_execution, _most_in_program(step, strategy), ahead=depth)
         self._returned: Placed = ()
         self._outside: list[Any] = []
         whole, split = NamedSharding(self._mesh, PartitionSpec()), NamedSharding(self._mesh, SPLIT_STEPS)
         layouts = (whole, whole, split, whole)
-        self._compiled = compiled(
+        self._compiled = jit_with_agreement(
             self._trace, self._mesh, name=step.name, static_argnums=0, donate_argnums=2, in_shardings=layouts
         )
         self._program: Callable[..., Any] = self._run_eagerly if model.run_eagerly else self._compiled
         same = PartitionSpec()
-        self._mean = compiled(map_replicas(fused_mean, self._mesh, in_specs=(same,), out_specs=same), self._mesh)
+        self._mean = jit_with_agreement(
+            map_replicas(fused_mean, self._mesh, in_specs=(same,), out_specs=same), self._mesh
+        )
 
     def __call__(self, state: Any, iterator: Iterator[Any]) -> tuple[Any, Placed]:
         """Run the next `steps_per_execution` steps.
@@ -126,7 +134,7 @@ class StepFunction:
             results.append(result)
         self._returned = state
         note_step(self._step.model, state)
-        return (restored(_joined(results)) if isinstance(self._step, PredictStep) else results[-1]), state
+        return (restore_dict_order(_joined(results)) if isinstance(self._step, PredictStep) else results[-1]), state
 
     def lower(self, state: Any, batch: Any) -> Any:
         """Lower the step for a host batch without running it, as `jax.jit(fn).lower` does."""
@@ -174,9 +182,9 @@ class StepFunction:
         while True:
             try:
                 return program(*args, (words, self._values(self._outside), self._values(self._step.carried)))
-            except CellFoundError as found:
+            except UndeclaredVariableReadError as found:
                 self._outside.append(found.cell)
-            except OptimizerFoundError as found:
+            except UndeclaredOptimizerError as found:
                 self._step.carried.extend(found.variables)
 
     def _values(self, cells: Sequence[Any]) -> list[jax.Array]:
@@ -184,7 +192,7 @@ class StepFunction:
 
     def _trace(self, sizes: Sizes, read_only: State, own: State, batches: Any, others: Any) -> Any:
         words, outside, carried = others
-        with drawing_from(words), entering(OutsideCells(self._outside, outside)):
+        with drawing_from(words), entering(ExternalVariables(self._outside, outside)):
             given = _with_carried((*read_only, *own), carried)
             logs, rows, state = run_steps(self._step, self._strategy, sizes, given, batches)
         state, carried = _without_carried(state, len(carried))
@@ -216,14 +224,14 @@ Run = tuple[Sizes, Any]
 
 
 @final
-class Feed:
+class BatchFeeder:
     """Brings host batches to the replicas: on accelerators ahead of the steps that use them.
 
     On CPU (`ahead=0`) batches stay NumPy arrays until their step, which takes each device's rows from them.
     """
 
     def __init__(self, mesh: Mesh, steps_per_execution: int, most: int, *, ahead: int) -> None:
-        """Feed the devices of `mesh`.
+        """BatchFeeder the devices of `mesh`.
 
         Args:
             mesh: The mesh of the strategy.
@@ -246,19 +254,19 @@ class Feed:
         """Return what is run in each call of Keras's loop; calls with the same source go on where it is."""
         if source is not self._source:
             self._source = source
-            self._executions = ahead(self._grouped(self._split(source)), self._place, depth=self._depth)
+            self._executions = prefetch(self._grouped(self._split(source)), self._place, depth=self._depth)
         return self._executions
 
     def _split(self, source: Iterable[Any]) -> Iterator[tuple[Any, Sizes]]:
         if not self._is_shared:
             return (pad_to_equal(_on_host(batch), self._mesh.shape[DATA]) for batch in source)
-        # A process may have no batch of its own at all, but then none has: shares of nothing come all the same.
+        # A process may have no batch of its own at all, but then none has: shards of nothing come all the same.
         first = next(source := iter(source), None)
         rest = () if first is None else itertools.chain([first], source)
         if isinstance(next(iter(jax.tree.leaves(first)), None), OwnRows):
             return ((_on_host(batch), jax.tree.leaves(batch)[0].sizes) for batch in rest)
-        shares = shares_of_same((_on_host(batch) for batch in rest), self._mesh)
-        return ((batch, equal_sizes(sizes)) for batch, sizes in shares)
+        shards = shards_of_global_batches((_on_host(batch) for batch in rest), self._mesh)
+        return ((batch, equal_sizes(sizes)) for batch, sizes in shards)
 
     def _grouped(self, batches: Iterator[tuple[Any, Sizes]]) -> Iterator[list[Run]]:
         if self._steps == 1:
@@ -279,9 +287,9 @@ def _array(leaf: Any) -> np.ndarray:
     return np.asarray(leaf.todense() if isinstance(leaf, JAXSparse) else leaf)
 
 
-def _holders(model: Any) -> Counter[int]:
+def _holders(model: keras.Model) -> Counter[int]:
     """Count the references to values, by id, that the model's own variables and loops hold."""
-    functions = (model.train_function, model.test_function, model.predict_function)
+    functions: tuple[Any, ...] = (model.train_function, model.test_function, model.predict_function)
     lists = [values for function in functions if isinstance(function, StepFunction) for values in function.returned]
     lists += (getattr(model, "_jax_state", None) or {}).values()
     different = {id(values): values for values in lists if isinstance(values, Values)}
@@ -292,7 +300,7 @@ def _holders(model: Any) -> Counter[int]:
     return held
 
 
-def _most_in_program(step: Step, strategy: Any) -> int:
+def _most_in_program(step: Step, strategy: Strategy) -> int:
     """Return how many steps are compiled together: predictions join on the host, debugging goes one by one."""
     if isinstance(step, PredictStep) or step.model.run_eagerly:
         return 1

@@ -11,16 +11,24 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from tfdist_jax.compat.tensorflow._ordered import in_order
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order
 from tfdist_jax.compat.tensorflow.distribute._current import get_replica_context
-from tfdist_jax.compat.tensorflow.keras._accumulation import accumulates, apply_accumulating
-from tfdist_jax.compat.tensorflow.keras._aggregation import Share, changes, merged
-from tfdist_jax.compat.tensorflow.keras._forms import is_overridden, is_tensorflow_form, stateless
 from tfdist_jax.compat.tensorflow.keras._internals import get_keras_mask, set_keras_mask
-from tfdist_jax.compat.tensorflow.keras._loss_scaling import scaling_only_gradients, standing_in, unscale_loss
-from tfdist_jax.compat.tensorflow.keras._overrides import overriding
-from tfdist_jax.compat.tensorflow.keras._overwritten import joined, reduced, separated
-from tfdist_jax.compat.tensorflow.keras._sync_batch_norm import meets_other_replicas
+from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulates, apply_accumulating
+from tfdist_jax.compat.tensorflow.keras._training._aggregation import Share, changes, merged
+from tfdist_jax.compat.tensorflow.keras._training._loss_scaling import (
+    rescale_regularizers,
+    scaling_only_gradients,
+    unscale_loss,
+)
+from tfdist_jax.compat.tensorflow.keras._training._optimizer import overriding
+from tfdist_jax.compat.tensorflow.keras._training._sync_batch_norm import meets_other_replicas
+from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import (
+    is_overridden,
+    is_tensorflow_form,
+    stateless,
+)
+from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import joined, reduced, separated
 
 State = tuple[list[jax.Array], ...]
 """The model's values as Keras passes them to a step: a list for each kind of variable."""
@@ -60,7 +68,7 @@ class Step(abc.ABC):
     num_read_only = 0
     communicates = False
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: keras.Model) -> None:
         """Make the step that `model`'s class defines."""
         self.model = model
         self.carried: list[Any] = []
@@ -86,7 +94,7 @@ class TrainStep(Step):
         accumulates_locally: Whether gradients stay on their replicas until the optimizer uses them.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: keras.Model) -> None:
         """Make the training step of `model`."""
         super().__init__(model)
         self.communicates = meets_other_replicas(model)
@@ -106,7 +114,7 @@ class TrainStep(Step):
         trainable, non_trainable, optimizer, metrics = state
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
         gradient_of = jax.value_and_grad(self._loss_and_updates, has_aux=True)
-        with standing_in(share.sizes):
+        with rescale_regularizers(share.sizes):
             (_, (aux, masks)), gradients = gradient_of(
                 trainable, non_trainable, optimizer, metrics, x, y, sample_weight
             )
@@ -149,7 +157,7 @@ class CustomTrainStep(Step):
 
     communicates = True
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: keras.Model) -> None:
         """Make the training step that `model`'s class brings."""
         super().__init__(model)
         self._train_step = stateless(model, "train_step", self.carried)
@@ -166,7 +174,7 @@ class CustomTrainStep(Step):
 
     def local(self, state: State, batch: Any, share: Share) -> Parts:
         """Run the user's step; its weights come out equal on all replicas."""
-        with standing_in(share.sizes):
+        with rescale_regularizers(share.sizes):
             logs, (trainable, non_trainable, optimizer, metrics) = self._train_step(state, batch)
         parts = _parts(self.model, share, logs, (state[1], list(non_trainable)), (state[3], list(metrics)))
         parts.same.update(trainable=list(trainable), optimizer=list(optimizer))
@@ -185,7 +193,7 @@ class TestStep(Step):
     name = "test_step"
     num_read_only = 1
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: keras.Model) -> None:
         """Make the evaluation step of `model`."""
         super().__init__(model)
         self._test_step = stateless(model, "test_step") if is_overridden(model, "test_step") else self._evaluate
@@ -220,7 +228,7 @@ class PredictStep(Step):
     name = "predict_step"
     num_read_only = 1
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: keras.Model) -> None:
         """Make the prediction step of `model`."""
         super().__init__(model)
         self._predict_step = stateless(model, "predict_step")
@@ -237,12 +245,12 @@ class PredictStep(Step):
         return {}, (state[0], merged(variables, state[1], summed["non_trainable"], same["non_trainable"], share))
 
 
-def make_train_step(model: Any) -> Step:
+def make_train_step(model: keras.Model) -> Step:
     """Make the training step of `model`, its own or Keras's."""
     return CustomTrainStep(model) if is_overridden(model, "train_step") else TrainStep(model)
 
 
-def _parts(model: Any, share: Share, logs: Any, non_trainable: BeforeAfter, metrics: BeforeAfter) -> Parts:
+def _parts(model: keras.Model, share: Share, logs: Any, non_trainable: BeforeAfter, metrics: BeforeAfter) -> Parts:
     """Collect what a replica contributes to statistics, metrics and logs."""
     statistics, same_statistics = changes(model.non_trainable_variables, *non_trainable, share)
     totals, same_totals = changes(model.metrics_variables, *metrics, share)
@@ -259,7 +267,7 @@ def _parts(model: Any, share: Share, logs: Any, non_trainable: BeforeAfter, metr
 
 
 def _merged_parts(
-    model: Any, parts: Parts, non_trainable: list[jax.Array], metrics: list[jax.Array], share: Share
+    model: keras.Model, parts: Parts, non_trainable: list[jax.Array], metrics: list[jax.Array], share: Share
 ) -> tuple[Mapping[str, Any], list[jax.Array], list[jax.Array]]:
     summed, same = parts.summed, parts.same
     new_metrics = merged(model.metrics_variables, metrics, summed["metrics"], same["metrics"], share)
@@ -270,7 +278,7 @@ def _merged_parts(
     return logs, statistics, new_metrics
 
 
-def _results(model: Any, old: list[jax.Array], new: list[jax.Array]) -> dict[str, Any]:
+def _results(model: keras.Model, old: list[jax.Array], new: list[jax.Array]) -> dict[str, Any]:
     """Return the results, by name, of the metrics that the step has updated."""
     updated = {id(v) for v, before, after in zip(model.metrics_variables, old, new, strict=True) if after is not before}
     results: dict[str, Any] = {}
@@ -291,12 +299,12 @@ def _flat(logs: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _loss_values(model: Any, name: str) -> contextlib.AbstractContextManager[None]:
+def _loss_values(model: keras.Model, name: str) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if is_tensorflow_form(model, name) else scaling_only_gradients()
 
 
 @contextlib.contextmanager
-def _summing_gradients(model: Any, name: str) -> Iterator[None]:
+def _summing_gradients(model: keras.Model, name: str) -> Iterator[None]:
     """Let this model's optimizer, while a step in JAX's form is traced, sum the gradients before it applies them."""
     if is_tensorflow_form(model, name):
         yield  # There each optimizer does.

@@ -6,26 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import keras
 from keras import ops
 from keras.layers import BatchNormalization
 
-from tfdist_jax.compat.tensorflow._context import replica_context
+from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 
 
-def install() -> None:
-    """Put the hooks into Keras's layer."""
-    BatchNormalization.__init__ = _accepting_synchronized(BatchNormalization.__init__)
-    BatchNormalization._moments = _over_replicas(BatchNormalization._moments)
-
-
-def meets_other_replicas(model: Any) -> bool:
+def meets_other_replicas(model: keras.Model) -> bool:
     """Tell whether layers of a model need the other replicas' rows while they train."""
     return any(getattr(layer, "synchronized", False) for layer in model._flatten_layers())
 
 
 def _accepting_synchronized(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
-    def init(self: Any, *args: Any, synchronized: bool = False, **kwargs: Any) -> None:
+    def init(self: BatchNormalization, *args: Any, synchronized: bool = False, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         self.synchronized = bool(synchronized)
 
@@ -66,3 +62,11 @@ def _of_rows(inputs: Any, weights: Any, count: Any, axes: tuple[int, ...]) -> tu
     mean = jnp.sum(inputs, axes, keepdims=True) / jnp.maximum(jnp.sum(weights, axes, keepdims=True), 1)
     squares = jnp.sum((inputs - mean) ** 2 * weights, axes)
     return mean.reshape(count.shape), squares
+
+
+CHANGES = (
+    Hook(
+        BatchNormalization, "__init__", _accepting_synchronized, "self axis momentum", "`synchronized` on this backend"
+    ),
+    Hook(BatchNormalization, "_moments", _over_replicas, "self inputs mask", "moments of all replicas' rows"),
+)

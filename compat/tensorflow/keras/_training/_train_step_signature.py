@@ -9,19 +9,14 @@ from typing import Any
 import jax
 import keras
 
-from tfdist_jax.compat.tensorflow._gradient_tape import GradientTape
+from tfdist_jax.compat.tensorflow._gradients._gradient_tape import GradientTape
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer
-from tfdist_jax.compat.tensorflow.keras._loss_scaling import unscale_loss
-from tfdist_jax.compat.tensorflow.keras._optimizer import applied_by_steps
+from tfdist_jax.compat.tensorflow.keras._training._loss_scaling import unscale_loss
+from tfdist_jax.compat.tensorflow.keras._training._optimizer import applied_by_steps
 
 
-def install() -> None:
-    """Let `super().train_step(data)` and its like work in a user's step of TensorFlow's form."""
-    for own in (train_step, test_step, predict_step):
-        setattr(JAXTrainer, own.__name__, _in_both_forms(getattr(JAXTrainer, own.__name__), own))
-
-
-def train_step(self: Any, data: Any) -> dict[str, Any]:
+def train_step(self: keras.Model, data: Any) -> dict[str, Any]:
     """Train on a batch, in TensorFlow's form: change the model's variables and return its metrics."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     optimizer = self.optimizer
@@ -36,54 +31,54 @@ def train_step(self: Any, data: Any) -> dict[str, Any]:
     return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
 
-def test_step(self: Any, data: Any) -> dict[str, Any]:
+def test_step(self: keras.Model, data: Any) -> dict[str, Any]:
     """Evaluate a batch, in TensorFlow's form: update the model's metrics and return them."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     y_pred, _ = _forward(self, x, y, sample_weight, training=False)
     return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
 
-def predict_step(self: Any, data: Any) -> Any:
+def predict_step(self: keras.Model, data: Any) -> Any:
     """Return the model's outputs for a batch, in TensorFlow's form."""
     x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
     return _outputs(self, x, training=False)
 
 
-def _forward(model: Any, x: Any, y: Any, sample_weight: Any, *, training: bool) -> tuple[Any, Any]:
+def _forward(model: keras.Model, x: Any, y: Any, sample_weight: Any, *, training: bool) -> tuple[Any, Any]:
     """Return the model's outputs and its loss, which the model's own metric takes note of."""
     y_pred = _outputs(model, x, training=training)
-    loss = model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
+    loss: Any = model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
     model._loss_tracker.update_state(unscale_loss(loss), sample_weight=jax.tree.leaves(x)[0].shape[0])
     return y_pred, loss
 
 
-def _outputs(model: Any, x: Any, *, training: bool) -> Any:
+def _outputs(model: keras.Model, x: Any, *, training: bool) -> Any:
     return model(x, training=training) if model._call_has_training_arg else model(x)
 
 
-def _in_both_forms(original: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
+def _in_both_forms(own: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """Run `own` where a step is given the data alone; `is_tensorflow_form` goes on seeing Keras's parameters."""
 
     @functools.wraps(original)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         return (own if len(args) + len(kwargs) == 1 else original)(self, *args, **kwargs)
 
     return step
 
 
-def is_overridden(model: Any, name: str) -> bool:
+def is_overridden(model: keras.Model, name: str) -> bool:
     """Tell whether the model's class brings its own step."""
     return getattr(type(model), name) is not getattr(JAXTrainer, name)
 
 
-def is_tensorflow_form(model: Any, name: str) -> bool:
+def is_tensorflow_form(model: keras.Model, name: str) -> bool:
     """Tell whether a step takes the data alone and changes the model's variables itself."""
     parameters = inspect.signature(getattr(model, name)).parameters.values()
     needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
     return len(needed) == 1 and needed[0].kind is not inspect.Parameter.VAR_POSITIONAL
 
 
-def stateless(model: Any, name: str, carried: Sequence[Any] = ()) -> Callable[[Any, Any], tuple[Any, Any]]:
+def stateless(model: keras.Model, name: str, carried: Sequence[Any] = ()) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Return the step `name` of `model` in JAX's form: `step(state, data)` gives its result and the new state.
 
     The variables `carried`, of other optimizers than the model's, come after those of the model's optimizer.
@@ -106,9 +101,21 @@ def stateless(model: Any, name: str, carried: Sequence[Any] = ()) -> Callable[[A
     return step
 
 
-def _variables(model: Any, name: str) -> list[Any]:
+def _variables(model: keras.Model, name: str) -> list[Any]:
     """Return the model's variables in the lists that Keras passes to its step."""
     groups = [model.trainable_variables, model.non_trainable_variables]
     if name == "train_step":
         groups.append(model.optimizer.variables)
     return groups if name == "predict_step" else [*groups, model.metrics_variables]
+
+
+CHANGES = tuple(
+    Hook(
+        JAXTrainer,
+        own.__name__,
+        functools.partial(_in_both_forms, own),
+        "self state data",
+        "`super()`'s step also takes the data alone, as under TensorFlow; not called then",
+    )
+    for own in (train_step, test_step, predict_step)
+)

@@ -7,51 +7,29 @@ from typing import Any
 
 import keras
 
-from tfdist_jax.compat.tensorflow._context import current_strategy
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy
-from tfdist_jax.compat.tensorflow.keras import _adapters, _backup, _forms, _loss_scaling, _position, _workers
-from tfdist_jax.compat.tensorflow.keras._forms import is_tensorflow_form
-from tfdist_jax.compat.tensorflow.keras._functions import StepFunction, give_back, note_step, note_training
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, get_stateless_scope, jax_trainer
-from tfdist_jax.compat.tensorflow.keras._steps import PredictStep, Step, TestStep, make_train_step
-
-_STRATEGY = "_tfdist_strategy"
+from tfdist_jax.compat.tensorflow.keras._training._step_function import (
+    StepFunction,
+    give_back,
+    note_step,
+)
+from tfdist_jax.compat.tensorflow.keras._training._steps import PredictStep, Step, TestStep, make_train_step
+from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import is_tensorflow_form
+from tfdist_jax.compat.tensorflow.keras._training._workers import STRATEGY, prepared, strategy_of
 
 _STEPS: dict[str, Callable[[Any], Step]] = {"train": make_train_step, "test": TestStep, "predict": PredictStep}
-_METHODS = {
-    "fit": "train",
-    "train_on_batch": "train",
-    "evaluate": "test",
-    "test_on_batch": "test",
-    "predict": "predict",
-    "predict_on_batch": "predict",
-}
-
-
-def install() -> None:
-    """Put the hooks into Keras's trainer; models made outside of scopes go on as before."""
-    _loss_scaling.install()
-    _adapters.install()
-    _forms.install()
-    _workers.install()
-    _wrap(JAXTrainer, "__init__", _remembering_strategy)
-    _wrap(JAXTrainer, "jax_state_sync", _settling_first)
-    _wrap(JAXTrainer, "_symbolic_build", _unless_made_of_built_parts)
-    for kind in _STEPS:
-        _wrap(JAXTrainer, f"make_{kind}_function", functools.partial(_making_step_function, kind))
-    for name, kind in _METHODS.items():
-        _wrap(JAXTrainer, name, functools.partial(_in_scope, name, kind))
-    _wrap(JAXTrainer, "fit", _leaving_nothing_behind)
-    _wrap(jax_trainer, "_distribute_data", _left_on_host)
-
-
-def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
-    setattr(owner, name, wrapper(getattr(owner, name)))
-
-
-def strategy_of(model: Any) -> Any:
-    """Return the strategy in whose scope `model` was made, or None."""
-    return getattr(model, _STRATEGY, None)
+# Name, kind of step, first parameters.
+_METHODS = (
+    ("fit", "train", "self x y"),
+    ("train_on_batch", "train", "self x y"),
+    ("evaluate", "test", "self x y"),
+    ("test_on_batch", "test", "self x y"),
+    ("predict", "predict", "self x"),
+    ("predict_on_batch", "predict", "self x"),
+)
 
 
 @functools.cache
@@ -61,17 +39,17 @@ def _one_replica() -> DefaultStrategy:
 
 def _remembering_strategy(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init(self: keras.Model, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         # Past Keras's attribute tracking, which is for layers and variables.
-        object.__setattr__(self, _STRATEGY, current_strategy())
+        object.__setattr__(self, STRATEGY, current_strategy())
 
     return init
 
 
 def _making_step_function(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def make_function(self: Any, force: bool = False) -> Any:
+    def make_function(self: keras.Model, force: bool = False) -> Any:
         strategy, attribute = strategy_of(self), f"{kind}_function"
         if strategy is None and is_tensorflow_form(self, f"{kind}_step"):
             strategy = _one_replica()  # Keras itself knows only JAX's form.
@@ -88,7 +66,7 @@ def _making_step_function(kind: str, original: Callable[..., Any]) -> Callable[.
     return make_function
 
 
-def _giving_back(model: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+def _giving_back(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
     """Lose no state of a model outside of strategies either, where data end before an epoch's first batch."""
 
     @functools.wraps(function)
@@ -109,7 +87,7 @@ def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..
     signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         strategy = strategy_of(self)
         if strategy is None:
             return original(self, *args, **kwargs)
@@ -117,7 +95,7 @@ def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..
             if not name.endswith("_on_batch"):
                 given = signature.bind(self, *args, **kwargs)
                 given.apply_defaults()
-                kwargs = _workers.prepared(self, name, given.arguments, kwargs)
+                kwargs = prepared(self, name, given.arguments, kwargs)
             try:
                 return original(self, *args, **kwargs)
             finally:
@@ -128,27 +106,11 @@ def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..
     return method
 
 
-def _leaving_nothing_behind(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Let SIGTERM end the process again, and the next `fit` begin as it says, also when this one fails."""
-
-    @functools.wraps(original)
-    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
-        note_training(self, has_begun=False)
-        try:
-            with _position.following_again():
-                return original(self, *args, **kwargs)
-        finally:
-            _backup.stop_watching(self)
-            self._initial_epoch = None
-
-    return fit
-
-
 def _unless_made_of_built_parts(original: Callable[..., Any]) -> Callable[..., Any]:
     """Build nothing for a model that has steps of its own in place of `call`, such as a pair of networks."""
 
     @functools.wraps(original)
-    def _symbolic_build(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def _symbolic_build(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         parts = [layer for layer in self._flatten_layers() if layer is not self]
         if type(self).call is not keras.Model.call or not all(layer.built for layer in parts):
             return original(self, *args, **kwargs)
@@ -163,7 +125,7 @@ def _settling_first(original: Callable[[Any], None]) -> Callable[[Any], None]:
     """Make state equal on all replicas before the model's variables get it."""
 
     @functools.wraps(original)
-    def jax_state_sync(self: Any) -> None:
+    def jax_state_sync(self: keras.Model) -> None:
         if get_stateless_scope() is not None:
             return  # It says what the variables hold.
         state, function = getattr(self, "_jax_state", None), self.train_function
@@ -182,3 +144,49 @@ def _left_on_host(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(data, layouts) if current_strategy() is None else data
 
     return distribute_data
+
+
+CHANGES = (
+    Hook(
+        JAXTrainer,
+        "__init__",
+        _remembering_strategy,
+        "self",
+        "a model belongs to the strategy in whose scope it is made",
+    ),
+    Hook(
+        JAXTrainer,
+        "jax_state_sync",
+        _settling_first,
+        "self",
+        "accumulated gradients become equal before variables get them",
+    ),
+    Hook(
+        JAXTrainer,
+        "_symbolic_build",
+        _unless_made_of_built_parts,
+        "self iterator data_batch",
+        "a model without `call` has nothing to build",
+    ),
+    *(
+        Hook(
+            JAXTrainer,
+            f"make_{kind}_function",
+            functools.partial(_making_step_function, kind),
+            "self force",
+            "one program over the replicas for each step",
+        )
+        for kind in _STEPS
+    ),
+    *(
+        Hook(
+            JAXTrainer,
+            name,
+            functools.partial(_in_scope, name, kind),
+            parameters,
+            "run in the strategy of the model, as if the script had opened its scope",
+        )
+        for name, kind, parameters in _METHODS
+    ),
+    Hook(jax_trainer, "_distribute_data", _left_on_host, "data layouts", "no whole batch visits the first device"),
+)

@@ -14,20 +14,11 @@ import jax
 import numpy as np
 
 from tfdist_jax._internals import current_trace, eval_trace
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import backend
 
 _LENGTHS = (1 << 14, 1 << 17, 1 << 20)
 _are_made: ContextVar[bool] = ContextVar("first_values_are_made", default=False)
-
-
-def install() -> None:
-    """Cut what initializers ask Keras's backend for from rows."""
-    for module, names in (
-        (backend.random, ("normal", "truncated_normal", "uniform")),
-        (backend.numpy, ("ones", "zeros")),
-    ):
-        for name in names:
-            setattr(module, name, _from_row(getattr(module, name)))
 
 
 @contextlib.contextmanager
@@ -66,3 +57,16 @@ def _can_be_cut() -> bool:
     config: Any = jax.config
     is_by_place = config.jax_threefry_partitionable and config.jax_default_prng_impl == "threefry2x32"
     return _are_made.get() and is_by_place and current_trace() is eval_trace
+
+
+CHANGES = tuple(
+    Hook(
+        owner,
+        name,
+        _from_row,
+        "shape",
+        "small first values of all shapes come from few programs; the numbers are the same",
+    )
+    for owner, names in ((backend.random, "normal truncated_normal uniform"), (backend.numpy, "ones zeros"))
+    for name in names.split()
+)

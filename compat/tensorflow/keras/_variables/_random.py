@@ -1,23 +1,18 @@
-"""Keras random numbers in replicas and compiled functions: own masks for each replica, nothing frozen."""
+"""Random numbers: own masks for each replica, nothing frozen in compiled functions; and where the host's generators are."""
 
 import functools
+import random
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
-from tfdist_jax import _state
-from tfdist_jax.compat.tensorflow._context import replica_context
-from tfdist_jax.compat.tensorflow._ops._random_state import drawing_from
+from tfdist_jax._stateful import _state
+from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import SeedGenerator, backend, get_stateless_scope, jax_utils
-
-
-def install() -> None:
-    """Fold the replica's number into the seeds it draws; allow unseeded draws where state is captured or shapes asked."""
-    backend.compute_output_spec = _drawing_nothing(backend.compute_output_spec)
-    SeedGenerator.next = _per_replica(SeedGenerator.next)
-    jax_utils.is_in_jax_tracing_scope = _outside_of_programs(jax_utils.is_in_jax_tracing_scope)
+from tfdist_jax.compat.tensorflow.random._random_state import drawing_from
 
 
 def _drawing_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,7 +28,7 @@ def _drawing_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _per_replica(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def next_seed(self: Any, ordered: bool = True) -> Any:
+    def next_seed(self: SeedGenerator, ordered: bool = True) -> Any:
         seed = original(self, ordered)
         context = replica_context()
         if context is None or context.num_replicas_in_sync == 1:
@@ -50,8 +45,40 @@ def _outside_of_programs(original: Callable[..., bool]) -> Callable[..., bool]:
     @functools.wraps(original)
     def is_in_jax_tracing_scope(x: Any = None) -> bool:
         # In a stateless scope, as in Keras's own steps, the advanced state would be lost.
-        if x is None and _state.current_frame() is not None and get_stateless_scope() is None:
+        if x is None and _state.current_scope() is not None and get_stateless_scope() is None:
             return False
         return original(x)
 
     return is_in_jax_tracing_scope
+
+
+def host_state() -> dict[str, Any]:
+    """Return where the host's random generators are, which shuffle data; JSON can hold it."""
+    name, keys, *rest = np.random.get_state(legacy=True)
+    return {"numpy": [name, np.asarray(keys).tolist(), *rest], "python": random.getstate()}
+
+
+def set_host_state(state: dict[str, Any]) -> None:
+    """Put the host's random generators where `host_state` has found them."""
+    np.random.set_state(tuple(state["numpy"]))
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+
+
+CHANGES = (
+    Hook(
+        backend,
+        "compute_output_spec",
+        _drawing_nothing,
+        "fn",
+        "`tf.random` does not move on where only shapes are asked",
+    ),
+    Hook(SeedGenerator, "next", _per_replica, "self ordered", "each replica draws its own dropout mask"),
+    Hook(
+        jax_utils,
+        "is_in_jax_tracing_scope",
+        _outside_of_programs,
+        "x",
+        "unseeded draws are fine where a program threads their state",
+    ),
+)

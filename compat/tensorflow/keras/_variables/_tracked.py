@@ -7,7 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import keras
 
-from tfdist_jax.compat.tensorflow._tracking import attributes_changed
+from tfdist_jax.compat.tensorflow._variables._tracking import Library, add_library, attributes_changed
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 
 KINDS = (keras.Layer, keras.optimizers.Optimizer, keras.Metric, keras.Variable, keras.random.SeedGenerator)
 
@@ -71,10 +72,7 @@ def assign(variable: Any, value: Any) -> None:
         variable.assign(value)
 
 
-def install() -> None:
-    """Tell restored checkpoints when Keras objects get new variables."""
-    for kind in (keras.Layer, keras.optimizers.Optimizer, keras.Metric):
-        kind.__setattr__ = _telling(kind.__setattr__)  # pyright: ignore[reportAttributeAccessIssue]
+add_library(Library(KINDS, parts, assign))
 
 
 def _telling(original: Callable[..., None]) -> Callable[..., None]:
@@ -85,3 +83,9 @@ def _telling(original: Callable[..., None]) -> Callable[..., None]:
             attributes_changed(self)
 
     return __setattr__
+
+
+CHANGES = tuple(
+    Hook(kind, "__setattr__", _telling, "self name value", "tell restored checkpoints of new variables")
+    for kind in (keras.Layer, keras.optimizers.Optimizer, keras.Metric)
+)

@@ -1,8 +1,5 @@
 """Keras variables as cells: compiled functions, replicas and tapes see their reads and writes."""
 
-# Hooks are put on Keras's variable class here.
-# pyright: reportAttributeAccessIssue=false
-
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -10,35 +7,22 @@ from typing import Any
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from tfdist_jax import _state
+from tfdist_jax._autodiff._tape import observe_read
 from tfdist_jax._internals import computing_now
-from tfdist_jax._placement import put
-from tfdist_jax._state import Merge
-from tfdist_jax._tape import observe_read
-from tfdist_jax.compat.tensorflow._context import current_strategy, replica_context
-from tfdist_jax.compat.tensorflow.keras._first_values import first_values
+from tfdist_jax._sharding._placement import put
+from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._state import Merge
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_stateless_scope
-
-
-def install() -> None:
-    """Route the reads and writes of `keras.Variable` through cells."""
-    JaxVariable.stored = property(
-        lambda self: getattr(self, "_value", None), lambda self, array: setattr(self, "_value", array)
-    )
-    JaxVariable.per_replica = False
-    JaxVariable.value = property(functools.partial(_value, JaxVariable.value.fget))  # pyright: ignore[reportArgumentType]
-    JaxVariable._direct_assign = _wrap(_direct_assign, JaxVariable._direct_assign)
-    JaxVariable._initialize = _wrap(_initialize, JaxVariable._initialize)
-    JaxVariable._initialize_with_initializer = _wrap(
-        _initialize_with_initializer, JaxVariable._initialize_with_initializer
-    )
+from tfdist_jax.compat.tensorflow.keras._variables._initial_values import first_values
 
 
 def _wrap(hook: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """Make a method of `hook(original, self, argument)`."""
 
     @functools.wraps(original)
-    def method(self: Any, argument: Any) -> Any:
+    def method(self: JaxVariable, argument: Any) -> Any:
         return hook(original, self, argument)
 
     return method
@@ -67,7 +51,7 @@ def _not_built(original: Callable[[Any], Any], variable: Any) -> Any:
 
 
 def _direct_assign(original: Callable[[Any, Any], None], variable: Any, value: Any) -> None:
-    if _state.current_frame() is not None:
+    if _state.current_scope() is not None:
         _state.write(variable, value, merge=_merge(variable))
     elif variable._layout is not None:
         original(variable, value)
@@ -89,7 +73,7 @@ def _merge(variable: Any) -> Merge:
     if context is None or context.is_updating or context.num_replicas_in_sync == 1:
         return Merge.SAME
     if variable.aggregation == "sum":
-        return Merge.SUM_OF_CHANGES
+        return Merge.SUM_OF_DELTAS
     if variable.aggregation == "only_first_replica":
         return Merge.FIRST
     # Statistics such as BatchNormalization's; integer state, such as seeds, advances equally on all replicas.
@@ -112,3 +96,41 @@ def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any)
 def _initialize_with_initializer(original: Callable[[Any, Any], None], variable: Any, initializer: Any) -> None:
     with computing_now(), first_values():
         original(variable, initializer)
+
+
+CHANGES = (
+    Addition(
+        JaxVariable,
+        "stored",
+        property(lambda self: getattr(self, "_value", None), lambda self, array: setattr(self, "_value", array)),
+    ),
+    Addition(JaxVariable, "per_replica", False),
+    Hook(
+        JaxVariable,
+        "value",
+        lambda original: property(functools.partial(_value, original.fget)),
+        None,
+        "reads become inputs of compiled functions and are seen by tapes",
+    ),
+    Hook(
+        JaxVariable,
+        "_direct_assign",
+        functools.partial(_wrap, _direct_assign),
+        "self value",
+        "writes become outputs, merged over replicas",
+    ),
+    Hook(
+        JaxVariable,
+        "_initialize",
+        functools.partial(_wrap, _initialize),
+        "self value",
+        "values lie on the strategy's devices, also if a trace makes them",
+    ),
+    Hook(
+        JaxVariable,
+        "_initialize_with_initializer",
+        functools.partial(_wrap, _initialize_with_initializer),
+        "self initializer",
+        "the same",
+    ),
+)
