@@ -95,9 +95,9 @@ def _hooked(name: str, module: Any) -> Any:
     if name.partition(".")[0] == _DATASETS:
         datasets = sys.modules[_DATASETS]
         if hasattr(datasets, "as_numpy"):  # Not while it is being imported.
-            from tfdist_jax.compat.tensorflow.data import _prepared
+            from tfdist_jax.compat.tensorflow.data import _tfds
 
-            _prepared.install(datasets)
+            _tfds.install(datasets)
     return module
 
 

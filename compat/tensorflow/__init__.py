@@ -1,30 +1,34 @@
 """`import tfdist_jax.compat.tensorflow as tf`: the TensorFlow API on JAX."""
 
-from tfdist_jax.compat.tensorflow import _startup as _startup, _tensor
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat import _import_hooks
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
+from tfdist_jax.compat.tensorflow._ops import _operators
+from tfdist_jax.compat.tensorflow._tensors import _tensor
 
+_import_hooks.install()
 _tensor.install()
+_operators.install()
 
 newaxis = None
 
 __getattr__ = LazyNames(
     __name__,
     {
-        "_variable": "Variable VariableAggregation VariableSynchronization",
-        "_indexed_slices": "IndexedSlices",
-        "_sparse_tensor": "SparseTensor SparseTensorSpec is_tensor type_spec_from_value",
-        "_module": "Module",
-        "_variable_creators": "variable_creator_scope",
-        "_function": "function init_scope",
-        "_graph_gradients": "AggregationMethod gradients hessians",
-        "_gradient_tape": "GradientTape UnconnectedGradients",
-        "_custom_gradient": "custom_gradient grad_pass_through recompute_grad stop_gradient",
-        "_tensor": "Tensor constant convert_to_tensor get_static_value is_symbolic_tensor",
-        "_shape": "TensorShape TensorSpec",
-        "_tensor_array": "TensorArray",
-        "_version": "__compiler_version__=COMPILER_VERSION __git_version__=GIT_VERSION __version__=VERSION",
-        "_devices": "device",
-        "_dtypes": (
+        "_variables._variable": "Variable VariableAggregation VariableSynchronization",
+        "_tensors._indexed_slices": "IndexedSlices",
+        "_tensors._sparse_tensor": "SparseTensor SparseTensorSpec is_tensor type_spec_from_value",
+        "_variables._module": "Module",
+        "_variables._variable_creators": "variable_creator_scope",
+        "_functions._function": "function init_scope",
+        "_gradients._graph_gradients": "AggregationMethod gradients hessians",
+        "_gradients._gradient_tape": "GradientTape UnconnectedGradients",
+        "_gradients._custom_gradient": "custom_gradient grad_pass_through recompute_grad stop_gradient",
+        "_tensors._tensor": "Tensor constant convert_to_tensor get_static_value is_symbolic_tensor",
+        "_tensors._shape": "TensorShape TensorSpec",
+        "_ops._tensor_array": "TensorArray",
+        "_platform._version": "__compiler_version__=COMPILER_VERSION __git_version__=GIT_VERSION __version__=VERSION",
+        "_platform._devices": "device",
+        "_tensors._dtypes": (
             "DType as_dtype bfloat16 bool=bool_ complex128 complex64 double float16 float32 float64 half int16 "
             "int32 int64 int8 string uint16 uint32 uint64 uint8"
         ),
@@ -46,14 +50,14 @@ __getattr__ = LazyNames(
             "broadcast_dynamic_shape broadcast_static_shape broadcast_to ensure_shape expand_dims pad rank repeat "
             "reshape reverse reverse_sequence roll shape shape_n size squeeze tile transpose unravel_index"
         ),
-        "_ops._blocks": (
+        "nn._space_to_batch": (
             "batch_to_space extract_volume_patches required_space_to_batch_paddings space_to_batch space_to_batch_nd"
         ),
-        "_ops._initializers": (
+        "random._initializers": (
             "constant_initializer ones_initializer random_normal_initializer random_uniform_initializer "
             "zeros_initializer"
         ),
-        "_ops._joining": "concat parallel_stack slice split stack strided_slice unstack",
+        "_ops._concat": "concat parallel_stack slice split stack strided_slice unstack",
         "_ops._selection": (
             "boolean_mask dynamic_partition dynamic_stitch gather gather_nd scatter_nd tensor_scatter_nd_add "
             "tensor_scatter_nd_max tensor_scatter_nd_min tensor_scatter_nd_sub tensor_scatter_nd_update unique "
@@ -61,17 +65,17 @@ __getattr__ = LazyNames(
         ),
         "_ops._sorting": "argsort searchsorted sort",
         "_ops._clip": "clip_by_global_norm clip_by_norm clip_by_value",
-        "_ops._linalg": "eig eigvals einsum matmul matrix_square_root=sqrtm norm tensordot",
+        "linalg._matrices": "eig eigvals einsum matmul matrix_square_root=sqrtm norm tensordot",
         "_ops._control": "case cond foldl foldr map_fn scan switch_case vectorized_map while_loop",
-        "_ops._grouping": (
+        "_ops._graph_compat": (
             "CriticalSection control_dependencies executing_eagerly get_current_name_scope group guarantee_const "
             "inside_function name_scope no_op numpy_function py_function timestamp tuple"
         ),
         "_ops._printing": "print",
         "_ops._assertions": "Assert assert_equal assert_greater assert_less assert_rank",
         "keras": "initializers losses metrics optimizers",
-        "_logging": "get_logger",
-        "_ops._ctc": "edit_distance",
+        "_platform._logging": "get_logger",
+        "nn._ctc": "edit_distance",
     },
     modules=(
         "autodiff autograph bitwise compat config data debugging distribute dtypes errors experimental image io keras linalg "

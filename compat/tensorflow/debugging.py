@@ -3,7 +3,7 @@
 See https://www.tensorflow.org/api_docs/python/tf/debugging.
 """
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(
     __name__,
@@ -15,7 +15,7 @@ __getattr__ = LazyNames(
             "assert_rank_in assert_same_float_dtype assert_scalar assert_shapes assert_type check_numerics "
             "is_numeric_tensor"
         ),
-        "_diagnostics": (
+        "_platform._diagnostics": (
             "disable_check_numerics disable_traceback_filtering enable_check_numerics enable_traceback_filtering "
             "get_log_device_placement is_traceback_filtering_enabled set_log_device_placement"
         ),

@@ -3,12 +3,12 @@
 See https://www.tensorflow.org/api_docs/python/tf/errors.
 """
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(
     __name__,
     {
-        "_errors": (
+        "_platform._errors": (
             "ABORTED ALREADY_EXISTS AbortedError AlreadyExistsError CANCELLED CancelledError DATA_LOSS "
             "DEADLINE_EXCEEDED DataLossError DeadlineExceededError FAILED_PRECONDITION FailedPreconditionError "
             "INTERNAL INVALID_ARGUMENT InternalError InvalidArgumentError NOT_FOUND NotFoundError OK OUT_OF_RANGE "

@@ -10,21 +10,21 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax import _state
-from tfdist_jax._capture import CellProgram
-from tfdist_jax._one_program import NotOneProgramError, ValueNeededError
-from tfdist_jax._tape import is_recording
-from tfdist_jax.compat.tensorflow._closure_guard import ById
-from tfdist_jax.compat.tensorflow._context import current_strategy
-from tfdist_jax.compat.tensorflow._creation_scope import noting_creations
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._ops._random_state import drawing_for_function
-from tfdist_jax.compat.tensorflow._ordered import in_order, restored
-from tfdist_jax.compat.tensorflow._own_texts import OwnTexts
-from tfdist_jax.compat.tensorflow._results import SCALARS, as_results, with_constants
-from tfdist_jax.compat.tensorflow._slow_ways import tell
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow._trace_types import TracingContext
+from tfdist_jax._autodiff._tape import is_recording
+from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
+from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._capture import StatefulProgram
+from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
+from tfdist_jax.compat.tensorflow._functions._not_compiled import warn_not_compiled
+from tfdist_jax.compat.tensorflow._functions._results import SCALARS, as_results, restore_constants
+from tfdist_jax.compat.tensorflow._functions._trace_types import TracingContext
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplicaStrings
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._variables._variable_creators import noting_creations
+from tfdist_jax.compat.tensorflow.random._random_state import drawing_for_function
 
 
 def is_input(leaf: Any) -> bool:
@@ -37,7 +37,7 @@ def is_input(leaf: Any) -> bool:
 
 def is_traced(args: Any) -> bool:
     """Tell whether a call with `args` is part of a program that is being traced already."""
-    return _state.current_frame() is not None or any(isinstance(x, Tracer) for x in jax.tree.leaves(args))
+    return _state.current_scope() is not None or any(isinstance(x, Tracer) for x in jax.tree.leaves(args))
 
 
 @final
@@ -48,7 +48,7 @@ class CallCache:
         """Keep at most `limit` programs, forgetting the oldest; `own_random` gives each random numbers of its own."""
         self._limit = limit
         self._own_random = own_random
-        self._programs: dict[tuple[Any, ...], CellProgram | None] = {}
+        self._programs: dict[tuple[Any, ...], StatefulProgram | None] = {}
         self._told = False
         self.traces = 0
 
@@ -69,32 +69,32 @@ class CallCache:
         program, tensors = None, []
         try:
             program, tensors = self.find(fn, args, kwargs, guard)
-        except NotOneProgramError as error:
-            if isinstance(error, ValueNeededError) and not self._told:
+        except NotCompilableError as error:
+            if isinstance(error, ConcreteValueRequiredError) and not self._told:
                 self._told = True
-                tell(fn, error, "as Python, one operation after the other")
+                warn_not_compiled(fn, error, "as Python, one operation after the other")
         # A tape sees a compiled function as one operation, in which it cannot follow a `while` loop.
         if program is None or (is_recording() and program.has_float_loop):
-            return with_constants(as_results(fn(*args, **kwargs)))
-        return with_constants(program(tensors))
+            return restore_constants(as_results(fn(*args, **kwargs)))
+        return restore_constants(program(tensors))
 
     def find(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None
-    ) -> tuple[CellProgram, list[jax.Array]]:
+    ) -> tuple[StatefulProgram, list[jax.Array]]:
         """Return the program for this call, traced if need be, and the call's tensors.
 
         Raises:
-            NotOneProgramError: If the function takes data or values from the host and so cannot be one program.
+            NotCompilableError: If the function takes data or values from the host and so cannot be one program.
         """
         named = {name: in_order(value) for name, value in kwargs.items()}
         leaves, tree = jax.tree.flatten((in_order(tuple(args)), named))
-        leaves = [leaf.unknown() if isinstance(leaf, OwnTexts) else leaf for leaf in leaves]
+        leaves = [leaf.unknown() if isinstance(leaf, PerReplicaStrings) else leaf for leaf in leaves]
         tensors = [_input(leaf) for leaf in leaves if is_input(leaf)]
         key = (tree, tuple(map(signature, leaves)), guard, current_strategy())
         if key not in self._programs:
             try:
                 self._programs[key] = self._trace(fn, leaves, tree, tensors)
-            except NotOneProgramError:
+            except NotCompilableError:
                 self._programs[key] = None
                 raise
             finally:
@@ -102,23 +102,23 @@ class CallCache:
                     del self._programs[next(iter(self._programs))]
         program = self._programs[key]
         if program is None:
-            raise NotOneProgramError(_NOT_ONE)
+            raise NotCompilableError(_NOT_ONE)
         return program, tensors
 
-    def _trace(self, fn: Callable[..., Any], leaves: list[Any], tree: Any, tensors: list[jax.Array]) -> CellProgram:
+    def _trace(self, fn: Callable[..., Any], leaves: list[Any], tree: Any, tensors: list[jax.Array]) -> StatefulProgram:
         self.traces += 1
 
         def program(*tensors: jax.Array) -> Any:
             inputs = itertools.chain(tensors)
             filled = [next(inputs) if is_input(leaf) else leaf for leaf in leaves]
             args, kwargs = tree.unflatten(filled)
-            args, kwargs = restored(args), {name: restored(value) for name, value in kwargs.items()}
+            args, kwargs = restore_dict_order(args), {name: restore_dict_order(value) for name, value in kwargs.items()}
             return as_results(fn(*args, **kwargs))
 
         name = getattr(fn, "__name__", "function").removeprefix("ag__")
-        return self._checked(functools.partial(CellProgram, program, tensors, name=name))
+        return self._checked(functools.partial(StatefulProgram, program, tensors, name=name))
 
-    def _checked(self, trace: Callable[[], CellProgram]) -> CellProgram:
+    def _checked(self, trace: Callable[[], StatefulProgram]) -> StatefulProgram:
         """Trace a program; again if it has made variables, which it must not do the second time."""
         random = drawing_for_function if self._own_random else contextlib.nullcontext
         with random(), noting_creations() as created:
@@ -154,8 +154,8 @@ def signature(leaf: Any) -> Hashable:
         return (leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False))
     if isinstance(leaf, SCALARS):
         return (type(leaf), leaf)
-    if isinstance(leaf, OwnTexts):
-        return OwnTexts, len(leaf)  # A program does not know them.
+    if isinstance(leaf, PerReplicaStrings):
+        return PerReplicaStrings, len(leaf)  # A program does not know them.
     if isinstance(leaf, HostTensor) and leaf.size <= _LARGEST_KEY:
         return (HostTensor, leaf.shape, *leaf.ravel().tolist())
     tracing_type = getattr(type(leaf), "__tf_tracing_type__", None)

@@ -7,14 +7,14 @@ from typing import Any, final
 
 import jax
 
-from tfdist_jax._one_program import NotOneProgramError
-from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
-from tfdist_jax.compat.tensorflow._function_type import one_line, several_lines
-from tfdist_jax.compat.tensorflow._ordered import in_order, restored
-from tfdist_jax.compat.tensorflow._shape import TensorShape, TensorSpec
-from tfdist_jax.compat.tensorflow._signatures import CallForm
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax._errors import NotCompilableError
+from tfdist_jax.compat.tensorflow._functions._function_type import one_line, several_lines
+from tfdist_jax.compat.tensorflow._functions._signatures import CallForm
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
 
 
 @final
@@ -75,7 +75,7 @@ class ConcreteFunction:
     def structured_outputs(self) -> Any:
         """The results as `TensorSpec`s; a size that follows from an unknown one is None."""
         small, large = (self._outputs(size) for size in (2, 3))
-        return restored(jax.tree.map(_merged, small, large, is_leaf=_is_spec))
+        return restore_dict_order(jax.tree.map(_merged, small, large, is_leaf=_is_spec))
 
     @property
     def outputs(self) -> list[TensorSpec]:
@@ -123,7 +123,7 @@ class ConcreteFunction:
     def trace(self) -> None:
         """Trace the program now, if its sizes are known; a function that has to run as Python is traced by its calls."""
         if all(spec.shape.is_fully_defined() for spec in self.inputs):
-            with contextlib.suppress(NotOneProgramError):
+            with contextlib.suppress(NotCompilableError):
                 self._program(0)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -150,7 +150,9 @@ class ConcreteFunction:
                 f"was made with; got {given}."
             )
         filled = iter([self._checked(spec, leaf) for spec, leaf in zip(wanted, tensors, strict=True)])
-        return restored(self._tree.unflatten([next(filled) if _is_spec(leaf) else leaf for leaf in self._leaves]))
+        return restore_dict_order(
+            self._tree.unflatten([next(filled) if _is_spec(leaf) else leaf for leaf in self._leaves])
+        )
 
     def _checked(self, spec: TensorSpec, value: Any) -> Any:
         tensor = convert_to_tensor(value) if is_tensor(value) else convert_to_tensor(value, dtype=spec.dtype)
@@ -166,7 +168,7 @@ class ConcreteFunction:
     def _program(self, size: int) -> Any:
         """Return the program for a size in place of the unknown ones."""
         known = [_with_size(leaf, size) if _is_spec(leaf) else leaf for leaf in self._leaves]
-        args, kwargs = restored(self._tree.unflatten(known))
+        args, kwargs = restore_dict_order(self._tree.unflatten(known))
         return self._find(args, kwargs)[0]
 
     def _outputs(self, size: int) -> Any:
@@ -207,5 +209,5 @@ def _merged(one: TensorSpec, other: TensorSpec) -> TensorSpec:
 def _with_size(spec: TensorSpec, size: int) -> Any:
     shape = spec.shape.as_list()
     if spec.dtype == "string":
-        raise NotOneProgramError("A function of texts cannot be compiled.")
+        raise NotCompilableError("A function of texts cannot be compiled.")
     return jax.ShapeDtypeStruct([size if n is None else n for n in shape], spec.dtype.dtype)

@@ -9,18 +9,18 @@ from typing import Any, final
 
 import jax
 
+from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import computing_now
-from tfdist_jax._one_program import NotOneProgramError
-from tfdist_jax.compat.tensorflow._autograph._convert import converted, converting, with_features
-from tfdist_jax.compat.tensorflow._calls import CallCache, is_input, is_traced, signature
-from tfdist_jax.compat.tensorflow._concrete_function import ConcreteFunction
-from tfdist_jax.compat.tensorflow._errors import InaccessibleTensorError, OperatorNotAllowedInGraphError
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._ordered import in_order, restored
-from tfdist_jax.compat.tensorflow._per_replica_spec import PerReplicaSpec
-from tfdist_jax.compat.tensorflow._shape import TensorSpec
-from tfdist_jax.compat.tensorflow._signatures import CallForm
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted, converting, with_features
+from tfdist_jax.compat.tensorflow._functions._calls import CallCache, is_input, is_traced, signature
+from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
+from tfdist_jax.compat.tensorflow._functions._signatures import CallForm
+from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OperatorNotAllowedInGraphError
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._per_replica_spec import PerReplicaSpec
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _run_eagerly = False
 
@@ -180,7 +180,7 @@ class Function:
         key = (tree, *(repr(leaf) if isinstance(leaf, TensorSpec) else signature(leaf) for leaf in leaves))
         is_new = key not in self._concrete
         if is_new:
-            args, kwargs = restored(tree.unflatten(leaves))
+            args, kwargs = restore_dict_order(tree.unflatten(leaves))
             owner = self._owner and self._owner()
             self._concrete[key] = ConcreteFunction(self._name, self._form, self._run, self._find, args, kwargs, owner)
         return self._concrete[key], is_new
@@ -189,7 +189,7 @@ class Function:
         """Return, as text, what the function takes and returns for each signature that it was compiled for."""
         texts = []
         for concrete in self._concrete.values():
-            with contextlib.suppress(NotOneProgramError):  # What runs as Python has no signature.
+            with contextlib.suppress(NotCompilableError):  # What runs as Python has no signature.
                 texts.append(concrete.pretty_printed_signature(verbose))
         return ("\n\n" if verbose else "\n").join(texts)
 

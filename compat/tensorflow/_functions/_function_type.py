@@ -8,7 +8,7 @@ from typing import Any, final
 
 import jax
 
-from tfdist_jax.compat.tensorflow._shape import TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 
 _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 

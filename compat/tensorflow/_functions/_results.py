@@ -8,12 +8,12 @@ from jax.core import Tracer
 
 from tfdist_jax import PerReplica
 from tfdist_jax._replica import is_per_replica
-from tfdist_jax.compat.tensorflow._closure_guard import ById
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._ordered import in_order, restored
-from tfdist_jax.compat.tensorflow._own_texts import OwnTexts, per_replica_texts
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplicaStrings, per_replica_strings
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
 
 SCALARS = (bool, int, float, complex, str, bytes)
 """Python values that are constants of a program."""
@@ -41,7 +41,7 @@ class Constant:
 
 @final
 @jax.tree_util.register_pytree_node_class
-class Merged:
+class Replicated:
     """A tensor that is the same one on all replicas, among the results of a replica or (of each) of all of them."""
 
     def __init__(self, value: Any) -> None:
@@ -53,14 +53,14 @@ class Merged:
         return (self.value,), None
 
     @classmethod
-    def tree_unflatten(cls, nothing: None, leaves: tuple[Any]) -> "Merged":
+    def tree_unflatten(cls, nothing: None, leaves: tuple[Any]) -> "Replicated":
         """Hold it again."""
         return cls(*leaves)
 
 
-def is_merged(leaf: Any) -> bool:
+def is_replicated(leaf: Any) -> bool:
     """Whether a result is the same tensor on all replicas."""
-    return isinstance(leaf, Merged)
+    return isinstance(leaf, Replicated)
 
 
 def _is_constant(leaf: Any) -> bool:
@@ -74,19 +74,19 @@ def as_replica_results(results: Any, shared: Sequence[Any] = (), merged: Sequenc
         results: Any structure. Python's numbers and texts are constants, and what is `shared` too: it is the same object
             on all replicas.
         shared: The arguments of all replicas.
-        merged: Tensors that are equal on all replicas; they become `Merged`.
+        merged: Tensors that are equal on all replicas; they become `Replicated`.
     """
     passed = set(map(id, shared))
     keep = lambda leaf: id(leaf) in passed or isinstance(leaf, SCALARS)
     return jax.tree.map(
-        lambda leaf: Constant(leaf) if keep(leaf) else _as_result(leaf), with_merged(in_order(results), merged)
+        lambda leaf: Constant(leaf) if keep(leaf) else _as_result(leaf), mark_replicated(in_order(results), merged)
     )
 
 
-def with_merged(results: Any, merged: Sequence[Any]) -> Any:
+def mark_replicated(results: Any, merged: Sequence[Any]) -> Any:
     """Mark the `merged` tensors among a replica's results."""
     equal = set(map(id, merged))
-    return jax.tree.map(lambda leaf: Merged(leaf) if id(leaf) in equal else leaf, results) if equal else results
+    return jax.tree.map(lambda leaf: Replicated(leaf) if id(leaf) in equal else leaf, results) if equal else results
 
 
 def as_results(results: Any) -> Any:
@@ -94,48 +94,48 @@ def as_results(results: Any) -> Any:
     return jax.tree.map(_as_result, in_order(results))
 
 
-def with_constants(results: Any) -> Any:
+def restore_constants(results: Any) -> Any:
     """Put what is no array back into a program's results, and dictionaries in their order."""
-    return restored(
+    return restore_dict_order(
         jax.tree.map(lambda leaf: leaf.value if _is_constant(leaf) else leaf, results, is_leaf=_is_constant)
     )
 
 
-def from_one_program(results: Any, num_replicas: int) -> Any:
+def from_spmd_results(results: Any, num_replicas: int) -> Any:
     """Put back what is no array into the results of all replicas, which one program has computed."""
 
     def one(leaf: Any) -> Any:
-        if is_merged(leaf):
+        if is_replicated(leaf):
             return leaf.value.values[0]
         if _is_constant(leaf):
             # Text that the program has made is one text for each replica.
             is_text = isinstance(leaf.value, HostTensor)
-            return per_replica_texts([leaf.value] * num_replicas) if is_text else leaf.value
+            return per_replica_strings([leaf.value] * num_replicas) if is_text else leaf.value
         return leaf
 
-    is_leaf = lambda leaf: is_merged(leaf) or _is_constant(leaf) or is_per_replica(leaf)
+    is_leaf = lambda leaf: is_replicated(leaf) or _is_constant(leaf) or is_per_replica(leaf)
     return jax.tree.map(one, results, is_leaf=is_leaf)
 
 
-def joined_results(results: Sequence[Any]) -> Any:
+def join_results(results: Sequence[Any]) -> Any:
     """Join the results of replicas that were traced one by one; what is the same object everywhere stays it."""
 
     def joined(*leaves: Any) -> Any:
-        if is_merged(leaves[0]):
+        if is_replicated(leaves[0]):
             return leaves[0].value
         same = all(_is_constant(leaf) and leaf.tree_flatten() == leaves[0].tree_flatten() for leaf in leaves)
-        values = with_constants(leaves)
+        values = restore_constants(leaves)
         if same:
             return values[0]
-        return per_replica_texts(values) if isinstance(values[0], HostTensor) else PerReplica.uneven(values)
+        return per_replica_strings(values) if isinstance(values[0], HostTensor) else PerReplica.uneven(values)
 
-    return jax.tree.map(joined, *results, is_leaf=lambda leaf: _is_constant(leaf) or is_merged(leaf))
+    return jax.tree.map(joined, *results, is_leaf=lambda leaf: _is_constant(leaf) or is_replicated(leaf))
 
 
 def _as_result(leaf: Any) -> Any:
     if isinstance(leaf, (jax.Array, Tracer)):
         return leaf
-    if isinstance(leaf, OwnTexts):
+    if isinstance(leaf, PerReplicaStrings):
         return Constant(leaf)
     try:
         tensor = convert_to_tensor(leaf.value() if isinstance(leaf, Variable) else leaf)

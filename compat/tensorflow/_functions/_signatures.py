@@ -6,10 +6,10 @@ from typing import Any, final
 
 import jax
 
-from tfdist_jax.compat.tensorflow._function_type import Parameter, bound_parameters, with_names
-from tfdist_jax.compat.tensorflow._per_replica_spec import PerReplicaSpec
-from tfdist_jax.compat.tensorflow._shape import TensorSpec
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+from tfdist_jax.compat.tensorflow._functions._function_type import Parameter, bound_parameters, with_names
+from tfdist_jax.compat.tensorflow._tensors._per_replica_spec import PerReplicaSpec
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -8,9 +8,9 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax._custom_pullback import cells_read, with_pullback
-from tfdist_jax.compat.tensorflow._gradient_tape import GradientTape, conjugate, is_variable
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax._autodiff._custom_pullback import cells_read, with_pullback
+from tfdist_jax.compat.tensorflow._gradients._gradient_tape import GradientTape, conjugate, is_variable
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 def stop_gradient(input: Any, name: str | None = None) -> jax.Array:

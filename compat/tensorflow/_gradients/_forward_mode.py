@@ -5,10 +5,10 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax import _state
-from tfdist_jax._tape import Tape
-from tfdist_jax.compat.tensorflow._gradient_tape import UnconnectedGradients, is_variable
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax._autodiff._tape import Tape
+from tfdist_jax._stateful import _state
+from tfdist_jax.compat.tensorflow._gradients._gradient_tape import UnconnectedGradients, is_variable
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 @final

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from tfdist_jax import _state
-from tfdist_jax._pullbacks import RowGradient, is_differentiable
-from tfdist_jax._tape import Tape
-from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices
-from tfdist_jax.compat.tensorflow._ordered import in_order, restored
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax._autodiff._pullbacks import RowGradient, is_differentiable
+from tfdist_jax._autodiff._tape import Tape
+from tfdist_jax._stateful import _state
+from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class GradientTape:
         cotangents = _cotangents(targets, output_gradients)
         gradients = tape.gradient(targets, _tensors(leaves, "sources"), cotangents)
         self._let_go()
-        return restored(
+        return restore_dict_order(
             tree.unflatten([_as_asked(g, source, mode) for g, source in zip(gradients, leaves, strict=True)])
         )
 
@@ -195,7 +195,7 @@ class GradientTape:
                 jnp.zeros((*value.shape, *source.shape), _value(source).dtype) if row is None else row
                 for row, source in zip(shaped, leaves, strict=True)
             ]
-        return restored(tree.unflatten(shaped))
+        return restore_dict_order(tree.unflatten(shaped))
 
     def batch_jacobian(
         self,

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from tfdist_jax._internals import replay
-from tfdist_jax.compat.tensorflow._gradient_tape import UnconnectedGradients, conjugate, is_variable
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tracing
+from tfdist_jax.compat.tensorflow._gradients._gradient_tape import UnconnectedGradients, conjugate, is_variable
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tracing
 
 
 class AggregationMethod:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any, final
 
-from tfdist_jax.compat.tensorflow._missing import reason
+from tfdist_jax.compat.tensorflow._names._missing import reason
 
-_ROOT = __name__.rpartition(".")[0]
+_ROOT = __name__.rpartition("._names.")[0]
 # Namespaces that repeat others' names: no help to who asks for a name elsewhere.
 _ASIDE = ("tf.compat.", "tf.experimental.numpy.")
 
@@ -19,10 +19,15 @@ _ASIDE = ("tf.compat.", "tf.experimental.numpy.")
 class LazyNames:
     """A module's `__getattr__`: imports what a name stands for, the first time it is asked for.
 
+    Attributes:
+        namespace: The module's name.
+        attributes: Name to the module, relative to this package, and the name there.
+        modules: Names of submodules.
+
     Example:
         In a namespace's module::
 
-            __getattr__ = LazyNames(__name__, {"_ops._linalg": "det inv eye=identity_matrix"}, modules="experimental")
+            __getattr__ = LazyNames(__name__, {"linalg._matrices": "det inv eye=identity_matrix"}, modules="experimental")
             __dir__ = __getattr__.names
     """
 
@@ -35,33 +40,33 @@ class LazyNames:
                 `new=old` where it calls them otherwise.
             modules: Names of submodules, separated by blanks.
         """
-        self._namespace = namespace
-        self._attributes = dict(_attributes(sources))
-        self._modules = frozenset(modules.split())
+        self.namespace = namespace
+        self.attributes = dict(_attributes(sources))
+        self.modules = frozenset(modules.split())
 
     def __call__(self, name: str) -> Any:
         """Return what `name` stands for, and keep it in the module."""
-        if name in self._attributes:
-            module, attribute = self._attributes[name]
+        if name in self.attributes:
+            module, attribute = self.attributes[name]
             value = getattr(importlib.import_module(f"{_ROOT}.{module}"), attribute)
-        elif name in self._modules:
-            value = importlib.import_module(f"{self._namespace}.{name}")
+        elif name in self.modules:
+            value = importlib.import_module(f"{self.namespace}.{name}")
         else:
-            raise _missing(self._namespace, name, sys._getframe(1))
-        setattr(sys.modules[self._namespace], name, value)
+            raise _missing(self.namespace, name, sys._getframe(1))
+        setattr(sys.modules[self.namespace], name, value)
         return value
 
     def names(self) -> list[str]:
         """List the names of the namespace, without loading them."""
-        loaded = (name for name in vars(sys.modules[self._namespace]) if name.startswith("__"))
-        return sorted({*self._attributes, *self._modules, *loaded})
+        loaded = (name for name in vars(sys.modules[self.namespace]) if name.startswith("__"))
+        return sorted({*self.attributes, *self.modules, *loaded})
 
     def dotted_names(self) -> Iterator[str]:
         """List the public names of the namespace and of the lazy ones below it, such as `tf.math.add`."""
-        yield from (f"{_shown(self._namespace)}.{name}" for name in self._attributes)
-        for name in self._modules:
-            yield f"{_shown(self._namespace)}.{name}"
-            below = _lazy_names(f"{self._namespace}.{name}")
+        yield from (f"{_shown(self.namespace)}.{name}" for name in self.attributes)
+        for name in self.modules:
+            yield f"{_shown(self.namespace)}.{name}"
+            below = _lazy_names(f"{self.namespace}.{name}")
             if below is not None:
                 yield from below.dotted_names()
 

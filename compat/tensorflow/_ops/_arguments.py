@@ -10,13 +10,13 @@ import numpy as np
 from jax.core import Tracer
 from jax.export import is_symbolic_dim
 
+from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import known_value
-from tfdist_jax._one_program import ValueNeededError
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._host_values import host_value
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 
 # Bytes of the types that JAX takes from NumPy as they are.
 _NARROW = 4
@@ -111,11 +111,11 @@ def value_of(tensor: Any, otherwise: str) -> Any:
     """Return the value of a tensor; also while a function is traced, if it follows from constants.
 
     Raises:
-        ValueNeededError: With the message `otherwise`, if the tensor depends on the function's inputs.
+        ConcreteValueRequiredError: With the message `otherwise`, if the tensor depends on the function's inputs.
     """
     value = known_value(tensor)
     if value is None:
-        raise ValueNeededError(otherwise)
+        raise ConcreteValueRequiredError(otherwise)
     return value
 
 

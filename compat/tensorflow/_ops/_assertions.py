@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax._state import current_frame
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
+from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, same_type, static_ints
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 
 _SHOWN = 3
 
@@ -52,14 +52,14 @@ def _check(truth: Any, message: str, data: list[Any], summarize: int | None) -> 
 def _check_when_run(failure: Callable[..., str | None], *arrays: Any) -> None:
     """Check when the program runs: the function that runs it raises; where there is none, the program itself fails."""
     failures: list[str | None] = []
-    frame = current_frame()
+    scope = current_scope()
 
     def raise_first() -> None:
         found = next(filter(None, failures), None)
         failures.clear()
         _raise_if(found)
 
-    if frame is not None and frame.after_run(raise_first):
+    if scope is not None and scope.after_run(raise_first):
         jax.debug.callback(lambda *values: failures.append(failure(*values)), *arrays)
     else:
         jax.debug.callback(lambda *values: _raise_if(failure(*values)), *arrays)

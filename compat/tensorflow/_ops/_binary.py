@@ -9,9 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import special
 
-from tfdist_jax.compat.tensorflow._checks import check_divisor
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._ops import _kinks
+from tfdist_jax.compat.tensorflow._ops import _subgradients
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     all_same_type,
     compute,
@@ -20,7 +18,9 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     require,
     same_type,
 )
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._checks import check_divisor
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _PAGE = "https://www.tensorflow.org/api_docs/python/tf/math"
 
@@ -83,8 +83,8 @@ mod = _binary("mod", _of_whole(jnp.mod), "fi", "Return the remainder of `floordi
 truncatediv = _binary("truncatediv", _of_whole(jax.lax.div), "i", "Return x / y rounded towards zero.")
 truncatemod = _binary("truncatemod", _of_whole(jnp.fmod), "fi", "Return the remainder of `truncatediv`.")
 pow = _binary("pow", jnp.power, "fci", "Return x to the power of y.")
-maximum = _binary("maximum", _kinks.maximum, "fi", "Return the larger elements.")
-minimum = _binary("minimum", _kinks.minimum, "fi", "Return the smaller elements.")
+maximum = _binary("maximum", _subgradients.maximum, "fi", "Return the larger elements.")
+minimum = _binary("minimum", _subgradients.minimum, "fi", "Return the smaller elements.")
 squared_difference = _binary(
     "squared_difference", lambda x, y: jnp.square(x - y), "fci", "Return squares of differences."
 )

@@ -5,11 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype, complex64, complex128, float64, string
-from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices, on_values
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, keeps_static, require, same_type
-from tfdist_jax.compat.tensorflow._sparse_tensor import is_sparse
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype, complex64, complex128, float64, string
+from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices, on_values
+from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import is_sparse
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 @keeps_static

@@ -5,11 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices, on_values
-from tfdist_jax.compat.tensorflow._ops import _kinks
+from tfdist_jax.compat.tensorflow._ops import _subgradients
 from tfdist_jax.compat.tensorflow._ops._arguments import axes, compute
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices, on_values
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> jax.Array:
@@ -17,7 +17,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     tensor = convert_to_tensor(t)
     dtype = as_dtype(tensor.dtype)
     low, high = convert_to_tensor(clip_value_min, dtype), convert_to_tensor(clip_value_max, dtype)
-    return compute(lambda: _kinks.maximum(_kinks.minimum(tensor, high), low))
+    return compute(lambda: _subgradients.maximum(_subgradients.minimum(tensor, high), low))
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
@@ -33,7 +33,7 @@ def _clip_by_norm(tensor: jax.Array, clip_norm: Any, axes: Any) -> jax.Array:
     squares = jnp.sum(jnp.square(tensor), _axes(axes), keepdims=True)
     # The square root of 0 has no gradient: compute it elsewhere.
     norm = jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), squares)
-    return tensor * limit / _kinks.maximum(norm, limit)
+    return tensor * limit / _subgradients.maximum(norm, limit)
 
 
 _axes = axes
@@ -60,6 +60,8 @@ def clip_by_global_norm(
     norm = global_norm(t_list) if use_norm is None else convert_to_tensor(use_norm)
     limit = convert_to_tensor(clip_norm, as_dtype(norm.dtype))
     # Infinite norms give NaN, so that a broken step shows.
-    scale = limit * _kinks.minimum(1 / norm, 1 / limit) + jnp.where(jnp.isfinite(norm), 0, jnp.nan).astype(norm.dtype)
+    scale = limit * _subgradients.minimum(1 / norm, 1 / limit) + jnp.where(jnp.isfinite(norm), 0, jnp.nan).astype(
+        norm.dtype
+    )
     scaled = lambda values: values * scale.astype(values.dtype)
     return [None if t is None else on_values(scaled, t) for t in t_list], norm

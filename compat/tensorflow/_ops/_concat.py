@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow._host import HostTensor
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     all_same_type,
     compute,
@@ -17,7 +16,8 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     static_int,
     static_ints,
 )
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 @keeps_static

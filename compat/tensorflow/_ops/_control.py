@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from tfdist_jax import _control_flow
-from tfdist_jax._one_program import ValueNeededError
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._nest import map_structure
+from tfdist_jax._errors import ConcreteValueRequiredError
+from tfdist_jax._stateful import _control_flow
 from tfdist_jax.compat.tensorflow._ops._arguments import static_int
-from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order, restored
-from tfdist_jax.compat.tensorflow._shape import TensorSpec
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor, is_tracing
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._nest import map_structure
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor, is_tracing
 
 
 def _tensors(structure: Any) -> Any:
@@ -35,10 +35,12 @@ def _branch(index: Any, branches: Sequence[Callable[[], Any]]) -> Any:
         results = in_order(_tensors(fn()))
         found.append(_shapes(results))
         if len(found[0]) == len(found[-1]) and found[0] != found[-1]:
-            raise ValueNeededError("Branches give tensors of different shapes, which XLA's conditionals cannot.")
+            raise ConcreteValueRequiredError(
+                "Branches give tensors of different shapes, which XLA's conditionals cannot."
+            )
         return results
 
-    return restored(_control_flow.branch(index, [functools.partial(run, fn) for fn in branches]))
+    return restore_dict_order(_control_flow.branch(index, [functools.partial(run, fn) for fn in branches]))
 
 
 def _shapes(structure: Any) -> list[Any]:
@@ -152,7 +154,7 @@ def _of_fixed_shapes(step: Callable[..., list[Any]]) -> Callable[..., list[Any]]
     def checked(*values: Any) -> list[Any]:
         results = step(*values)
         if _shapes(list(values)) != _shapes(results) and _is_traced(values):
-            raise ValueNeededError("A variable of tf.while_loop changes its shape, which XLA's loops cannot.")
+            raise ConcreteValueRequiredError("A variable of tf.while_loop changes its shape, which XLA's loops cannot.")
         return results
 
     return checked

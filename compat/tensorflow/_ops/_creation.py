@@ -6,10 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._host_values import host_value
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     all_same_type,
     compute,
@@ -21,7 +17,11 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     value_of,
 )
 from tfdist_jax.compat.tensorflow._ops._reductions import reduce_max
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 
 _TEXT = np.dtype(object)
 

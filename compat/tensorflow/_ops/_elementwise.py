@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import special
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, keeps_static, require
-from tfdist_jax.compat.tensorflow._ops._kinks import absolute
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._ops._subgradients import absolute
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _PAGE = "https://www.tensorflow.org/api_docs/python/tf/math"
 

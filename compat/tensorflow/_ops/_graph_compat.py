@@ -12,10 +12,10 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax._one_program import ValueNeededError
-from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax.compat.tensorflow._ops._elementwise import identity
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tracing
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tracing
 
 _scopes: ContextVar[str] = ContextVar("name_scope", default="")
 
@@ -115,7 +115,7 @@ def numpy_function(
 
 def _call_python(func: Any, arguments: list[Any], wanted: Any, name: str) -> Any:
     if any(isinstance(argument, Tracer) for argument in arguments):
-        raise ValueNeededError(
+        raise ConcreteValueRequiredError(
             f"{name} gives tensors of unknown shape, which XLA cannot compile. Call the function outside of "
             "tf.function, in Dataset.map, or use jax.pure_callback with the result's shape."
         )

@@ -11,11 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from tfdist_jax._internals import ArrayImpl
 from tfdist_jax._user_code import is_user_code
-from tfdist_jax.compat.tensorflow._checks import check_divisor, missing_entry
-from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
-from tfdist_jax.compat.tensorflow._ops._kinks import absolute
+from tfdist_jax.compat.tensorflow._ops._binary import truediv
+from tfdist_jax.compat.tensorflow._ops._subgradients import absolute
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors._checks import check_divisor, missing_entry
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
+_FACADE = __name__.rpartition("._ops.")[0]
 _TWO_WAYS = "add sub mul truediv floordiv mod pow matmul and or xor"
 _COMPARISONS = "lt le gt ge"
 _PRODUCTS = ("__mul__", "__rmul__")
@@ -26,33 +30,33 @@ _NOT_FOR_BOOLS = frozenset(
 )
 
 
-def accept_operands(cls: Any, convert: Callable[..., Any]) -> None:
-    """Let `tensor + [1, 2]` and, in full, `float64_tensor * 0.1` work as in TensorFlow, on an array class.
+@functools.cache
+def install() -> None:
+    """Let `tensor + [1, 2]` and, in full, `float64_tensor * 0.1` work as in TensorFlow.
 
     JAX refuses sequences. And it takes Python's and NumPy's operands as 32 bits wide unless its global 64-bit switch is
     on, which would change every other type; TensorFlow gives them the tensor's type.
-
-    Args:
-        cls: The class.
-        convert: Makes a tensor of a sequence, given a type to prefer.
     """
+    for cls in (ArrayImpl, Tracer):
+        _accept_operands(cls)
+
+
+def _accept_operands(cls: Any) -> None:
     names = [f"__{prefix}{name}__" for name in _TWO_WAYS.split() for prefix in ("", "r")]
     for name in [*names, *(f"__{name}__" for name in _COMPARISONS.split()), "__eq__", "__ne__"]:
-        setattr(cls, name, _accepting(name, getattr(cls, name), convert))
+        setattr(cls, name, _accepting(name, getattr(cls, name)))
     for name, original in (("__neg__", cls.__neg__), ("__abs__", absolute)):
         setattr(cls, name, _refusing_bool(name, original))
     cls.__getitem__ = _inside(cls.__getitem__)
 
 
-def _accepting(
-    name: str, original: Callable[[Any, Any], Any], convert: Callable[..., Any]
-) -> Callable[[Any, Any], Any]:
+def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     frame, own_way = sys._getframe, _OWN_WAYS.get(name)
 
     @functools.wraps(original)
     def operate(self: Any, other: Any) -> Any:
         if isinstance(other, list | tuple):
-            other = convert(other, dtype_hint=self.dtype)
+            other = convert_to_tensor(other, dtype_hint=self.dtype)
         elif self.aval.dtype.itemsize >= 8 and isinstance(other, int | float | complex | np.generic | np.ndarray):
             other = _widened(other, self.aval.dtype)
         mixed = self.aval.dtype.kind in "iub" or getattr(other, "dtype", self.aval.dtype) != self.aval.dtype
@@ -110,7 +114,7 @@ def _unlike(name: str, mine: jax.Array, other: Any, error: Exception) -> Any:
 
 def _is_tensorflow_program(frame: FrameType) -> bool:
     """Whether code is of a module that has imported the facade: it relies on TensorFlow's rules, others on JAX's."""
-    facade = sys.modules[__package__ or ""]
+    facade = sys.modules[_FACADE]
     return is_user_code(frame) and any(value is facade for value in list(frame.f_globals.values()))
 
 
@@ -149,12 +153,6 @@ def _wrong_types(tensor: Any, message: str) -> Exception:
     return TypeError(message) if isinstance(tensor, Tracer) else InvalidArgumentError(None, None, message)
 
 
-def _divided(x: Any, y: Any) -> Any:
-    from tfdist_jax.compat.tensorflow._ops._binary import truediv
-
-    return truediv(x, y)
-
-
 def _whole(divide: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
     check_divisor(y, x)
     return divide(x, y)
@@ -167,8 +165,8 @@ def _whole_reflected(divide: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
 
 # How integers are divided: with floats as the result, or with an error for zero.
 _OWN_WAYS: dict[str, Callable[..., Any]] = {
-    "__truediv__": lambda _, x, y: _divided(x, y),
-    "__rtruediv__": lambda _, x, y: _divided(y, x),
+    "__truediv__": lambda _, x, y: truediv(x, y),
+    "__rtruediv__": lambda _, x, y: truediv(y, x),
     "__floordiv__": _whole,
     "__mod__": _whole,
     "__rfloordiv__": _whole_reflected,

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._tensor import is_tensor, is_tracing
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor, is_tracing
 
 
 def print(*inputs: Any, **kwargs: Any) -> None:

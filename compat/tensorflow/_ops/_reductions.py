@@ -7,10 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._checks import on_cpu
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._host import HostTensor
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     axes,
     compute,
@@ -21,7 +17,11 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     static_int,
 )
 from tfdist_jax.compat.tensorflow._ops._cast import cast
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._checks import on_cpu
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 # Bytes of the types that JAX's global switch is about.
 _WIDE = 8

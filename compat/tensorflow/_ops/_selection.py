@@ -7,11 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax._custom_pullback import take_rows
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._checks import check_indices
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._host import HostTensor
+from tfdist_jax._autodiff._custom_pullback import take_rows
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     compute,
     invalid,
@@ -22,7 +18,11 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     static_ints,
     value_of,
 )
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._checks import check_indices
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 class Unique(NamedTuple):

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._checks import check_indices
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._host import HostTensor
 from tfdist_jax.compat.tensorflow._ops._arguments import axes, compute, invalid, keeps_static, static_int, static_ints
-from tfdist_jax.compat.tensorflow._shape import TensorShape
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._checks import check_indices
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 def shape(input: Any, out_type: Any = None, name: str | None = None) -> HostTensor:

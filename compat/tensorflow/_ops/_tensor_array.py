@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import known_value
-from tfdist_jax._one_program import ValueNeededError
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError, OutOfRangeError
 from tfdist_jax.compat.tensorflow._ops._arguments import static_int
-from tfdist_jax.compat.tensorflow._shape import TensorShape
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError, OutOfRangeError
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 @final
@@ -128,7 +128,7 @@ class TensorArray:
         if known is not None:
             return self._grown(int(known))
         if self._dynamic and not self._has_room:
-            raise ValueNeededError(
+            raise ConcreteValueRequiredError(
                 "A tf.TensorArray with `dynamic_size` is written to at a place that is not known while the function is "
                 "traced. To have the loop compiled give `size` and leave `dynamic_size` out."
             )
@@ -170,7 +170,7 @@ class TensorArray:
 
     def _must_be_of_its_size(self) -> None:
         if self._has_room:
-            raise ValueNeededError("The size of a tf.TensorArray is used in the loop in which it grows.")
+            raise ConcreteValueRequiredError("The size of a tf.TensorArray is used in the loop in which it grows.")
 
     def _filled(self) -> jax.Array:
         self._must_be_of_its_size()

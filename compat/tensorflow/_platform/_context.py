@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfdist_jax import ReduceOp
 
 if TYPE_CHECKING:
-    from tfdist_jax.compat.tensorflow._replica_context import ReplicaContext
+    from tfdist_jax.compat.tensorflow.distribute._replica_context import ReplicaContext
     from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 
 

@@ -17,9 +17,9 @@ import jax
 from tfdist_jax import _nvidia, use_cpu_devices
 from tfdist_jax._cluster import Task
 from tfdist_jax._internals import backends_are_initialized, joined_processes
-from tfdist_jax._mesh import Device
-from tfdist_jax.compat.tensorflow import _startup
-from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
+from tfdist_jax._sharding._mesh import Device
+from tfdist_jax.compat.tensorflow._platform import _environment
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 
 _NAME = re.compile(
     r"^(/job:(?P<job>\w+))?(/replica:\d+)?(/task:(?P<task>\d+))?/?((device:)?(XLA_)?(?P<kind>CPU|GPU|TPU)(:(?P<index>\d+|\*))?)?$",
@@ -95,7 +95,7 @@ def host_name() -> str:
 
 def local_devices(kind: str | None = None) -> list[Device]:
     """Return this process's devices, of one type or all, the processor's first; starts JAX."""
-    _startup.apply_environment()
+    _environment.apply_environment()
     accelerators = [device for device in jax.local_devices() if device.platform != "cpu"]
     present = [*jax.local_devices(backend="cpu"), *accelerators]
     return [device for device in present if kind in (None, device_type(device))]

@@ -2,9 +2,9 @@
 
 import logging
 
-from tfdist_jax._mesh import Device
-from tfdist_jax.compat.tensorflow._devices import emulated_cores, local_devices, make_room, named_devices
-from tfdist_jax.compat.tensorflow._errors import NotFoundError
+from tfdist_jax._sharding._mesh import Device
+from tfdist_jax.compat.tensorflow._platform._devices import emulated_cores, local_devices, make_room, named_devices
+from tfdist_jax.compat.tensorflow._platform._errors import NotFoundError
 
 _log = logging.getLogger("tfdist_jax")
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tfdist_jax.compat.tensorflow._platform._devices import has_plugin
+
 VERSION = "2.21.0"
 GIT_VERSION = "v2.21.0"
 COMPILER_VERSION = "XLA (jaxlib)"
@@ -12,6 +14,4 @@ GRAPH_DEF_VERSION_MIN_PRODUCER = 0
 
 def get_build_info() -> dict[str, Any]:
     """Return what programs ask of a build: whether JAX's CUDA or ROCm plugin is installed."""
-    from tfdist_jax.compat.tensorflow._devices import has_plugin
-
     return {"is_cuda_build": has_plugin("cuda"), "is_rocm_build": has_plugin("rocm"), "is_tensorrt_build": False}

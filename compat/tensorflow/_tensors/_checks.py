@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 
 
 def on_cpu(value: Any) -> np.ndarray | None:

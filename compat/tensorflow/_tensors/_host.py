@@ -8,12 +8,12 @@ import numpy as np
 from jax.export import is_symbolic_dim
 
 from tfdist_jax._user_code import is_user_code
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._checks import missing_entry
-from tfdist_jax.compat.tensorflow._devices import host_name
-from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
-from tfdist_jax.compat.tensorflow._shape import TensorShape, user_shape
-from tfdist_jax.compat.tensorflow._tensor_text import tensor_repr, tensor_str
+from tfdist_jax.compat.tensorflow._platform._devices import host_name
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._checks import missing_entry
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, user_shape
+from tfdist_jax.compat.tensorflow._tensors._tensor_text import tensor_repr, tensor_str
 
 
 @final

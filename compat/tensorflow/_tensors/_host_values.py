@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._dtypes import DType
-from tfdist_jax.compat.tensorflow._shape import TensorShape
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._dtypes import DType
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 
 _INT32 = np.iinfo(np.int32)
 _PYTHON_TYPES = {"b": _dtypes.bool_, "i": _dtypes.int32, "f": _dtypes.float32, "c": _dtypes.complex128}

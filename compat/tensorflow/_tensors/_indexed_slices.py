@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._shape import TensorShape
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 @final

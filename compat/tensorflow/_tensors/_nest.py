@@ -9,10 +9,10 @@ from typing import Any
 import jax
 
 from tfdist_jax import PerReplica
-from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices
-from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order, restored
-from tfdist_jax.compat.tensorflow._shape import TensorShape
-from tfdist_jax.compat.tensorflow._sparse_tensor import SparseTensor
+from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
+from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
 
 
 def _is_leaf(value: Any) -> bool:
@@ -64,7 +64,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any], expand_compos
             f"Could not pack sequence. Structure had {tree.num_leaves} atoms, but flat_sequence had "
             f"{len(flat_sequence)} items: {flat_sequence}."
         )
-    return restored(jax.tree.unflatten(tree, list(flat_sequence)))
+    return restore_dict_order(jax.tree.unflatten(tree, list(flat_sequence)))
 
 
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False) -> None:

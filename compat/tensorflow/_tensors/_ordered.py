@@ -14,18 +14,18 @@ def in_order(structure: Any) -> Any:
     return _with_parts(structure, in_order)
 
 
-def restored(structure: Any) -> Any:
+def restore_dict_order(structure: Any) -> Any:
     """Return a structure with its dictionaries again."""
     if type(structure) is _Ordered:
-        return {key: restored(value) for key, value in structure.items.items()}
-    return _with_parts(structure, restored)
+        return {key: restore_dict_order(value) for key, value in structure.items.items()}
+    return _with_parts(structure, restore_dict_order)
 
 
 def map_in_order(
     fn: Callable[..., Any], structure: Any, *others: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
     """Do as `jax.tree.map`, and keep the order of dictionaries."""
-    return restored(jax.tree.map(fn, in_order(structure), *map(in_order, others), is_leaf=is_leaf))
+    return restore_dict_order(jax.tree.map(fn, in_order(structure), *map(in_order, others), is_leaf=is_leaf))
 
 
 def _with_parts(structure: Any, fn: Callable[[Any], Any]) -> Any:

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, final
 
 from tfdist_jax import PerReplica
-from tfdist_jax.compat.tensorflow._shape import TensorShape, TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
 
 
 @final

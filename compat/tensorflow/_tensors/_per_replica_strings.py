@@ -6,12 +6,12 @@ from typing import Any, NoReturn, final
 import numpy as np
 
 from tfdist_jax import PerReplica
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._tensor import NoValueError
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import NoValueError
 
 
 @final
-class UnknownText:
+class UnavailableString:
     """Stands for a replica's text while the replicas are traced, when it has no value, or where another process has it."""
 
     def __init__(self, *, is_elsewhere: bool = False) -> None:
@@ -39,27 +39,27 @@ class UnknownText:
 
 
 @final
-class OwnTexts(tuple):
+class PerReplicaStrings(tuple):
     """The texts of all replicas; as a subclass no structure for JAX, but one leaf of it."""
 
     __slots__ = ()
 
-    def unknown(self) -> "OwnTexts":
+    def unknown(self) -> "PerReplicaStrings":
         """Return what stands for them while a function is traced."""
-        return OwnTexts([UnknownText()] * len(self))
+        return PerReplicaStrings([UnavailableString()] * len(self))
 
 
-def per_replica_texts(texts: Sequence[Any]) -> PerReplica:
+def per_replica_strings(texts: Sequence[Any]) -> PerReplica:
     """Hold a text tensor for each replica."""
-    return PerReplica(OwnTexts(texts), len(texts))
+    return PerReplica(PerReplicaStrings(texts), len(texts))
 
 
-def texts_of_this_process(parts: Sequence[Any]) -> PerReplica:
+def strings_of_this_process(parts: Sequence[Any]) -> PerReplica:
     """Hold the texts of this process's replicas, of which others, given as None, are elsewhere."""
-    known = lambda part: UnknownText(is_elsewhere=True) if part is None else np.asarray(part).view(HostTensor)
-    return per_replica_texts(list(map(known, parts)))
+    known = lambda part: UnavailableString(is_elsewhere=True) if part is None else np.asarray(part).view(HostTensor)
+    return per_replica_strings(list(map(known, parts)))
 
 
 def has_own_texts(value: Any) -> bool:
     """Tell whether a value is a text for each replica."""
-    return isinstance(value, PerReplica) and isinstance(value.data, OwnTexts)
+    return isinstance(value, PerReplica) and isinstance(value.data, PerReplicaStrings)

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, final
 import jax
 from jax.export import is_symbolic_dim
 
-from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
 
 
 @final

@@ -6,8 +6,8 @@ from typing import Any
 
 from jax.core import Tracer
 
+from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import known_value
-from tfdist_jax._one_program import ValueNeededError
 
 
 def accept_slices(cls: Any) -> None:
@@ -41,7 +41,7 @@ def _known(place: Any) -> Any:
         return place
     value = known_value(place)
     if value is None:
-        raise ValueNeededError(
+        raise ConcreteValueRequiredError(
             "A slice ends at a place that is not known while the function is traced, but XLA's arrays have fixed sizes. "
             "Use Python numbers or `tf.shape(x)`; or, for a part of known size, `tf.gather` with `start + tf.range(size)`."
         )

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices
-from tfdist_jax.compat.tensorflow._shape import TensorShape, TensorSpec, user_shape
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor as is_plain_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec, user_shape
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor as is_plain_tensor
 
 
 @final

@@ -16,15 +16,14 @@ from jax.core import Tracer
 from tfdist_jax import PerReplica
 from tfdist_jax._internals import ArrayImpl, EvalTrace, current_trace
 from tfdist_jax._user_code import is_user_code
-from tfdist_jax.compat.tensorflow._context import merging_context
-from tfdist_jax.compat.tensorflow._devices import device_name
-from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype, known_dtype
-from tfdist_jax.compat.tensorflow._host import HostTensor, check_shape
-from tfdist_jax.compat.tensorflow._host_values import host_value
-from tfdist_jax.compat.tensorflow._operators import accept_operands
-from tfdist_jax.compat.tensorflow._shape import TensorShape, user_shape
-from tfdist_jax.compat.tensorflow._slices import accept_slices
-from tfdist_jax.compat.tensorflow._tensor_text import replicas_text, tensor_repr, tensor_str
+from tfdist_jax.compat.tensorflow._platform._context import merging_context
+from tfdist_jax.compat.tensorflow._platform._devices import device_name
+from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype, known_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, check_shape
+from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, user_shape
+from tfdist_jax.compat.tensorflow._tensors._slices import accept_slices
+from tfdist_jax.compat.tensorflow._tensors._tensor_text import replicas_text, tensor_repr, tensor_str
 
 Tensor = jax.Array
 
@@ -204,7 +203,6 @@ def install() -> None:
         cls.shape = _property(cls.shape, user_shape)
         cls.dtype = _property(cls.dtype, known_dtype)
         accept_slices(cls)
-        accept_operands(cls, convert_to_tensor)
     for name in ("__repr__", "__str__"):
         setattr(PerReplica, name, _for_user(getattr(PerReplica, name), functools.partial(_replicas, name)))
     ArrayImpl.numpy = _numpy

@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tfdist_jax.compat.tensorflow._ops._grouping import name_scope
-from tfdist_jax.compat.tensorflow._tracking import attributes_changed, is_keras, tracked
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax.compat.tensorflow._ops._graph_compat import name_scope
+from tfdist_jax.compat.tensorflow._variables._tracking import attributes_changed, library_of, tracked
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
 
 
 class Module:
@@ -106,7 +106,7 @@ def _walk(module: Module, seen: set[int]) -> Iterator[Any]:
         for leaf in _leaves(value):
             if id(leaf) in seen:
                 continue
-            if isinstance(leaf, Variable | Module) or is_keras(leaf):
+            if isinstance(leaf, Variable | Module) or library_of(leaf) is not None:
                 seen.add(id(leaf))
                 yield leaf
             if isinstance(leaf, Module):

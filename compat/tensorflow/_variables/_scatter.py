@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax.compat.tensorflow._checks import check_indices
-from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._checks import check_indices
+from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _WAYS: dict[str, Callable[..., jax.Array]] = {
     "add": jax.lax.scatter_add,

@@ -1,8 +1,8 @@
 """Objects that hold variables, and who waits for new ones: restored checkpoints whose values have no variable yet."""
 
+import dataclasses
 import functools
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, final
 
 
@@ -42,13 +42,34 @@ def attributes_changed(owner: Any) -> None:
             restored.look_again(owner)
 
 
-def is_keras(value: Any) -> bool:
-    """Tell whether an object is one of Keras's that has variables; without loading Keras, if nobody has."""
-    if "keras" not in sys.modules:
-        return False
-    from tfdist_jax.compat.tensorflow.keras import _tracked
+@final
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """How the objects of another library, such as Keras, hold variables.
 
-    return isinstance(value, _tracked.KINDS)
+    Attributes:
+        kinds: The classes of those that do, variables among them.
+        parts: Yields the variables and objects that one holds, by attribute.
+        assign: Gives one of its variables a value.
+    """
+
+    kinds: tuple[type, ...]
+    parts: Callable[[Any], Iterator[tuple[str, Any]]]
+    assign: Callable[[Any, Any], None]
+
+
+# Those that are loaded: they add themselves.
+_libraries: list[Library] = []
+
+
+def add_library(library: Library) -> None:
+    """Let modules and checkpoints look into a library's objects from now on."""
+    _libraries.append(library)
+
+
+def library_of(value: Any) -> Library | None:
+    """Return the library whose object with variables `value` is, or None."""
+    return next((library for library in _libraries if isinstance(value, library.kinds)), None)
 
 
 @final

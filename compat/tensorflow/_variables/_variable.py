@@ -11,28 +11,28 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax import PerReplica, ReduceOp, _state
+from tfdist_jax import PerReplica, ReduceOp
+from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import computing_now, known_value
-from tfdist_jax._one_program import ValueNeededError
-from tfdist_jax._placement import local, put
-from tfdist_jax._state import Merge
-from tfdist_jax.compat.tensorflow._context import current_strategy, replica_context
-from tfdist_jax.compat.tensorflow._creation_scope import note_creation
-from tfdist_jax.compat.tensorflow._devices import device_name
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._errors import InaccessibleTensorError, OutOfRangeError
-from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices
-from tfdist_jax.compat.tensorflow._ops._grouping import get_current_name_scope
+from tfdist_jax._sharding._placement import local, put
+from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._state import Merge
+from tfdist_jax.compat.tensorflow._ops._graph_compat import get_current_name_scope
 from tfdist_jax.compat.tensorflow._ops._selection import gather, gather_nd
-from tfdist_jax.compat.tensorflow._scatter import batch_rows, by_indices, by_slices, scattered
-from tfdist_jax.compat.tensorflow._shape import TensorShape
-from tfdist_jax.compat.tensorflow._tensor import Reference, convert_to_tensor, get_static_value, is_tracing
-from tfdist_jax.compat.tensorflow._tensor_text import replicas_text, variable_repr
-from tfdist_jax.compat.tensorflow._variable_creators import ByCreators
-from tfdist_jax.compat.tensorflow._variable_operators import operate_by_value
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
+from tfdist_jax.compat.tensorflow._platform._devices import device_name
+from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OutOfRangeError
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
+from tfdist_jax.compat.tensorflow._tensors._tensor import Reference, convert_to_tensor, get_static_value, is_tracing
+from tfdist_jax.compat.tensorflow._tensors._tensor_text import replicas_text, variable_repr
+from tfdist_jax.compat.tensorflow._variables._scatter import batch_rows, by_indices, by_slices, scattered
+from tfdist_jax.compat.tensorflow._variables._variable_creators import ByCreators, note_creation
+from tfdist_jax.compat.tensorflow._variables._variable_operators import operate_by_value
 
 if TYPE_CHECKING:
-    from tfdist_jax.compat.tensorflow._replica_context import ReplicaContext
+    from tfdist_jax.compat.tensorflow.distribute._replica_context import ReplicaContext
 
 
 class VariableSynchronization(enum.Enum):
@@ -174,8 +174,8 @@ class Variable(metaclass=ByCreators):
                 f"Cannot assign value to variable '{self.name}': Shape mismatch. The variable shape {self._shape}, and "
                 f"the assigned value shape {tuple(new.shape)} are incompatible."
             )
-        if _state.current_frame() is not None and new.shape != _state.read(self).shape:
-            raise ValueNeededError(
+        if _state.current_scope() is not None and new.shape != _state.read(self).shape:
+            raise ConcreteValueRequiredError(
                 f"Variable '{self.name}' cannot change its shape inside a compiled function, where shapes are fixed. "
                 "Assign outside of tf.function, or keep the largest shape."
             )
@@ -196,7 +196,7 @@ class Variable(metaclass=ByCreators):
         delta = convert_to_tensor(delta, dtype=self._dtype)
         context = self._writing_context()
         if context is not None:
-            self._write(op(_state.read(self), self._aggregate(delta, context)), Merge.SUM_OF_CHANGES)
+            self._write(op(_state.read(self), self._aggregate(delta, context)), Merge.SUM_OF_DELTAS)
         elif self.per_replica and self._aggregation is VariableAggregation.SUM:
             raise ValueError(
                 "SyncOnReadVariable does not support `assign_add` in cross-replica context when aggregation is set to "
@@ -236,7 +236,7 @@ class Variable(metaclass=ByCreators):
         if context is not None:
             indices, updates = self._aggregate_parts(indices, updates, context)
         changed = scattered(how, _state.read(self), indices, updates)
-        self._write(changed, Merge.SUM_OF_CHANGES if how in ("add", "sub") else Merge.LAST)
+        self._write(changed, Merge.SUM_OF_DELTAS if how in ("add", "sub") else Merge.LAST)
 
     def _writing_context(self) -> "ReplicaContext | None":
         """Return the replica that changes the variable, if any, which must be one of the variable's strategy."""
@@ -301,7 +301,7 @@ class Variable(metaclass=ByCreators):
 
     def _write(self, value: jax.Array, of_no_strategy: Merge) -> None:
         """Set the value; `of_no_strategy` says what becomes of the replicas' values if no strategy has made the variable."""
-        if _state.current_frame() is None:
+        if _state.current_scope() is None:
             if not isinstance(value, Tracer):
                 value = _placed(value, self.stored)
             elif not is_tracing():
@@ -418,7 +418,7 @@ class Variable(metaclass=ByCreators):
 
     def __repr__(self) -> str:
         text = functools.partial(variable_repr, shape=self._shape, dtype_name=self._dtype.name)
-        if _state.current_frame() is not None:
+        if _state.current_scope() is not None:
             return text(self.name)
         if self._strategy is None or self._strategy.num_replicas_in_sync == 1:
             return text(self.name, array=np.asarray(self.stored))

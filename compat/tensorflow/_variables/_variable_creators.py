@@ -1,4 +1,7 @@
-"""`tf.variable_creator_scope`: functions of the program's own around the making of variables."""
+"""The making of variables: `tf.variable_creator_scope`, and what functions that are traced must know of it.
+
+A traced function may make variables that live on outside of it at its first trace only.
+"""
 
 import contextlib
 import functools
@@ -42,3 +45,24 @@ class ByCreators(type):
         for creator in creators:
             make = functools.partial(creator, make)
         return make(**given.arguments)
+
+
+_created: ContextVar[list[Any] | None] = ContextVar("created", default=None)
+
+
+@contextlib.contextmanager
+def noting_creations() -> Iterator[list[Any]]:
+    """Collect the variables that are made inside."""
+    created: list[Any] = []
+    token = _created.set(created)
+    try:
+        yield created
+    finally:
+        _created.reset(token)
+
+
+def note_creation(variable: Any) -> None:
+    """Tell the function that is being traced, if there is one, of a new variable."""
+    created = _created.get()
+    if created is not None:
+        created.append(variable)

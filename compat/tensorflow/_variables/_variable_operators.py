@@ -4,9 +4,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._ops import _binary
-from tfdist_jax.compat.tensorflow._ops._linalg import matmul
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow.linalg._matrices import matmul
 
 _TWO_WAYS: dict[str, Callable[[Any, Any], Any]] = {
     "add": _binary.add,

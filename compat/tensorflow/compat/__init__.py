@@ -3,12 +3,12 @@
 See https://www.tensorflow.org/api_docs/python/tf/compat.
 """
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(
     __name__,
     {
-        "_compat": (
+        "compat._values": (
             "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types dimension_value forward_compatible "
             "integral_types path_to_str real_types v2"
         ),

@@ -14,7 +14,7 @@ integral_types = (numbers.Integral, np.integer)
 real_types = (numbers.Real, np.integer, np.floating)
 
 # TensorFlow 2 is what the facade is: `import tensorflow.compat.v2 as tf`.
-v2 = importlib.import_module(__name__.rpartition(".")[0])
+v2 = importlib.import_module(__name__.rpartition(".compat.")[0])
 
 
 def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:

@@ -3,12 +3,12 @@
 See https://www.tensorflow.org/api_docs/python/tf/config.
 """
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(
     __name__,
     {
-        "_function": (
+        "_functions._function": (
             "experimental_functions_run_eagerly=functions_run_eagerly "
             "experimental_run_functions_eagerly=run_functions_eagerly functions_run_eagerly run_functions_eagerly"
         ),
@@ -18,7 +18,7 @@ __getattr__ = LazyNames(
             "set_visible_devices"
         ),
         "distribute._resolvers": "experimental_connect_to_cluster experimental_connect_to_host",
-        "_devices": "get_soft_device_placement set_soft_device_placement",
+        "_platform._devices": "get_soft_device_placement set_soft_device_placement",
     },
     modules="experimental",
 )

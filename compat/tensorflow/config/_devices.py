@@ -12,9 +12,9 @@ import jax
 
 from tfdist_jax import use_cpu_devices
 from tfdist_jax._internals import backends_are_initialized
-from tfdist_jax._mesh import Device
-from tfdist_jax.compat.tensorflow import _startup
-from tfdist_jax.compat.tensorflow._devices import (
+from tfdist_jax._sharding._mesh import Device
+from tfdist_jax.compat.tensorflow._platform import _environment
+from tfdist_jax.compat.tensorflow._platform._devices import (
     count_accelerators,
     device_type as type_of,
     emulated_cores,
@@ -179,7 +179,7 @@ def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
         return
     if backends_are_initialized():
         raise RuntimeError("Physical devices cannot be modified after being initialized")
-    _startup.set_preallocation(not enable)
+    _environment.set_preallocation(not enable)
 
 
 def get_memory_growth(device: PhysicalDevice) -> bool:

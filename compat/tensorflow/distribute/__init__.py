@@ -1,11 +1,11 @@
 """`tf.distribute`."""
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(
     __name__,
     {
-        "_replica_context": "ReplicaContext",
+        "distribute._replica_context": "ReplicaContext",
         "distribute._cross_device_ops": ("CrossDeviceOps HierarchicalCopyAllReduce NcclAllReduce ReductionToOneDevice"),
         "distribute._current": "experimental_set_strategy get_replica_context get_strategy has_strategy in_cross_replica_context",
         "distribute._input": "DistributedDataset InputContext",

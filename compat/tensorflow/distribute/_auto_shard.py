@@ -5,10 +5,10 @@ from typing import Any
 
 import jax
 
-from tfdist_jax.compat.tensorflow._errors import NotFoundError
-from tfdist_jax.compat.tensorflow.data._draws import Share
+from tfdist_jax.compat.tensorflow._platform._errors import NotFoundError
 from tfdist_jax.compat.tensorflow.data._options import AutoShardPolicy
 from tfdist_jax.compat.tensorflow.data._planned import Files
+from tfdist_jax.compat.tensorflow.data._seed_log import DataShard
 
 
 def auto_sharded(dataset: Any, processes: Sequence[int]) -> tuple[Any, bool]:
@@ -41,7 +41,7 @@ def auto_sharded(dataset: Any, processes: Sequence[int]) -> tuple[Any, bool]:
         )
     by = "files" if policy is AutoShardPolicy.FILE else "hint"
     shared = getattr(dataset, "shared", lambda share: dataset)
-    return shared(Share(by, len(processes), processes.index(jax.process_index()))), True
+    return shared(DataShard(by, len(processes), processes.index(jax.process_index()))), True
 
 
 def _policy(dataset: Any, num_processes: int) -> AutoShardPolicy:

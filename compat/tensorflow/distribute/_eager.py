@@ -3,29 +3,36 @@
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
+from jax.sharding import Mesh
 
 from tfdist_jax import PerReplica
-from tfdist_jax._eager_replicas import EagerReplicas, run_eagerly
-from tfdist_jax._lockstep import LockStep
-from tfdist_jax._placement import local
 from tfdist_jax._replica import is_per_replica, local_results
-from tfdist_jax.compat.tensorflow._context import entering_replica
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order
-from tfdist_jax.compat.tensorflow._own_texts import texts_of_this_process
-from tfdist_jax.compat.tensorflow._replica_contexts import EagerContext
-from tfdist_jax.compat.tensorflow._results import SCALARS, is_merged, with_merged
-from tfdist_jax.compat.tensorflow._tensor import NoValueError
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax._sharding._mesh import Device
+from tfdist_jax._sharding._placement import local
+from tfdist_jax._stateful._eager_replicas import EagerReplicas, run_eagerly
+from tfdist_jax._stateful._lockstep import LockStep
+from tfdist_jax.compat.tensorflow._functions._results import SCALARS, is_replicated, mark_replicated
+from tfdist_jax.compat.tensorflow._platform._context import entering_replica
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order
+from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import strings_of_this_process
+from tfdist_jax.compat.tensorflow._tensors._tensor import NoValueError
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
+from tfdist_jax.compat.tensorflow.distribute._replica_contexts import EagerContext
+
+if TYPE_CHECKING:
+    from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 
 NEEDS_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError, NoValueError)
 """What is raised where a function that is being traced asks for a tensor's value."""
 
 
-def run_with_values(strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def run_with_values(
+    strategy: "Strategy", fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
     """Run `fn` for each replica with the values of its tensors.
 
     Args:
@@ -47,7 +54,7 @@ def run_with_values(strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...]
         def replica() -> Any:
             context = EagerContext(strategy, lockstep, replicas, i)
             with entering_replica(strategy, context):
-                return with_merged(jax.tree.map(_value, in_order(fn(*mine_args, **mine_kwargs))), context.merged)
+                return mark_replicated(jax.tree.map(_value, in_order(fn(*mine_args, **mine_kwargs))), context.merged)
 
         return replica
 
@@ -55,7 +62,7 @@ def run_with_values(strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...]
         return _joined(run_eagerly(make_replica, replicas), replicas)
 
 
-def _own(leaf: Any, i: int, device: Any, mesh: Any) -> Any:
+def _own(leaf: Any, i: int, device: Device, mesh: Mesh) -> Any:
     value = local_results(leaf, mesh)[i] if isinstance(leaf, PerReplica) else local(leaf)
     return jax.device_put(value, device) if isinstance(value, jax.Array) else value
 
@@ -66,7 +73,7 @@ def _value(leaf: Any) -> Any:
 
 def _joined(results: Sequence[Any], replicas: EagerReplicas) -> Any:
     """Join what this process's replicas return, and what it must know of that which others do."""
-    leaves, trees = zip(*(jax.tree.flatten(result, is_leaf=is_merged) for result in results), strict=True)
+    leaves, trees = zip(*(jax.tree.flatten(result, is_leaf=is_replicated) for result in results), strict=True)
     _must_be_alike(trees)
     told = replicas.tell("returns", [list(map(_kind, values)) for values in zip(*leaves, strict=True)])
     _must_be_alike([f"one of {len(kinds)} values" for kinds in told])
@@ -89,12 +96,12 @@ def _kind(value: Any) -> Any:
 
 
 def _joined_leaf(replicas: EagerReplicas, kinds: Sequence[Any], values: Sequence[Any]) -> Any:
-    if is_merged(values[0]):
+    if is_replicated(values[0]):
         return values[0].value
     by_number = dict(zip(replicas.numbers, values, strict=True))
     own = [by_number.get(i) for i in range(len(kinds))]
     if all(isinstance(value, HostTensor) for value in values):
-        return texts_of_this_process(own)
+        return strings_of_this_process(own)
     if all(kind and kind[0] == "tensor" for kind in kinds):
         even = all(kind == kinds[0] for kind in kinds)
         return replicas.stacked(values) if even else PerReplica.uneven(replicas.of_all("returns tensors", values))

@@ -2,20 +2,23 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 
 from tfdist_jax import PerReplica
-from tfdist_jax._placement import local_replicas
 from tfdist_jax._replica import is_per_replica
-from tfdist_jax.compat.tensorflow._context import (
+from tfdist_jax._sharding._placement import local_replicas
+from tfdist_jax.compat.tensorflow._platform._context import (
     as_reduce_op,
     current_strategy,
     entering_replica,
     merging_context,
     replica_context,
 )
+
+if TYPE_CHECKING:
+    from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 
 
 def _on_each_device(results: Any) -> Any:
@@ -33,7 +36,7 @@ class StrategyExtended:
     Ref: https://www.tensorflow.org/api_docs/python/tf/distribute/StrategyExtended
     """
 
-    def __init__(self, strategy: Any) -> None:
+    def __init__(self, strategy: "Strategy") -> None:
         """Belong to `strategy`."""
         self._strategy = strategy
 
@@ -114,7 +117,7 @@ class StrategyExtended:
     def _updating(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         def update(*args: Any, **kwargs: Any) -> Any:
             context = replica_context()
-            with contextlib.nullcontext() if context is None else context.updating():
+            with contextlib.nullcontext() if context is None else context.replicated_update():
                 return fn(*args, **kwargs)
 
         merging = merging_context()

@@ -4,27 +4,41 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
 from tfdist_jax import PerReplica
-from tfdist_jax._input import num_rows, split_rows
-from tfdist_jax._placement import local_replicas, processes, spans_processes
+from tfdist_jax._multiprocess._shared_input import (
+    Shard,
+    put_shard,
+    shards_of_global_batches,
+    shards_of_local_rounds,
+    sizes_of,
+)
 from tfdist_jax._replica import is_per_replica, split_batch
-from tfdist_jax._shared_input import Share, placed, shares_of_own, shares_of_same, sizes_of
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order, restored
-from tfdist_jax.compat.tensorflow._own_texts import per_replica_texts, texts_of_this_process
-from tfdist_jax.compat.tensorflow._per_replica_spec import PerReplicaSpec
-from tfdist_jax.compat.tensorflow._shape import TensorSpec
+from tfdist_jax._sharding._input import num_rows, split_rows
+from tfdist_jax._sharding._placement import local_replicas, processes, spans_processes
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._per_replica_spec import PerReplicaSpec
+from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import per_replica_strings, strings_of_this_process
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow.data._elements import leaves, map_structure
-from tfdist_jax.compat.tensorflow.data._step_rows import noting_first, rows_of
+from tfdist_jax.compat.tensorflow.data._step_rows import peek_first, rows_of
 from tfdist_jax.compat.tensorflow.distribute._auto_shard import auto_sharded
-from tfdist_jax.compat.tensorflow.distribute._iterator import DistributedIterator, InTurn, begun, brought
+from tfdist_jax.compat.tensorflow.distribute._iterator import (
+    DistributedIterator,
+    RoundRobin,
+    prefetch_to_device,
+    start_iteration,
+)
 from tfdist_jax.compat.tensorflow.distribute._options import InputOptions
+
+if TYPE_CHECKING:
+    from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 
 
 @final
@@ -47,7 +61,7 @@ class InputContext:
         )
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
-        """Return the share of one replica.
+        """Return the shard of one replica.
 
         Raises:
             ValueError: If the replicas' number does not divide `global_batch_size`.
@@ -66,7 +80,7 @@ class _Distributed(abc.ABC):
     is_own: bool
     """Whether this process's data is its own, rather than all processes'."""
 
-    def __init__(self, strategy: Any, dataset: Any, options: InputOptions | None = None) -> None:
+    def __init__(self, strategy: "Strategy", dataset: Any, options: InputOptions | None = None) -> None:
         """Hand out the batches of `dataset`: ours, TensorFlow's or any iterable of batches."""
         self._strategy = strategy
         self._dataset = dataset
@@ -82,22 +96,22 @@ class _Distributed(abc.ABC):
         Args:
             seeds: What an earlier iteration has taken, which is run again; as this has returned them.
         """
-        batches, seeds = begun(self._dataset, seeds)
+        batches, seeds = start_iteration(self._dataset, seeds)
         return self.rounds(batches), seeds
 
     def placed(self, rounds: Iterator[Any], note_rows: Callable[[int], None]) -> Iterator[Any]:
         """Bring the data of steps to the devices, a few steps ahead; `note_rows` is told the rows of the first one."""
         if spans_processes(self._mesh):
-            shares = noting_first(self._shares(rounds), lambda share: note_rows(sum(next(iter(share[1]), ()))))
+            shards = peek_first(self._shards(rounds), lambda shard: note_rows(sum(next(iter(shard[1]), ()))))
             # What other processes have is reached through devices alone.
             options = dataclasses.replace(self.input_options, experimental_fetch_to_device=True)
-            return brought(shares, lambda share: _place_share(share, self._strategy), options)
-        noted = noting_first(rounds, lambda own: note_rows(self.own_rows(own)))
-        return brought(noted, lambda batch: restored(self._place(batch)), self.input_options)
+            return prefetch_to_device(shards, lambda shard: _place_shard(shard, self._strategy), options)
+        noted = peek_first(rounds, lambda own: note_rows(self.own_rows(own)))
+        return prefetch_to_device(noted, lambda batch: restore_dict_order(self._place(batch)), self.input_options)
 
-    def shares(self) -> Iterator[Share]:
+    def shards(self) -> Iterator[Shard]:
         """Yield this process's part of each step's batch."""
-        return self._shares(self.begin()[0])
+        return self._shards(self.begin()[0])
 
     @property
     @abc.abstractmethod
@@ -117,7 +131,7 @@ class _Distributed(abc.ABC):
         """Tell whether iterations end before this step, which only `get_next_as_optional` gives."""
 
     @abc.abstractmethod
-    def _shares(self, rounds: Iterator[Any]) -> Iterator[Share]:
+    def _shards(self, rounds: Iterator[Any]) -> Iterator[Shard]:
         """Yield this process's part of each step's batch, where there are several processes."""
 
     @abc.abstractmethod
@@ -136,7 +150,7 @@ class DistributedDataset(_Distributed):
     Ref: https://www.tensorflow.org/api_docs/python/tf/distribute/DistributedDataset
     """
 
-    def __init__(self, strategy: Any, dataset: Any, options: InputOptions | None = None) -> None:
+    def __init__(self, strategy: "Strategy", dataset: Any, options: InputOptions | None = None) -> None:
         """Split the batches of `dataset`: ours, TensorFlow's or any iterable of batches."""
         super().__init__(strategy, dataset, options)
         self._dataset, self.is_own = auto_sharded(dataset, processes(self._mesh))
@@ -158,19 +172,19 @@ class DistributedDataset(_Distributed):
         """Say no: every batch is a step."""
         return False
 
-    def _shares(self, rounds: Iterator[Any]) -> Iterator[Share]:
+    def _shards(self, rounds: Iterator[Any]) -> Iterator[Shard]:
         if not self.is_own:
-            return shares_of_same(map(in_order, rounds), self._mesh)
+            return shards_of_global_batches(map(in_order, rounds), self._mesh)
         replicas = len(local_replicas(self._mesh))
         sized = ((piece, sizes_of(piece, replicas)) for piece in rounds)
-        return shares_of_own(sized, self._mesh, like=in_order(self._dataset.element_spec))
+        return shards_of_local_rounds(sized, self._mesh, like=in_order(self._dataset.element_spec))
 
     def _place(self, batch: Any) -> Any:
         return _place(in_order(batch), self._strategy)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Yield the whole batches as NumPy arrays."""
-        return (map_in_order(np.asarray, batch) for batch in begun(self._dataset)[0])
+        return (map_in_order(np.asarray, batch) for batch in start_iteration(self._dataset)[0])
 
     @property
     def element_spec(self) -> Any:
@@ -197,7 +211,7 @@ class DistributedPerReplicaDataset(_Distributed):
     process, if all shapes are known, iterations end before such a step, and `get_next_as_optional` gives it.
     """
 
-    def __init__(self, strategy: Any, dataset: Any, options: InputOptions | None = None) -> None:
+    def __init__(self, strategy: "Strategy", dataset: Any, options: InputOptions | None = None) -> None:
         """Deal the batches of `dataset` out to the replicas in turn."""
         super().__init__(strategy, dataset, options)
         self.is_own = spans_processes(self._mesh)
@@ -227,11 +241,11 @@ class DistributedPerReplicaDataset(_Distributed):
         """Whether iterations end where the first replica has no batch left, rather than the last."""
         return not self.is_own and _has_known_shapes(self._dataset)
 
-    def _shares(self, rounds: Iterator[Any]) -> Iterator[Share]:
+    def _shards(self, rounds: Iterator[Any]) -> Iterator[Shard]:
         """Yield the batches of one step for this process's replicas, joined, and the sizes of all replicas'."""
         sized = ((parts, _row_counts(parts)) for parts in map(_completed, rounds))
         joined = ((in_order(_joined(parts)), counts) for parts, counts in sized)
-        return shares_of_own(joined, self._mesh, like=in_order(self._dataset.element_spec))
+        return shards_of_local_rounds(joined, self._mesh, like=in_order(self._dataset.element_spec))
 
     def _place(self, batch: Any) -> Any:
         return _place_parts([in_order(part) for part in _completed(batch)], self._strategy)
@@ -259,7 +273,7 @@ class DistributedPerReplicaDataset(_Distributed):
 
     def _steps(self, count: Callable[[Any], int]) -> int:
         replicas = self._strategy.num_replicas_in_sync
-        if isinstance(self._dataset, InTurn):
+        if isinstance(self._dataset, RoundRobin):
             counts = [count(dataset) for dataset in self._dataset.datasets]
         else:
             batches = count(self._dataset)
@@ -289,13 +303,13 @@ def _nothing(leaf: np.ndarray) -> np.ndarray:
     return leaf[:0] if leaf.ndim else np.full_like(leaf, b"" if _is_text(leaf) else 0)
 
 
-def _spec_of_replicas(spec: Any, of_replicas: Callable[[TensorSpec], Any], strategy: Any) -> Any:
+def _spec_of_replicas(spec: Any, of_replicas: Callable[[TensorSpec], Any], strategy: "Strategy") -> Any:
     """Return what `of_replicas` makes of each tensor's spec; a single replica has plain tensors."""
     return map_structure(of_replicas, spec) if strategy.num_replicas_in_sync > 1 else spec
 
 
 def distribute_from_function(
-    strategy: Any, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
+    strategy: "Strategy", dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
 ) -> DistributedPerReplicaDataset:
     """Make this process's dataset with `dataset_fn` and deal its batches out to the replicas.
 
@@ -307,10 +321,10 @@ def distribute_from_function(
         context = InputContext(len(pipelines), pipelines.index(jax.process_index()), replicas)
         return DistributedPerReplicaDataset(strategy, dataset_fn(context), options)
     datasets = [dataset_fn(InputContext(replicas, i, replicas)) for i in local_replicas(strategy.native.mesh)]
-    return DistributedPerReplicaDataset(strategy, InTurn(datasets), options)
+    return DistributedPerReplicaDataset(strategy, RoundRobin(datasets), options)
 
 
-def _place(batch: Any, strategy: Any) -> Any:
+def _place(batch: Any, strategy: "Strategy") -> Any:
     mesh, columns = strategy.native.mesh, jax.tree.leaves(batch)
     alike = len({np.shape(column)[:1] for column in columns}) == 1 and not any(map(_is_text, columns))
     with jax.enable_x64(True):  # TensorFlow's tensors keep 64-bit dtypes.
@@ -322,22 +336,22 @@ def _place_column(mesh: Mesh, column: Any) -> Any:
     """Split one column of a batch whose columns have different lengths, or are texts."""
     if not _is_text(column):
         return split_batch(column, mesh)
-    return per_replica_texts([np.asarray(part).view(HostTensor) for part in split_rows(column, mesh.size)])
+    return per_replica_strings([np.asarray(part).view(HostTensor) for part in split_rows(column, mesh.size)])
 
 
 def _is_text(column: Any) -> bool:
     return np.asarray(column).dtype == object
 
 
-def _place_share(share: Share, strategy: Any) -> Any:
+def _place_shard(shard: Shard, strategy: "Strategy") -> Any:
     with jax.enable_x64(True):
-        batch = placed(share, strategy.native.mesh)
-    return restored(jax.tree.map(_with_texts, batch, is_leaf=is_per_replica))
+        batch = put_shard(shard, strategy.native.mesh)
+    return restore_dict_order(jax.tree.map(_with_texts, batch, is_leaf=is_per_replica))
 
 
 def _with_texts(value: PerReplica) -> PerReplica:
     is_text = value.is_uneven and any(part is None for part in value.values)
-    return texts_of_this_process(value.values) if is_text else value
+    return strings_of_this_process(value.values) if is_text else value
 
 
 def _pieces(batch: Any, count: int) -> list[Any]:
@@ -355,22 +369,22 @@ def _joined(parts: Sequence[Any]) -> Any:
     return map_in_order(lambda *leaves: np.concatenate(leaves), *parts)
 
 
-def _place_parts(parts: list[Any], strategy: Any) -> Any:
+def _place_parts(parts: list[Any], strategy: "Strategy") -> Any:
     with jax.enable_x64(True):
         placed = jax.tree.map(lambda *column: _place_parts_of_column(column, strategy), *parts)
     return _unwrapped(placed, strategy)
 
 
-def _place_parts_of_column(parts: Sequence[Any], strategy: Any) -> Any:
+def _place_parts_of_column(parts: Sequence[Any], strategy: "Strategy") -> Any:
     if _is_text(parts[0]):
-        return per_replica_texts([np.asarray(part).view(HostTensor) for part in parts])
+        return per_replica_strings([np.asarray(part).view(HostTensor) for part in parts])
     if len({np.shape(part) for part in parts}) == 1 and np.ndim(parts[0]):
         return split_batch(np.concatenate(parts), strategy.native.mesh)
     devices = strategy.native.mesh.devices.flat
     return PerReplica.uneven([jax.device_put(part, where) for part, where in zip(parts, devices, strict=True)])
 
 
-def _unwrapped(batch: Any, strategy: Any) -> Any:
+def _unwrapped(batch: Any, strategy: "Strategy") -> Any:
     if strategy.num_replicas_in_sync > 1:
         return batch
     return jax.tree.map(lambda leaf: leaf.values[0], batch, is_leaf=is_per_replica)

@@ -9,17 +9,18 @@ from typing import Any, Protocol, final
 import jax
 
 from tfdist_jax import PerReplica
-from tfdist_jax._cluster import meet
-from tfdist_jax._input import ahead
+from tfdist_jax._cluster import allgather_object
 from tfdist_jax._replica import is_per_replica
-from tfdist_jax.compat.tensorflow._autograph._host import require_host
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._ordered import map_in_order
-from tfdist_jax.compat.tensorflow._own_texts import has_own_texts
+from tfdist_jax._sharding._input import prefetch
+from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
+from tfdist_jax.compat.tensorflow._platform._errors import OutOfRangeError
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._ordered import map_in_order
+from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import has_own_texts
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
 from tfdist_jax.compat.tensorflow.data._iterator import Resumable
 from tfdist_jax.compat.tensorflow.data._optional import Optional
-from tfdist_jax.compat.tensorflow.data._step_rows import pass_over, require_same_rows
+from tfdist_jax.compat.tensorflow.data._step_rows import require_same_rows, skip_batches
 from tfdist_jax.compat.tensorflow.distribute._options import InputOptions
 
 
@@ -56,8 +57,8 @@ class DistributedIterator(Resumable):
     def _begin(self, seeds: Any, position: int) -> None:
         rounds, seeds = self._dataset.begin(seeds)
         self._end, rounds = None, self._noting_end(rounds)
-        rows = pass_over(rounds, position, self._dataset.own_rows)
-        told = meet("the seeds of data", [seeds, rows]) if self._dataset.is_own else [[seeds, rows]]
+        rows = skip_batches(rounds, position, self._dataset.own_rows)
+        told = allgather_object("the seeds of data", [seeds, rows]) if self._dataset.is_own else [[seeds, rows]]
         self._seeds = [seeds for seeds, _ in told]
         self._rows = sum(rows for _, rows in told) if position else None
         self._batches = self._dataset.placed(rounds, self._note_rows)
@@ -138,8 +139,6 @@ class DistributedIterator(Resumable):
         Raises:
             tf.errors.OutOfRangeError: At the end of the data.
         """
-        from tfdist_jax.compat.tensorflow._errors import OutOfRangeError
-
         try:
             return next(self)
         except StopIteration:
@@ -159,14 +158,14 @@ def _owners(count: int) -> str:
     return f"{count} processes have each of its own" if count > 1 else "all processes have"
 
 
-def begun(dataset: Any, seeds: Any = None) -> tuple[Iterator[Any], Any]:
+def start_iteration(dataset: Any, seeds: Any = None) -> tuple[Iterator[Any], Any]:
     """Begin an iteration over a dataset's batches on the host, and return it with the seeds that it has taken.
 
     Args:
         dataset: Ours, TensorFlow's or any iterable of batches; other than ours have no seeds.
         seeds: What an earlier iteration has taken, which is run again.
     """
-    if isinstance(dataset, InTurn):
+    if isinstance(dataset, RoundRobin):
         return dataset.begin(seeds)
     if isinstance(dataset, Dataset):
         iterator = iter(dataset)
@@ -177,13 +176,13 @@ def begun(dataset: Any, seeds: Any = None) -> tuple[Iterator[Any], Any]:
     return iter(dataset) if iterate is None else iterate(), None
 
 
-def brought(batches: Iterator[Any], place: Callable[[Any], Any], options: InputOptions) -> Iterator[Any]:
+def prefetch_to_device(batches: Iterator[Any], place: Callable[[Any], Any], options: InputOptions) -> Iterator[Any]:
     """Bring batches to the devices, a few ahead of the steps that use them; or leave them on the host."""
     if options.experimental_fetch_to_device is False:
         host = jax.local_devices(backend="cpu")[0]
         to_host = lambda batch: map_in_order(lambda value: _parts_on(value, host), place(batch), is_leaf=is_per_replica)
         return map(to_host, batches)
-    return ahead(batches, place, depth=1 + options.experimental_per_replica_buffer_size)
+    return prefetch(batches, place, depth=1 + options.experimental_per_replica_buffer_size)
 
 
 def _parts_on(value: Any, device: Any) -> Any:
@@ -195,16 +194,16 @@ def _parts_on(value: Any, device: Any) -> Any:
 
 
 @final
-class InTurn:
+class RoundRobin:
     """The elements of several datasets, one of each in turn, until all are at their end; None for one that is already."""
 
     def __init__(self, datasets: Sequence[Any]) -> None:
         self.datasets = datasets
 
     def begin(self, seeds: Any = None) -> tuple[Iterator[Any], list[Any]]:
-        """Do as `begun`."""
+        """Do as `start_iteration`."""
         earlier = [None] * len(self.datasets) if seeds is None else seeds
-        iterations = [begun(dataset, own) for dataset, own in zip(self.datasets, earlier, strict=True)]
+        iterations = [start_iteration(dataset, own) for dataset, own in zip(self.datasets, earlier, strict=True)]
         together = itertools.zip_longest(*(elements for elements, _ in iterations))
         return itertools.chain.from_iterable(together), [taken for _, taken in iterations]
 

@@ -5,14 +5,14 @@ from typing import Any, final
 import jax
 
 import tfdist_jax
-from tfdist_jax._broadcast import from_first
-from tfdist_jax._cluster import detect_cluster, limit_waits, meet
-from tfdist_jax.compat.tensorflow._devices import name_processes
-from tfdist_jax.compat.tensorflow._ops._random_state import get_streams, set_streams
+from tfdist_jax._cluster import allgather_object, detect_cluster, limit_waits
+from tfdist_jax._multiprocess._broadcast import broadcast_from_first
+from tfdist_jax.compat.tensorflow._platform._devices import name_processes
 from tfdist_jax.compat.tensorflow.distribute._cluster_resolvers import TFConfigClusterResolver, cluster_of
 from tfdist_jax.compat.tensorflow.distribute._options import CommunicationImplementation, CommunicationOptions
 from tfdist_jax.compat.tensorflow.distribute._resolvers import ClusterResolver
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
+from tfdist_jax.compat.tensorflow.random._random_state import get_streams, set_streams
 
 
 class MultiWorkerMirroredStrategy(Strategy):
@@ -66,16 +66,16 @@ class MultiWorkerMirroredStrategy(Strategy):
 
     def initial(self, value: Any) -> jax.Array:
         """Return the first worker's value on every device."""
-        return from_first(value, self.native.mesh)
+        return broadcast_from_first(value, self.native.mesh)
 
     def all_agree(self, here: bool) -> bool:
         """Return whether something holds in all workers; each must ask."""
-        return all(meet("whether a step needs the values of tensors", here))
+        return all(allgather_object("whether a step needs the values of tensors", here))
 
     def draw_alike(self) -> None:
         """Let all workers draw the random numbers that the first one would."""
         if jax.process_count() > 1:
-            set_streams(meet("random numbers", get_streams())[0])
+            set_streams(allgather_object("random numbers", get_streams())[0])
 
 
 def _require(kind: type[Any], name: str, value: Any) -> None:

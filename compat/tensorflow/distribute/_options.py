@@ -70,7 +70,7 @@ class CommunicationOptions:
         return dataclasses.replace(self, **said)
 
 
-def has_no_limit_of_its_own(options: Any) -> None:
+def warn_per_call_timeout(options: Any) -> None:
     """Tell, once, that a time-out in the options of one call has no effect, if there is one."""
     if isinstance(options, CommunicationOptions) and math.isfinite(options.limit_s) and jax.process_count() > 1:
         _tell_where_limits_go()

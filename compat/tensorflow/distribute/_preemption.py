@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from tfdist_jax import _state
 from tfdist_jax._cluster import LOST_EXIT_CODE, LateSave, Preemption
-from tfdist_jax._moment import Moment, Recalled
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._snapshot import Snapshot, SnapshotScope
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow.distribute._cluster_resolvers import cluster_of
 from tfdist_jax.compat.tensorflow.distribute._resolvers import ClusterResolver
 from tfdist_jax.compat.tensorflow.train._checkpoint import Checkpoint
 from tfdist_jax.compat.tensorflow.train._manager import CheckpointManager
-from tfdist_jax.compat.tensorflow.train._moments import Moments
+from tfdist_jax.compat.tensorflow.train._objects import Snapshots
 from tfdist_jax.compat.tensorflow.train._state_file import as_text, local
 
 # How many steps before the end of the grace period it counts as over, as in TensorFlow.
@@ -69,7 +69,7 @@ class _Mark(NamedTuple):
 
     begun: int
     runs: int
-    moment: Moment
+    snapshot: Snapshot
 
 
 @final
@@ -134,7 +134,7 @@ class PreemptionCheckpointHandler:
         self._runs = int(self._saved_runs.numpy())
         self._mean_run_s, self._timed_runs = 0.0, 0
         self._in_grace_period, self._told = False, 0.0
-        self._lock, self._moments = reader.checkpoint.lock, Moments(reader.checkpoint)
+        self._lock, self._snapshots = reader.checkpoint.lock, Snapshots(reader.checkpoint)
         self._mark: _Mark | None = None
         self._preemption = Preemption(watch=config.termination_watcher_fn, late=self._late)
 
@@ -189,7 +189,7 @@ class PreemptionCheckpointHandler:
         yield
 
     def _save_and_exit_if_told(self, *args: Any, **kwargs: Any) -> None:
-        self._mark = _Mark(self._preemption.begun, self._runs, self._moments.now())
+        self._mark = _Mark(self._preemption.begun, self._runs, self._snapshots.now())
         while self._preemption.stops():
             self._save(self._runs, *args, **kwargs)
             if self._grace_s > 0 and not self._in_grace_period:
@@ -220,16 +220,16 @@ class PreemptionCheckpointHandler:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            now = mark or _Mark(begun, self._runs, self._moments.now())
-            recalled = now.moment.recalled()
+            now = mark or _Mark(begun, self._runs, self._snapshots.now())
+            scope = now.snapshot.scope()
         finally:
             self._lock.release()
-        if recalled is None or mark is not self._mark or begun != self._preemption.begun:
+        if scope is None or mark is not self._mark or begun != self._preemption.begun:
             return None
-        return LateSave(lambda: self._save_late(recalled, now.runs), now.begun, self._exit_fn)
+        return LateSave(lambda: self._save_late(scope, now.runs), now.begun, self._exit_fn)
 
-    def _save_late(self, recalled: Recalled, runs: int) -> None:
-        with _state.entering(recalled):
+    def _save_late(self, scope: SnapshotScope, runs: int) -> None:
+        with _state.entering(scope):
             self._save(runs)
         self._clear_scratch()
 

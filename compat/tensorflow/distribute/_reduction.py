@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax import PerReplica, ReduceOp
-from tfdist_jax._placement import local
 from tfdist_jax._replica import is_per_replica
+from tfdist_jax._sharding._placement import local
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, require
 from tfdist_jax.compat.tensorflow._ops._binary import truediv
-from tfdist_jax.compat.tensorflow._ops._joining import concat, stack
+from tfdist_jax.compat.tensorflow._ops._concat import concat, stack
 from tfdist_jax.compat.tensorflow._ops._reductions import reduce_sum
-from tfdist_jax.compat.tensorflow._ordered import map_in_order
-from tfdist_jax.compat.tensorflow._replica_context import ReplicaContext, axis_of
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tracing
+from tfdist_jax.compat.tensorflow._tensors._ordered import map_in_order
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tracing
+from tfdist_jax.compat.tensorflow.distribute._replica_context import ReplicaContext, axis_of
 
 
 def reduce_replicas(op: ReduceOp, value: Any, axis: int | None, num_replicas: int) -> Any:

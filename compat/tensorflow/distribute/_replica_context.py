@@ -8,12 +8,17 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax import PerReplica, ReduceOp
-from tfdist_jax.compat.tensorflow._context import as_reduce_op, entering_merge, entering_replica, replica_context
-from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices, is_slices
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, require
 from tfdist_jax.compat.tensorflow._ops._binary import truediv
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow.distribute._options import has_no_limit_of_its_own
+from tfdist_jax.compat.tensorflow._platform._context import (
+    as_reduce_op,
+    entering_merge,
+    entering_replica,
+    replica_context,
+)
+from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices, is_slices
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.distribute._options import warn_per_call_timeout
 
 if TYPE_CHECKING:
     from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
@@ -100,7 +105,7 @@ class ReplicaContext:
     def reduce(self, op: ReduceOp, values: Sequence[Any], options: Any = None) -> list[Any]:
         """Reduce tensors by XLA's collectives, also in a `merge_call`."""
         numbers = [require(convert_to_tensor(value), "fci", "all_reduce") for value in values]
-        has_no_limit_of_its_own(options)
+        warn_per_call_timeout(options)
         return self._all_reduce(op, numbers, getattr(options, "bytes_per_pack", 0))
 
     def reduce_onto(self, op: ReduceOp, values: Sequence[Any]) -> list[Any]:
@@ -111,7 +116,7 @@ class ReplicaContext:
     def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
         """Return all replicas' values joined along `axis`."""
         self._must_be_current()
-        has_no_limit_of_its_own(options)
+        warn_per_call_timeout(options)
         return self.gather(value, axis)
 
     def gather(self, value: Any, axis: int) -> Any:
@@ -140,7 +145,7 @@ class ReplicaContext:
         return results
 
     @contextlib.contextmanager
-    def updating(self) -> Iterator[None]:
+    def replicated_update(self) -> Iterator[None]:
         """Mark a part of a step whose writes are equal on all replicas, such as an optimizer's update."""
         before, self.is_updating = self.is_updating, True
         try:

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax import DATA, ReduceOp, fused_sum
-from tfdist_jax._custom_pullback import unseen
-from tfdist_jax._eager_replicas import EagerReplicas
-from tfdist_jax._lockstep import LockStep
+from tfdist_jax._autodiff._custom_pullback import unseen
+from tfdist_jax._stateful._eager_replicas import EagerReplicas
+from tfdist_jax._stateful._lockstep import LockStep
 from tfdist_jax.compat.tensorflow._ops._binary import truediv
-from tfdist_jax.compat.tensorflow._replica_context import ReplicaContext
+from tfdist_jax.compat.tensorflow.distribute._replica_context import ReplicaContext
 
 if TYPE_CHECKING:
     from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
@@ -64,7 +64,7 @@ class LockStepContext(ReplicaContext):
 
     def from_first_replica(self, value: Any) -> Any:
         """Return replica 0's value everywhere."""
-        return self._meet(value, lambda values: [values[0]] * len(values))
+        return self._exchange(value, lambda values: [values[0]] * len(values))
 
     def _all_reduce(self, op: ReduceOp, values: list[jax.Array], pack_bytes: int) -> list[Any]:
         def combine(contributions: list[list[jax.Array]]) -> list[list[jax.Array]]:
@@ -76,7 +76,7 @@ class LockStepContext(ReplicaContext):
             given = [jnp.zeros_like(v) if c is None else c for v, c in zip(values, cotangents, strict=True)]
             return self._all_reduce(op, given, pack_bytes)
 
-        return self._differentiable(values, lambda given: self._meet(given, combine), pullback)
+        return self._differentiable(values, lambda given: self._exchange(given, combine), pullback)
 
     def _all_gather(self, value: jax.Array, axis: int) -> jax.Array:
         def combine(parts: list[list[jax.Array]]) -> list[list[jax.Array]]:
@@ -84,11 +84,11 @@ class LockStepContext(ReplicaContext):
 
         def pullback(cotangents: Sequence[Any]) -> list[jax.Array]:
             (total,) = self._all_reduce(ReduceOp.SUM, list(cotangents), 0)
-            sizes = self._meet(value.shape[axis], lambda sizes: [sizes] * len(sizes))
+            sizes = self._exchange(value.shape[axis], lambda sizes: [sizes] * len(sizes))
             start = sum(int(size) for size in sizes[: self._replica])
             return [jax.lax.slice_in_dim(total, start, start + value.shape[axis], axis=axis)]
 
-        (gathered,) = self._differentiable([value], lambda given: self._meet(given, combine), pullback)
+        (gathered,) = self._differentiable([value], lambda given: self._exchange(given, combine), pullback)
         return gathered
 
     def _differentiable(self, values: list[Any], compute: Callable[..., list[Any]], pullback: Any) -> list[Any]:
@@ -99,8 +99,8 @@ class LockStepContext(ReplicaContext):
         meeting.defvjp(lambda given: (compute(given), None), lambda _, cotangents: (pullback(cotangents),))
         return meeting(values)
 
-    def _meet(self, value: Any, combine: Callable[[list[Any]], list[Any]]) -> Any:
-        return self._lockstep.meet(self._replica, value, combine)
+    def _exchange(self, value: Any, combine: Callable[[list[Any]], list[Any]]) -> Any:
+        return self._lockstep.exchange(self._replica, value, combine)
 
 
 @final
@@ -112,7 +112,7 @@ class EagerContext(LockStepContext):
         super().__init__(strategy, lockstep, replicas.numbers[position])
         self._replicas, self._position = replicas, position
 
-    def _meet(self, value: Any, combine: Callable[[list[Any]], list[Any]]) -> Any:
+    def _exchange(self, value: Any, combine: Callable[[list[Any]], list[Any]]) -> Any:
         replicas = self._replicas
 
         def over_all(values: list[Any]) -> list[Any]:
@@ -121,7 +121,7 @@ class EagerContext(LockStepContext):
                 jax.device_put(results[i], where) for i, where in zip(replicas.numbers, replicas.devices, strict=True)
             ]
 
-        return self._lockstep.meet(self._position, value, over_all)
+        return self._lockstep.exchange(self._position, value, over_all)
 
 
 @final

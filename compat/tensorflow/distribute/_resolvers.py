@@ -5,8 +5,8 @@ from typing import Any, final
 
 import jax
 
-from tfdist_jax.compat.tensorflow._devices import device_type
-from tfdist_jax.compat.tensorflow._tpu import tpu_devices
+from tfdist_jax.compat.tensorflow._platform._devices import device_type
+from tfdist_jax.compat.tensorflow._platform._tpu import tpu_devices
 from tfdist_jax.compat.tensorflow.tpu._system import TPUSystemMetadata, initialize_tpu_system
 
 

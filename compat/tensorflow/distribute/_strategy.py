@@ -12,18 +12,25 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import tfdist_jax
 from tfdist_jax import DATA, PerReplica, ReduceOp as ReduceOp
-from tfdist_jax._capture import Discovery
-from tfdist_jax._collectives import BUCKET_BYTES
-from tfdist_jax._lockstep import LockStep, run_in_lockstep
-from tfdist_jax._one_program import NotOneProgramError
-from tfdist_jax._placement import put
+from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._replica import is_per_replica
-from tfdist_jax._replica_state import run_with_cells
-from tfdist_jax._state import current_frame
-from tfdist_jax.compat.tensorflow._autograph._convert import converted_inside
-from tfdist_jax.compat.tensorflow._calls import CallCache, is_input
-from tfdist_jax.compat.tensorflow._closure_guard import closure_guard
-from tfdist_jax.compat.tensorflow._context import (
+from tfdist_jax._sharding._collectives import BUCKET_BYTES
+from tfdist_jax._sharding._placement import put
+from tfdist_jax._stateful._capture import CaptureScope
+from tfdist_jax._stateful._lockstep import LockStep, run_in_lockstep
+from tfdist_jax._stateful._replica_state import run_with_cells
+from tfdist_jax._stateful._state import current_scope
+from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted_inside
+from tfdist_jax.compat.tensorflow._functions._calls import CallCache, is_input
+from tfdist_jax.compat.tensorflow._functions._closure_guard import closure_guard
+from tfdist_jax.compat.tensorflow._functions._not_compiled import warn_not_compiled
+from tfdist_jax.compat.tensorflow._functions._results import (
+    as_replica_results,
+    from_spmd_results,
+    join_results,
+    restore_constants,
+)
+from tfdist_jax.compat.tensorflow._platform._context import (
     as_reduce_op,
     current_strategy,
     entering_replica,
@@ -31,25 +38,17 @@ from tfdist_jax.compat.tensorflow._context import (
     merging_context,
     replica_context,
 )
-from tfdist_jax.compat.tensorflow._devices import full_name, resolve_devices
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order, restored
-from tfdist_jax.compat.tensorflow._own_texts import UnknownText, has_own_texts, per_replica_texts
-from tfdist_jax.compat.tensorflow._replica_contexts import (
-    DiffersByReplicaError,
-    LockStepContext,
-    OnlyReplicaContext,
-    ProgramContext,
+from tfdist_jax.compat.tensorflow._platform._devices import full_name, resolve_devices
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import (
+    UnavailableString,
+    has_own_texts,
+    per_replica_strings,
 )
-from tfdist_jax.compat.tensorflow._results import (
-    as_replica_results,
-    from_one_program,
-    joined_results,
-    with_constants,
-)
-from tfdist_jax.compat.tensorflow._slow_ways import tell
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
+from tfdist_jax.compat.tensorflow.data._dataset import Dataset
 from tfdist_jax.compat.tensorflow.distribute._cross_device_ops import CrossDeviceOps
 from tfdist_jax.compat.tensorflow.distribute._eager import NEEDS_VALUES, run_with_values
 from tfdist_jax.compat.tensorflow.distribute._extended import StrategyExtended
@@ -59,6 +58,12 @@ from tfdist_jax.compat.tensorflow.distribute._input import (
     distribute_from_function,
 )
 from tfdist_jax.compat.tensorflow.distribute._reduction import gather_replicas, reduce_merging, reduce_replicas
+from tfdist_jax.compat.tensorflow.distribute._replica_contexts import (
+    DiffersByReplicaError,
+    LockStepContext,
+    OnlyReplicaContext,
+    ProgramContext,
+)
 
 
 class Strategy:
@@ -152,7 +157,7 @@ class Strategy:
             merging.own_values += jax.tree.leaves(results)
             return results
         with entering_scope(self):
-            if current_frame() is not None:
+            if current_scope() is not None:
                 return self._run_in_program(fn, *call)
             return self._run_compiled(fn, *call)
 
@@ -164,9 +169,9 @@ class Strategy:
                 traced = functools.wraps(fn)(as_program)
                 program, tensors = self._programs.find(traced, args, kwargs, guard=guard)
                 if self._compiles_everywhere(guard, here=True):
-                    return with_constants(program(tensors))
-            except (*NEEDS_VALUES, NotOneProgramError) as error:
-                tell(fn, error, "replica by replica, uncompiled")
+                    return restore_constants(program(tensors))
+            except (*NEEDS_VALUES, NotCompilableError) as error:
+                warn_not_compiled(fn, error, "replica by replica, uncompiled")
                 self._compiles_everywhere(guard, here=False)
             self._needs_values.add(guard)
         return self._unwrap(run_with_values(self, fn, args, kwargs))
@@ -196,19 +201,19 @@ class Strategy:
         context = ProgramContext(self)
 
         def replica(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-            args, kwargs = restored((args, kwargs))
+            args, kwargs = restore_dict_order((args, kwargs))
             with entering_replica(self, context):
                 return as_replica_results(fn(*args, **kwargs), shared, context.merged)
 
         own = [variable for ref in self._own_variables if (variable := ref()) is not None]
-        unknown = lambda leaf: UnknownText() if has_own_texts(leaf) else leaf
+        unknown = lambda leaf: UnavailableString() if has_own_texts(leaf) else leaf
         args, kwargs = jax.tree.map(unknown, in_order((args, kwargs)), is_leaf=is_per_replica)
         results = run_with_cells(replica, (args, kwargs), self.native.mesh, own_cells=own)
-        return from_one_program(results, self.num_replicas_in_sync)
+        return from_spmd_results(results, self.num_replicas_in_sync)
 
     def _run_side_by_side(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        frame = _program_frame()
-        frame.belong_to(self.native.mesh)
+        scope = _program_scope()
+        scope.belong_to(self.native.mesh)
         shared = jax.tree.leaves((args, kwargs), is_leaf=is_per_replica)
 
         def make_replica(lockstep: LockStep, i: int) -> Callable[[], Any]:
@@ -223,13 +228,13 @@ class Strategy:
 
             return replica
 
-        return joined_results(run_in_lockstep(make_replica, frame, self.num_replicas_in_sync))
+        return join_results(run_in_lockstep(make_replica, scope, self.num_replicas_in_sync))
 
     def _unwrap(self, results: Any) -> Any:
         if self.num_replicas_in_sync == 1:
             first = lambda leaf: leaf.values[0] if isinstance(leaf, PerReplica) else leaf
             results = jax.tree.map(first, results, is_leaf=is_per_replica)
-        return restored(results)
+        return restore_dict_order(results)
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
         """Combine the replicas' values into one.
@@ -278,7 +283,7 @@ class Strategy:
 
     def _one_for_each(self, *values: Any) -> PerReplica:
         if all(isinstance(value, HostTensor) for value in values):
-            return per_replica_texts(values)
+            return per_replica_strings(values)
         if not all(map(is_input, values)):
             return PerReplica.uneven(values)
         return self.stack_if_even(PerReplica.uneven([convert_to_tensor(value) for value in values]))
@@ -291,8 +296,6 @@ class Strategy:
 
     def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Any:
         """Make a dataset of the rows of NumPy arrays."""
-        from tfdist_jax.compat.tensorflow.data._dataset import Dataset
-
         return Dataset.from_tensor_slices(numpy_input)
 
     make_experimental_numpy_dataset = experimental_make_numpy_dataset
@@ -301,6 +304,9 @@ class Strategy:
     def initial(self, value: Any) -> jax.Array:
         """Return a variable's initial value on every device."""
         return self.mirrored(value)
+
+    def draw_alike(self) -> None:
+        """Let all workers draw the same random numbers from here on; there is one."""
 
     def all_agree(self, here: bool) -> bool:
         """Return whether something holds in all processes."""
@@ -430,12 +436,12 @@ class ValueContext:
         return f"tf.distribute.ValueContext(replica id {number}, total replicas in sync: {count})"
 
 
-def _program_frame() -> Discovery:
-    """Return the frame of the surrounding program."""
-    frame = current_frame()
-    if not isinstance(frame, Discovery):
+def _program_scope() -> CaptureScope:
+    """Return the scope of the surrounding program."""
+    scope = current_scope()
+    if not isinstance(scope, CaptureScope):
         raise RuntimeError("Replicas with uneven batches cannot run inside other replicas.")
-    return frame
+    return scope
 
 
 def _in_many_replicas() -> bool:

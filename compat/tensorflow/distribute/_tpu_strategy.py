@@ -5,7 +5,7 @@ from typing import Any, final
 import jax
 
 import tfdist_jax
-from tfdist_jax.compat.tensorflow._tpu import tpu_devices
+from tfdist_jax.compat.tensorflow._platform._tpu import tpu_devices
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 
 

@@ -1,6 +1,6 @@
 """`tf.experimental`."""
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(__name__, {"data._optional": "Optional"}, modules="numpy")
 __dir__ = __getattr__.names

@@ -8,7 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_int
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 # Yellow, blue, red, lime, purple, olive, maroon, navy, aqua and fuchsia, as TensorFlow cycles through them.
 _COLORS = [

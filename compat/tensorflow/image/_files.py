@@ -10,12 +10,12 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._host import HostTensor
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_ints
-from tfdist_jax.compat.tensorflow._ops._image import convert_image_dtype
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.image._transforms import convert_image_dtype
 
 _PAGE = "https://www.tensorflow.org/api_docs/python/tf/io"
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_ints
-from tfdist_jax.compat.tensorflow._ops._blocks import patches
-from tfdist_jax.compat.tensorflow._ops._image import convert_image_dtype
-from tfdist_jax.compat.tensorflow._ops._pooling import avg_pool
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.image._transforms import convert_image_dtype
+from tfdist_jax.compat.tensorflow.nn._pooling import avg_pool
+from tfdist_jax.compat.tensorflow.nn._space_to_batch import patches
 
 _YUV = [[0.299, -0.14714119, 0.61497538], [0.587, -0.28886916, -0.51496512], [0.114, 0.43601035, -0.10001026]]
 _FROM_YUV = [[1.0, 1.0, 1.0], [0.0, -0.394642334, 2.03206185], [1.13988303, -0.58062185, 0.0]]

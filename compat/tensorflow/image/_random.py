@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax.compat.tensorflow._ops import _image
 from tfdist_jax.compat.tensorflow._ops._arguments import static_ints
-from tfdist_jax.compat.tensorflow._ops._random_state import next_key, stateless_key
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.image import _transforms
+from tfdist_jax.compat.tensorflow.random._random_state import next_key, stateless_key
 
 _HALF = 0.5
 _MOST_HUE = 0.5
@@ -54,27 +54,27 @@ def stateless_random_brightness(image: Any, max_delta: float, seed: Any) -> jax.
 def _brightened(key: Any, image: Any, max_delta: float) -> jax.Array:
     if max_delta < 0:
         raise ValueError("max_delta must be non-negative.")
-    return _image.adjust_brightness(image, jax.random.uniform(key, minval=-max_delta, maxval=max_delta))
+    return _transforms.adjust_brightness(image, jax.random.uniform(key, minval=-max_delta, maxval=max_delta))
 
 
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> jax.Array:
     """Change the contrast by a factor from `[lower, upper)`."""
-    return _by_factor(next_key(seed), _image.adjust_contrast, image, lower, upper)
+    return _by_factor(next_key(seed), _transforms.adjust_contrast, image, lower, upper)
 
 
 def stateless_random_contrast(image: Any, lower: float, upper: float, seed: Any) -> jax.Array:
     """Change the contrast by a factor from `[lower, upper)`, as two numbers say."""
-    return _by_factor(stateless_key(seed), _image.adjust_contrast, image, lower, upper)
+    return _by_factor(stateless_key(seed), _transforms.adjust_contrast, image, lower, upper)
 
 
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> jax.Array:
     """Change the saturation by a factor from `[lower, upper)`."""
-    return _by_factor(next_key(seed), _image.adjust_saturation, image, lower, upper)
+    return _by_factor(next_key(seed), _transforms.adjust_saturation, image, lower, upper)
 
 
 def stateless_random_saturation(image: Any, lower: float, upper: float, seed: Any = None) -> jax.Array:
     """Change the saturation by a factor from `[lower, upper)`, as two numbers say."""
-    return _by_factor(stateless_key(seed), _image.adjust_saturation, image, lower, upper)
+    return _by_factor(stateless_key(seed), _transforms.adjust_saturation, image, lower, upper)
 
 
 def _by_factor(key: Any, adjust: Callable[[Any, Any], jax.Array], image: Any, lower: float, upper: float) -> jax.Array:
@@ -98,7 +98,7 @@ def stateless_random_hue(image: Any, max_delta: float, seed: Any) -> jax.Array:
 def _turned(key: Any, image: Any, max_delta: float) -> jax.Array:
     if not 0 <= max_delta <= _MOST_HUE:
         raise ValueError("max_delta must be within [0, 0.5].")
-    return _image.adjust_hue(image, jax.random.uniform(key, minval=-max_delta, maxval=max_delta))
+    return _transforms.adjust_hue(image, jax.random.uniform(key, minval=-max_delta, maxval=max_delta))
 
 
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> jax.Array:

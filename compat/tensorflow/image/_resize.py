@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from tfdist_jax.compat.tensorflow._ops._arguments import static_ints
 from tfdist_jax.compat.tensorflow._ops._cast import cast
-from tfdist_jax.compat.tensorflow._ops._image import pad_to_bounding_box
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.image._transforms import pad_to_bounding_box
 
 
 class ResizeMethod(enum.Enum):

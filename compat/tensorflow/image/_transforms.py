@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, static_int
 from tfdist_jax.compat.tensorflow._ops._cast import cast, saturate_cast
-from tfdist_jax.compat.tensorflow._ops._kinks import absolute, maximum
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._ops._subgradients import absolute, maximum
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _GRAY = (0.2989, 0.5870, 0.1140)
 _RANKS = (3, 4)

@@ -3,9 +3,9 @@
 import os
 from typing import Any
 
-from tfdist_jax.compat.tensorflow import _gfile
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.io import _gfile
 
 
 def read_file(filename: Any, name: str | None = None) -> HostTensor:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 
 from etils import epath
 
-from tfdist_jax.compat.tensorflow._errors import AlreadyExistsError, FailedPreconditionError, NotFoundError
+from tfdist_jax.compat.tensorflow._platform._errors import AlreadyExistsError, FailedPreconditionError, NotFoundError
 
 
 class FileStatistics(NamedTuple):

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._ops import _linalg
 from tfdist_jax.compat.tensorflow._ops._arguments import static_int, static_ints
-from tfdist_jax.compat.tensorflow._shape import TensorShape, user_shape
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, user_shape
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.linalg import _matrices
 
 _HINTS = ("is_non_singular", "is_self_adjoint", "is_positive_definite", "is_square")
 
@@ -102,12 +102,12 @@ class LinearOperator(abc.ABC):
 
     def adjoint(self, name: str = "adjoint") -> "LinearOperator":
         """Return the adjoint operator."""
-        return LinearOperatorFullMatrix(_linalg.adjoint(self.to_dense()))
+        return LinearOperatorFullMatrix(_matrices.adjoint(self.to_dense()))
 
     def matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False, name: str = "matmul") -> jax.Array:
         """Return the product with matrices, `[..., columns, k]`."""
         other = _dense(x, self._dtype)
-        return self._matmul(_linalg.adjoint(other) if adjoint_arg else other, adjoint)
+        return self._matmul(_matrices.adjoint(other) if adjoint_arg else other, adjoint)
 
     def matvec(self, x: Any, adjoint: bool = False, name: str = "matvec") -> jax.Array:
         """Return the product with vectors, `[..., columns]`."""
@@ -118,7 +118,7 @@ class LinearOperator(abc.ABC):
         other = _dense(rhs, self._dtype)
         if self.shape[-1] != self.shape[-2]:
             raise NotImplementedError(f"Exact solve not implemented for an operator that is not square: {self.shape}.")
-        return self._solve(_linalg.adjoint(other) if adjoint_arg else other, adjoint)
+        return self._solve(_matrices.adjoint(other) if adjoint_arg else other, adjoint)
 
     def solvevec(self, rhs: Any, adjoint: bool = False, name: str = "solve") -> jax.Array:
         """Return the vectors with which the product is `rhs`, `[..., rows]`."""
@@ -130,15 +130,15 @@ class LinearOperator(abc.ABC):
 
     def cholesky(self, name: str = "cholesky") -> "LinearOperator":
         """Return the Cholesky factor as an operator."""
-        return LinearOperatorLowerTriangular(_linalg.cholesky(self.to_dense()))
+        return LinearOperatorLowerTriangular(_matrices.cholesky(self.to_dense()))
 
     def determinant(self, name: str = "det") -> jax.Array:
         """Return determinants."""
-        return _linalg.det(self.to_dense())
+        return _matrices.det(self.to_dense())
 
     def log_abs_determinant(self, name: str = "log_abs_det") -> jax.Array:
         """Return logarithms of the absolute values of determinants."""
-        return _linalg.slogdet(self.to_dense()).log_abs_determinant
+        return _matrices.slogdet(self.to_dense()).log_abs_determinant
 
     def diag_part(self, name: str = "diag_part") -> jax.Array:
         """Return diagonals."""
@@ -158,18 +158,18 @@ class LinearOperator(abc.ABC):
             raise NotImplementedError(
                 "Only self-adjoint operators have `eigvals`: use tf.linalg.eigvals(op.to_dense())."
             )
-        return _linalg.eigvalsh(self.to_dense())
+        return _matrices.eigvalsh(self.to_dense())
 
     def cond(self, name: str = "cond") -> jax.Array:
         """Return condition numbers: of the largest and the smallest singular value."""
         return jnp.linalg.cond(self.to_dense())
 
     def _matmul(self, other: jax.Array, adjoint: bool) -> jax.Array:
-        return _linalg.matmul(self.to_dense(), other, adjoint_a=adjoint)
+        return _matrices.matmul(self.to_dense(), other, adjoint_a=adjoint)
 
     def _solve(self, other: jax.Array, adjoint: bool) -> jax.Array:
         matrix = self.to_dense()
-        return jnp.linalg.solve(_linalg.adjoint(matrix) if adjoint else matrix, other)
+        return jnp.linalg.solve(_matrices.adjoint(matrix) if adjoint else matrix, other)
 
     def __matmul__(self, other: Any) -> jax.Array:
         """Return `matmul`."""
@@ -251,7 +251,7 @@ class LinearOperatorLowerTriangular(LinearOperator):
     def _solve(self, other: jax.Array, adjoint: bool) -> jax.Array:
         batch = jnp.broadcast_shapes(self.tril.shape[:-2], other.shape[:-2])
         matrix, other = (jnp.broadcast_to(part, (*batch, *part.shape[-2:])) for part in (self.tril, other))
-        return _linalg.triangular_solve(matrix, other, lower=True, adjoint=adjoint)
+        return _matrices.triangular_solve(matrix, other, lower=True, adjoint=adjoint)
 
 
 @final
@@ -284,7 +284,7 @@ class LinearOperatorDiag(LinearOperator):
 
     def to_dense(self, name: str = "to_dense") -> jax.Array:
         """Return the matrices."""
-        return _linalg.diag(self.diag)
+        return _matrices.diag(self.diag)
 
     def adjoint(self, name: str = "adjoint") -> LinearOperator:
         """Return the adjoint operator."""

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._host_values import host_value
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, invalid, require, same_type
 from tfdist_jax.compat.tensorflow._ops._selection import known
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 
 _FORMATS = ("sequence", "matrix", "compact")
 

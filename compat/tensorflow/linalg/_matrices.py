@@ -7,10 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._checks import check_solvable
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._ops import _kinks
+from tfdist_jax.compat.tensorflow._ops import _subgradients
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     all_same_type,
     axes,
@@ -20,7 +17,10 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     static_int,
     static_ints,
 )
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._checks import check_solvable
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _PAGE = "https://www.tensorflow.org/api_docs/python/tf/linalg"
 
@@ -128,7 +128,7 @@ def norm(
 def _vector_norm(values: jax.Array, ord: Any, *where: Any) -> jax.Array:
     if ord in ("euclidean", "fro", 2):
         return compute(jnp.linalg.norm, values, 2, *where)
-    return compute(jnp.linalg.norm, _kinks.absolute(values), ord, *where)  # Whose gradient at 0 is 0.
+    return compute(jnp.linalg.norm, _subgradients.absolute(values), ord, *where)  # Whose gradient at 0 is 0.
 
 
 def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None) -> tuple[Any, Any]:
@@ -143,7 +143,7 @@ def l2_normalize(
     """Return the tensor divided by its L2 norm over axes, whose square is taken to be at least `epsilon`."""
     tensor = convert_to_tensor(x)
     squares = jnp.sum(jnp.square(jnp.abs(tensor)), axes(dim if axis is None else axis), keepdims=True)
-    return tensor * jax.lax.rsqrt(_kinks.maximum(squares, convert_to_tensor(epsilon, as_dtype(squares.dtype))))
+    return tensor * jax.lax.rsqrt(_subgradients.maximum(squares, convert_to_tensor(epsilon, as_dtype(squares.dtype))))
 
 
 def _matrix(name: str, function: Callable[..., Any], doc: str) -> Callable[..., Any]:

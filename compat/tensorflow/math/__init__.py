@@ -3,7 +3,7 @@
 See https://www.tensorflow.org/api_docs/python/tf/math.
 """
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(
     __name__,
@@ -32,8 +32,8 @@ __getattr__ = LazyNames(
             "unsorted_segment_sum"
         ),
         "_ops._sorting": "approx_max_k approx_min_k in_top_k invert_permutation top_k",
-        "_ops._activations": "log_softmax softmax softplus softsign",
-        "_ops._linalg": "l2_normalize",
+        "nn._activations": "log_softmax softmax softplus softsign",
+        "linalg._matrices": "l2_normalize",
     },
     modules="special",
 )

@@ -3,7 +3,7 @@
 See https://www.tensorflow.org/api_docs/python/tf/math/special.
 """
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(
     __name__,

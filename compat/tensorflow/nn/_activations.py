@@ -5,13 +5,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, require, static_int, static_ints
 from tfdist_jax.compat.tensorflow._ops._clip import clip_by_norm
-from tfdist_jax.compat.tensorflow._ops._random_state import next_key, stateless_key
 from tfdist_jax.compat.tensorflow._ops._selection import gather
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.random._random_state import next_key, stateless_key
 
 # Scale and alpha of https://arxiv.org/abs/1706.02515, in full for float64.
 _SELU = (1.0507009873554804934193349852946, 1.6732632423543772848170429916717)

@@ -7,15 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._ops._activations import embedding_lookup
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_int
-from tfdist_jax.compat.tensorflow._ops._losses import (
-    sigmoid_cross_entropy_with_logits,
-    softmax_cross_entropy_with_logits,
-)
-from tfdist_jax.compat.tensorflow._ops._random_state import next_key
 from tfdist_jax.compat.tensorflow._ops._selection import known
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.nn._activations import embedding_lookup
+from tfdist_jax.compat.tensorflow.nn._losses import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits
+from tfdist_jax.compat.tensorflow.random._random_state import next_key
 
 
 class Candidates(NamedTuple):

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, invalid, same_type, static_ints
-from tfdist_jax.compat.tensorflow._ops._spatial import Spatial, check_rank, spatial
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.nn._spatial import Spatial, check_rank, spatial
 
 
 def convolution(

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._errors import FailedPreconditionError
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, require, static_int
 from tfdist_jax.compat.tensorflow._ops._selection import known
-from tfdist_jax.compat.tensorflow._sparse_tensor import SparseTensor, is_sparse, sparse
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._platform._errors import FailedPreconditionError
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor, is_sparse, sparse
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 def ctc_loss(

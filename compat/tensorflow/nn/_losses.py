@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._checks import check_indices
-from tfdist_jax.compat.tensorflow._context import current_strategy, replica_context
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, invalid, require, same_type, static_int
 from tfdist_jax.compat.tensorflow._ops._cast import cast
-from tfdist_jax.compat.tensorflow._ops._kinks import absolute
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._ops._subgradients import absolute
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._checks import check_indices
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1, name: str | None = None) -> jax.Array:

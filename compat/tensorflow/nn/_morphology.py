@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, require, same_type
-from tfdist_jax.compat.tensorflow._ops._blocks import pixels
-from tfdist_jax.compat.tensorflow._ops._spatial import check_rank, spatial
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.nn._space_to_batch import pixels
+from tfdist_jax.compat.tensorflow.nn._spatial import check_rank, spatial
 
 
 class MaxPoolWithArgmax(NamedTuple):

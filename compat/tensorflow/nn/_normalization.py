@@ -1,14 +1,14 @@
-"""Moments, and normalization by them."""
+"""Snapshots, and normalization by them."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import axes as _axes, invalid, same_type
 from tfdist_jax.compat.tensorflow._ops._cast import cast
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 def moments(

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._host import HostTensor
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_ints
 from tfdist_jax.compat.tensorflow._ops._shapes import pad
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 def space_to_batch(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> jax.Array:

@@ -1,6 +1,6 @@
 """`tf.nn.experimental`."""
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
-__getattr__ = LazyNames(__name__, {"_ops._activations": "stateless_dropout"})
+__getattr__ = LazyNames(__name__, {"nn._activations": "stateless_dropout"})
 __dir__ = __getattr__.names

@@ -1,6 +1,6 @@
 """`tf.profiler`: traces of a program for TensorBoard and XProf."""
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(__name__, {}, modules="experimental")
 __dir__ = __getattr__.names

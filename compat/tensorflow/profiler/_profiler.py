@@ -5,7 +5,7 @@ from typing import Any, final
 
 import jax
 
-from tfdist_jax.compat.tensorflow import _errors
+from tfdist_jax.compat.tensorflow._platform import _errors
 
 
 class Trace(jax.profiler.TraceAnnotation):

@@ -1,4 +1,4 @@
-"""Draws from distributions, given a key."""
+"""SeedLog from distributions, given a key."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, static_int, static_ints
 from tfdist_jax.compat.tensorflow._ops._cast import cast
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _TRUNCATION = 2.0
 _WIDE = 8

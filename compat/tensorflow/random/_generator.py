@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax import _state
 from tfdist_jax._internals import known_value
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._context import replica_context
-from tfdist_jax.compat.tensorflow._creation_scope import note_creation
-from tfdist_jax.compat.tensorflow._ops import _distributions
-from tfdist_jax.compat.tensorflow._ops._random_state import KeyStream
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax._stateful import _state
+from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._variables._variable_creators import note_creation
+from tfdist_jax.compat.tensorflow.random import _distributions
+from tfdist_jax.compat.tensorflow.random._random_state import KeyStream
 
 
 class Algorithm(enum.Enum):
@@ -27,7 +27,7 @@ class Algorithm(enum.Enum):
 
 @final
 class Generator:
-    """Draws random numbers from a state that moves on with each draw, also inside compiled functions.
+    """SeedLog random numbers from a state that moves on with each draw, also inside compiled functions.
 
     Inside `strategy.run` every replica draws numbers of its own.
     See https://www.tensorflow.org/api_docs/python/tf/random/Generator. Differences: the numbers are those of JAX's

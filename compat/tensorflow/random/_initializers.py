@@ -5,11 +5,11 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype
-from tfdist_jax.compat.tensorflow._ops import _random
 from tfdist_jax.compat.tensorflow._ops._creation import ones, zeros
-from tfdist_jax.compat.tensorflow._tensor import constant
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import constant
+from tfdist_jax.compat.tensorflow.random import _samplers
 
 _PARTITION = ("partition_shape", "partition_offset")
 
@@ -113,8 +113,8 @@ class random_uniform_initializer(_Initializer):
         """Return random numbers, floats or integers."""
         wanted = _allowed(dtype, floating=True, integer=True)
         if self.seed is None:
-            return _random.uniform(_part(shape, kwargs), self.minval, self.maxval, wanted)
-        return _random.stateless_uniform(_part(shape, kwargs), [self.seed, 0], self.minval, self.maxval, wanted)
+            return _samplers.uniform(_part(shape, kwargs), self.minval, self.maxval, wanted)
+        return _samplers.stateless_uniform(_part(shape, kwargs), [self.seed, 0], self.minval, self.maxval, wanted)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an equal initializer."""
@@ -137,8 +137,8 @@ class random_normal_initializer(_Initializer):
         """Return random floats."""
         wanted = _allowed(dtype, floating=True, integer=False)
         if self.seed is None:
-            return _random.normal(_part(shape, kwargs), self.mean, self.stddev, wanted)
-        return _random.stateless_normal(_part(shape, kwargs), [self.seed, 0], self.mean, self.stddev, wanted)
+            return _samplers.normal(_part(shape, kwargs), self.mean, self.stddev, wanted)
+        return _samplers.stateless_normal(_part(shape, kwargs), [self.seed, 0], self.mean, self.stddev, wanted)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an equal initializer."""

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
-from tfdist_jax import _state
-from tfdist_jax.compat.tensorflow._context import replica_context
+from tfdist_jax._stateful import _state
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow._tensor import is_tracing
+from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow._tensors._tensor import is_tracing
 
 _IMPL = "threefry2x32"
 _WORD = 0xFFFFFFFF
@@ -74,7 +74,7 @@ class KeyStream:
         given = _given.get()
         if given is not None:
             return given.next_words()
-        if _state.current_frame() is not None:
+        if _state.current_scope() is not None:
             words = _state.read(self)
             _state.write(self, words.at[2].add(delta))
             return words
@@ -146,7 +146,7 @@ def _key(words: Any, seed: int | None) -> jax.Array:
 class FunctionStreams:
     """The streams of one compiled function: it draws the same numbers as any other that does the same draws.
 
-    Draws without a seed share a stream, which goes on from call to call; a draw with a seed has one of its own.
+    SeedLog without a seed share a stream, which goes on from call to call; a draw with a seed has one of its own.
     """
 
     def __init__(self) -> None:

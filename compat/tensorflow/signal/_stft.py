@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, static_int
-from tfdist_jax.compat.tensorflow._ops._fft import irfft, rfft
-from tfdist_jax.compat.tensorflow._ops._spectra import dct, idct
-from tfdist_jax.compat.tensorflow._ops._windows import hann_window, vorbis_window
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.signal._fft import irfft, rfft
+from tfdist_jax.compat.tensorflow.signal._spectra import dct, idct
+from tfdist_jax.compat.tensorflow.signal._windows import hann_window, vorbis_window
 
 # The four parts into which MDCT folds a frame.
 _QUARTERS = 4

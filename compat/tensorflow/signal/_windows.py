@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._dtypes import DType, as_dtype
 from tfdist_jax.compat.tensorflow._ops._arguments import static_int
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype
 
 
 def hann_window(

@@ -3,17 +3,17 @@
 See https://www.tensorflow.org/api_docs/python/tf/sparse.
 """
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(
     __name__,
     {
-        "_sparse_tensor": "SparseTensor",
-        "_ops._sparse": (
+        "_tensors._sparse_tensor": "SparseTensor",
+        "sparse._arithmetic": (
             "concat expand_dims eye map_values reduce_max reduce_sum reorder reshape sampled_addmm softmax "
             "sparse_dense_matmul to_dense to_indicator transpose"
         ),
-        "_ops._sparse_selection": (
+        "sparse._selection": (
             "add bincount fill_empty_rows from_dense mask maximum minimum reset_shape retain slice split"
         ),
         "_ops._segments": (

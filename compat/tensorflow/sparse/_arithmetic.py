@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._checks import on_cpu
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._host import HostTensor
 from tfdist_jax.compat.tensorflow._ops._arguments import compute, invalid, same_type, static_int, static_ints
 from tfdist_jax.compat.tensorflow._ops._shapes import transpose as transposed
-from tfdist_jax.compat.tensorflow._sparse_tensor import SparseTensor, is_sparse, sparse
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._checks import on_cpu
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor, is_sparse, sparse
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 def known_places(tensor: Any, what: str) -> np.ndarray:

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._ops._activations import embedding_lookup
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow._ops._sparse import known_places
-from tfdist_jax.compat.tensorflow._ops._sparse_selection import fill_empty_rows, retain
-from tfdist_jax.compat.tensorflow._sparse_tensor import SparseTensor, sparse
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor, sparse
+from tfdist_jax.compat.tensorflow.nn._activations import embedding_lookup
+from tfdist_jax.compat.tensorflow.sparse._arithmetic import known_places
+from tfdist_jax.compat.tensorflow.sparse._selection import fill_empty_rows, retain
 
 _COMBINERS = ("mean", "sqrtn", "sum")
 

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._indexed_slices import IndexedSlices
-from tfdist_jax.compat.tensorflow._ops import _kinks
+from tfdist_jax.compat.tensorflow._ops import _subgradients
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, same_type, static_int, static_ints
 from tfdist_jax.compat.tensorflow._ops._reductions import bincount as dense_bincount
-from tfdist_jax.compat.tensorflow._ops._sparse import at_places, known_places, to_dense
-from tfdist_jax.compat.tensorflow._sparse_tensor import SparseTensor, is_sparse, sparse
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor, is_sparse, sparse
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.sparse._arithmetic import at_places, known_places, to_dense
 
 
 def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
@@ -119,12 +119,12 @@ def add(a: Any, b: Any, threshold: Any = 0) -> Any:
 
 def maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
     """Return the larger elements of two sparse tensors, at the places of either; zero where one has none."""
-    return _together(sp_a, sp_b, "tf.sparse.maximum", _kinks.maximum)[0]
+    return _together(sp_a, sp_b, "tf.sparse.maximum", _subgradients.maximum)[0]
 
 
 def minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
     """Return the smaller elements of two sparse tensors, at the places of either; zero where one has none."""
-    return _together(sp_a, sp_b, "tf.sparse.minimum", _kinks.minimum)[0]
+    return _together(sp_a, sp_b, "tf.sparse.minimum", _subgradients.minimum)[0]
 
 
 def _together(a: Any, b: Any, what: str, function: Any) -> tuple[SparseTensor, np.ndarray]:

@@ -16,7 +16,7 @@ from tensorboardX.proto.tensor_pb2 import TensorProto
 from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboardX.proto.types_pb2 import DataType
 
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 
 
 def value(tag: str, array: Any, described: SummaryMetadata | None) -> Summary.Value:

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow._context import replica_context
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._ops._grouping import get_current_name_scope, name_scope
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor, is_tracing
+from tfdist_jax.compat.tensorflow._ops._graph_compat import get_current_name_scope, name_scope
+from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor, is_tracing
 from tfdist_jax.compat.tensorflow.summary import _encoding, _recording
 from tfdist_jax.compat.tensorflow.summary._recording import Recording
 from tfdist_jax.compat.tensorflow.summary._writer import stage

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor, is_tracing
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor, is_tracing
 
 if TYPE_CHECKING:
     from tfdist_jax.compat.tensorflow.summary._writer import SummaryWriter

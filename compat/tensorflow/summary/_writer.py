@@ -16,7 +16,7 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import directory_check
 
-from tfdist_jax.compat.tensorflow._tensor import is_tracing
+from tfdist_jax.compat.tensorflow._tensors._tensor import is_tracing
 from tfdist_jax.compat.tensorflow.summary import _recording
 
 _FLUSH_MILLIS = 120_000

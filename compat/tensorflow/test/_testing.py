@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._devices import has_plugin
-from tfdist_jax.compat.tensorflow._gradient_tape import GradientTape
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor, is_tensor
+from tfdist_jax.compat.tensorflow._gradients._gradient_tape import GradientTape
+from tfdist_jax.compat.tensorflow._platform._devices import has_plugin
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 from tfdist_jax.compat.tensorflow.config._devices import list_logical_devices
 
 

@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._tpu import tpu_devices
+from tfdist_jax.compat.tensorflow._platform._tpu import tpu_devices
 
 
 @final

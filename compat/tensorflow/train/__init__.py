@@ -1,6 +1,6 @@
 """`tf.train`."""
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(
     __name__,

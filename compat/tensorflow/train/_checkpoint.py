@@ -5,12 +5,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any, final
 
-from tfdist_jax import _checkpoint, _state
-from tfdist_jax._background_saving import BackgroundSaving
-from tfdist_jax._moment import Recalled
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._tracking import attributes_changed, tracked
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax._checkpoint._background_saving import BackgroundSaving
+from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._snapshot import SnapshotScope
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._variables._tracking import attributes_changed, tracked
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow.train._objects import Collection, children, graph_of, is_trackable, slot_of
 from tfdist_jax.compat.tensorflow.train._options import CheckpointOptions, call_back, calling_too
 from tfdist_jax.compat.tensorflow.train._reader import checked_path
@@ -159,7 +160,7 @@ class Checkpoint(Collection):
 
 
 def _require_outside() -> None:
-    if not isinstance(_state.current_frame(), Recalled | None):
+    if not isinstance(_state.current_scope(), SnapshotScope | None):
         raise NotImplementedError(
             "Saving a checkpoint inside tf.function or strategy.run is not supported: the values are not known yet. Save "
             "when the function has returned."

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any, final
 
-from tfdist_jax import _checkpoint
+from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow.train._checkpoint import Checkpoint
 from tfdist_jax.compat.tensorflow.train._options import CheckpointOptions, calling_too
 from tfdist_jax.compat.tensorflow.train._state_file import as_text, get_checkpoint_state, local, update_checkpoint_state

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, final
 
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax.compat.tensorflow._ops._binary import minimum
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
 
 
 @final
@@ -41,8 +42,6 @@ class ExponentialMovingAverage:
     def _present_decay(self) -> Any:
         if self._num_updates is None:
             return self._decay
-        from tfdist_jax.compat.tensorflow._ops._binary import minimum
-
         return minimum(self._decay, (1.0 + self._num_updates) / (10.0 + self._num_updates))
 
     def average(self, var: Any) -> Variable | None:

@@ -3,21 +3,21 @@
 import abc
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import jax
 import numpy as np
 
-from tfdist_jax import _state
-from tfdist_jax._moment import recalled
-from tfdist_jax._state import Cell
-from tfdist_jax.compat.tensorflow._context import current_strategy, entering_scope
-from tfdist_jax.compat.tensorflow._errors import InvalidArgumentError
-from tfdist_jax.compat.tensorflow._module import Module
-from tfdist_jax.compat.tensorflow._ops._generator import Generator
-from tfdist_jax.compat.tensorflow._tracking import is_keras
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._snapshot import Snapshot, read_snapshot
+from tfdist_jax._stateful._state import Cell
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy, entering_scope
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._variables._module import Module
+from tfdist_jax.compat.tensorflow._variables._tracking import changes_so_far, library_of
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow.data._iterator import Resumable
+from tfdist_jax.compat.tensorflow.random._generator import Generator
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _TEXT = "/.ATTRIBUTES/PYTHON_STATE"
@@ -93,7 +93,7 @@ def graph_of(root: Any) -> list[Node]:
 def is_trackable(value: Any) -> bool:
     """Tell whether checkpoints can save an object, or look for such in it."""
     kinds = (Collection, Module, Variable, Generator, PythonState, Resumable, list, tuple, Mapping)
-    return isinstance(value, kinds) or is_keras(value)
+    return isinstance(value, kinds) or library_of(value) is not None
 
 
 def escaped(name: str) -> str:
@@ -114,13 +114,12 @@ def slot_of(owner: Any) -> Slot | None:
             read = lambda: np.frombuffer(_bytes(owner.serialize()), np.uint8)
             return Slot(_TEXT, read, lambda value: owner.deserialize(value.tobytes().decode()))
         case Resumable():
-            read = lambda: np.frombuffer(recalled(owner, owner.state).encode(), np.uint8)
+            read = lambda: np.frombuffer(read_snapshot(owner, owner.state).encode(), np.uint8)
             return Slot(_POSITION, read, lambda value: owner.restore_state(value.tobytes().decode()))
-    if hasattr(owner, "stored") and is_keras(owner):
-        from tfdist_jax.compat.tensorflow.keras import _tracked
-
-        return Slot(_VALUE, lambda: owner.value, lambda value: _assign(owner, value, _tracked.assign), owner)
-    return None
+    library = library_of(owner)
+    if library is None or not hasattr(owner, "stored"):
+        return None
+    return Slot(_VALUE, lambda: owner.value, lambda value: _assign(owner, value, library.assign), owner)
 
 
 def _bytes(text: str | bytes) -> bytes:
@@ -163,9 +162,30 @@ def _parts(owner: Any) -> Iterator[tuple[str, Any]]:
         yield from [(str(key), value) for key, value in owner.items()]
     elif isinstance(owner, list | tuple):
         yield from ((str(i), value) for i, value in enumerate(owner))
-    elif is_keras(owner):
-        from tfdist_jax.compat.tensorflow.keras import _tracked
-
-        yield from _tracked.parts(owner)
+    elif (library := library_of(owner)) is not None:
+        yield from library.parts(owner)
     elif isinstance(owner, Module):
         yield from list(vars(owner).items())
+
+
+@final
+class Snapshots:
+    """Takes moments of an object and all that hangs on it, which is looked for again only if some of it may have changed."""
+
+    def __init__(self, root: Any) -> None:
+        """Take moments of `root`."""
+        self._root = root
+        self._changes = -1
+        self._cells: list[Cell] = []
+        self._iterators: list[Resumable] = []
+
+    def now(self) -> Snapshot:
+        """Return what is held now."""
+        changes = changes_so_far()
+        if changes != self._changes:
+            owners = [node.owner for node in graph_of(self._root)]
+            slots = filter(None, map(slot_of, owners))
+            self._cells = [slot.cell for slot in slots if slot.cell is not None and slot.cell.stored is not None]
+            self._iterators = [owner for owner in owners if isinstance(owner, Resumable)]
+            self._changes = changes
+        return Snapshot(self._cells, [(iterator, iterator.state()) for iterator in self._iterators])

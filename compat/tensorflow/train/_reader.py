@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any, final
 
-from tfdist_jax import _checkpoint
-from tfdist_jax.compat.tensorflow import _dtypes
-from tfdist_jax.compat.tensorflow._errors import NotFoundError
+from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax.compat.tensorflow._platform._errors import NotFoundError
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow.train._state_file import as_text, latest_checkpoint, local
 
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from tfdist_jax import _checkpoint
-from tfdist_jax.compat.tensorflow._errors import NotFoundError
-from tfdist_jax.compat.tensorflow._tracking import TrackedDict, TrackedList, stop_waiting, wait_for_variables
+from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax.compat.tensorflow._platform._errors import NotFoundError
+from tfdist_jax.compat.tensorflow._variables._tracking import TrackedDict, TrackedList, stop_waiting, wait_for_variables
 from tfdist_jax.compat.tensorflow.train._objects import Slot, children, graph_of, slot_of
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
-from tfdist_jax import _checkpoint
+from tfdist_jax._checkpoint import _checkpoint
 
 _FIELD = re.compile(r'^(\w+): "?(.*?)"?$', re.MULTILINE)
 

@@ -6,12 +6,18 @@ from typing import Any
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from tfdist_jax import _control_flow
-from tfdist_jax._one_program import ValueNeededError
-from tfdist_jax.compat.tensorflow._autograph._symbols import RETURN_VALUE, Symbol, filled, symbols, tensors_of
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow._tensor_array import TensorArray
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax._errors import ConcreteValueRequiredError
+from tfdist_jax._stateful import _control_flow
+from tfdist_jax.compat.tensorflow._functions._autograph._symbols import (
+    RETURN_VALUE,
+    Symbol,
+    filled,
+    symbols,
+    tensors_of,
+)
+from tfdist_jax.compat.tensorflow._ops._tensor_array import TensorArray
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
 
 
 def is_traced(value: Any) -> bool:
@@ -102,7 +108,9 @@ def _check(main: Sequence[Symbol], other: Sequence[Symbol]) -> None:
                 raise ValueError(f"{one.shown} is None at the end of the {branch} branch, but not of the other.")
         if not one.is_like(two):
             if all(isinstance(symbol.filled(symbol.tensors), TensorArray) for symbol in (one, two)):
-                raise ValueNeededError(f"{one.shown} grows in one branch of an `if` on a tensor, and not in the other.")
+                raise ConcreteValueRequiredError(
+                    f"{one.shown} grows in one branch of an `if` on a tensor, and not in the other."
+                )
             raise TypeError(
                 f"{one.shown} must have the same structure in the main and the else branch of an `if` on a "
                 f"tensor, got {one.structure} and {two.structure}. Values that are no tensors must be the same "
@@ -119,7 +127,7 @@ def _check_tensors(one: Symbol, two: Symbol) -> None:
                 f"and {b.dtype.name}. Use tf.cast in one of them."
             )
         if a.shape != b.shape:
-            raise ValueNeededError(
+            raise ConcreteValueRequiredError(
                 f"{one.shown} must have the same shape in the main and the else branch, since XLA needs "
                 f"fixed shapes, got {a.shape} and {b.shape}."
             )

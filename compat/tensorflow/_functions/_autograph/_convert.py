@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, final
 
-from malt.core.converter import ConversionOptions, Feature, ProgramContext
+from malt.core.converter import ConversionOptions, Feature as Feature, ProgramContext
 from malt.impl import api
+from malt.lang.directives import set_loop_options as set_loop_options
+from malt.utils.ag_logging import set_verbosity as set_verbosity, trace as trace
 
 from tfdist_jax._user_code import is_user_file
-from tfdist_jax.compat.tensorflow._autograph import _branches, _expressions, _loops
+from tfdist_jax.compat.tensorflow._functions._autograph import _branches, _expressions, _loops
 
 _log = logging.getLogger(__name__)
 _AS_IT_IS = "_tfdist_not_to_convert"

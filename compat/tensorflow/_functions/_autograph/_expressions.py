@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow._autograph import _ranges
-from tfdist_jax.compat.tensorflow._autograph._branches import as_condition, is_traced
+from tfdist_jax.compat.tensorflow._functions._autograph import _ranges
+from tfdist_jax.compat.tensorflow._functions._autograph._branches import as_condition, is_traced
 from tfdist_jax.compat.tensorflow._ops._assertions import Assert
 from tfdist_jax.compat.tensorflow._ops._creation import range as tf_range
 from tfdist_jax.compat.tensorflow._ops._printing import print as tf_print
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
 
 
 def and_(a: Callable[[], Any], b: Callable[[], Any]) -> Any:

@@ -1,10 +1,10 @@
 """Functions that need data from the host while they run, and so cannot be one program."""
 
-from tfdist_jax._one_program import NotOneProgramError
-from tfdist_jax._state import current_frame
+from tfdist_jax._errors import NotCompilableError
+from tfdist_jax._stateful._state import current_scope
 
 
-class NeedsHostError(NotOneProgramError):
+class NeedsHostError(NotCompilableError):
     """A function that is being traced asks the host for data: it has to run as Python, around compiled steps."""
 
     def __init__(self) -> None:
@@ -21,6 +21,6 @@ def require_host() -> None:
     Raises:
         NeedsHostError: Caught by the function that started the trace.
     """
-    frame = current_frame()
-    if frame is not None and frame.is_traced:
+    scope = current_scope()
+    if scope is not None and scope.is_traced:
         raise NeedsHostError

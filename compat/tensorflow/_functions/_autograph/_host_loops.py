@@ -8,11 +8,11 @@ from typing import Any, final
 import jax
 from malt.operators.function_wrappers import FunctionScope
 
-from tfdist_jax._one_program import NotOneProgramError
-from tfdist_jax.compat.tensorflow._autograph._host import require_host
-from tfdist_jax.compat.tensorflow._autograph._symbols import Symbol, filled, symbols, tensors_of, zeros_like
-from tfdist_jax.compat.tensorflow._calls import CallCache, is_input
-from tfdist_jax.compat.tensorflow._closure_guard import ById, closure_guard, contents
+from tfdist_jax._errors import NotCompilableError
+from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
+from tfdist_jax.compat.tensorflow._functions._autograph._symbols import Symbol, filled, symbols, tensors_of, zeros_like
+from tfdist_jax.compat.tensorflow._functions._calls import CallCache, is_input
+from tfdist_jax.compat.tensorflow._functions._closure_guard import ById, closure_guard, contents
 
 
 def is_host_iterable(value: Any) -> bool:
@@ -102,7 +102,7 @@ class _CompiledBody:
             return state
         try:
             captured = self._cache.find(*call(state))[0].captured
-        except NotOneProgramError:
+        except NotCompilableError:
             return state
         shapes = captured.jaxpr.out_avals[: captured.out_tree.num_leaves]
         after = captured.out_tree.unflatten(shapes)

@@ -9,24 +9,18 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from tfdist_jax import _control_flow
-from tfdist_jax._one_program import ValueNeededError
-from tfdist_jax.compat.tensorflow._autograph._branches import as_condition, if_stmt, is_traced
-from tfdist_jax.compat.tensorflow._autograph._host_loops import is_host_iterable, run_host_loop
-from tfdist_jax.compat.tensorflow._autograph._ranges import TracedRange
-from tfdist_jax.compat.tensorflow._autograph._symbols import (
-    Symbol,
-    filled,
-    symbols,
-    tensors_of,
-    zeros_like,
-)
-from tfdist_jax.compat.tensorflow._closure_guard import contents
-from tfdist_jax.compat.tensorflow._dtypes import as_dtype
+from tfdist_jax._errors import ConcreteValueRequiredError
+from tfdist_jax._stateful import _control_flow
+from tfdist_jax.compat.tensorflow._functions._autograph._branches import as_condition, if_stmt, is_traced
+from tfdist_jax.compat.tensorflow._functions._autograph._host_loops import is_host_iterable, run_host_loop
+from tfdist_jax.compat.tensorflow._functions._autograph._ranges import TracedRange
+from tfdist_jax.compat.tensorflow._functions._autograph._symbols import Symbol, filled, symbols, tensors_of, zeros_like
+from tfdist_jax.compat.tensorflow._functions._closure_guard import contents
 from tfdist_jax.compat.tensorflow._ops._arguments import static_int
-from tfdist_jax.compat.tensorflow._tensor import is_tracing
-from tfdist_jax.compat.tensorflow._tensor_array import TensorArray
-from tfdist_jax.compat.tensorflow._variable import Variable
+from tfdist_jax.compat.tensorflow._ops._tensor_array import TensorArray
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import is_tracing
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
 
 GetState = Callable[[], tuple[Any, ...]]
 SetState = Callable[[Sequence[Any]], None]
@@ -230,7 +224,7 @@ class _LoopOfKnownLength(_Loop):
             return
         try:
             super().run()
-        except ValueNeededError:
+        except ConcreteValueRequiredError:
             self._set_state(start)
             if self._run_with_room():
                 return
@@ -257,7 +251,7 @@ class _LoopOfKnownLength(_Loop):
             final = iter(sizes)
             self._set_state(_map_arrays(lambda array: array.with_room(next(final)), start))
             super().run()
-        except ValueNeededError:
+        except ConcreteValueRequiredError:
             return False
         self._set_state(_map_arrays(TensorArray.grown, self._get_state()))
         return True
@@ -305,7 +299,7 @@ def _new_start(before: Symbol, after: Symbol, shape_may_change: bool) -> Symbol:
     Raises:
         TypeError: If the variable changes in a way that a loop of the program cannot express.
         ValueError: If its shape changes.
-        ValueNeededError: If it may: the loop cannot be one of the program, but can run as Python.
+        ConcreteValueRequiredError: If it may: the loop cannot be one of the program, but can run as Python.
     """
     if before.is_undefined:
         return before if after.is_undefined else after
@@ -324,7 +318,7 @@ def _new_start(before: Symbol, after: Symbol, shape_may_change: bool) -> Symbol:
                 "iteration. Start with a tensor of that type, such as `tf.constant(0.0)`."
             )
         if a.shape != b.shape:
-            raise (ValueNeededError if shape_may_change else ValueError)(
+            raise (ConcreteValueRequiredError if shape_may_change else ValueError)(
                 f"{before.shown} has shape {a.shape} before the loop, but shape {b.shape} after one iteration. "
                 "XLA needs fixed shapes: use tf.TensorArray, or a tensor of the final shape. With `shape_invariants` from "
                 "tf.autograph.experimental.set_loop_options the function runs as Python."
@@ -344,11 +338,11 @@ def _is_growing_array(before: Symbol, after: Symbol) -> bool:
     """Tell whether the variable is a TensorArray that has got its first element.
 
     Raises:
-        ValueNeededError: If it has got longer.
+        ConcreteValueRequiredError: If it has got longer.
     """
     old, new = (symbol.filled(symbol.tensors) for symbol in (before, after))
     if not (_is_array(old) and _is_array(new)):
         return False
     if old.places < new.places:
-        raise ValueNeededError(f"{before.shown} gets longer in a loop over tensors.")
+        raise ConcreteValueRequiredError(f"{before.shown} gets longer in a loop over tensors.")
     return old.is_empty

@@ -6,9 +6,9 @@ from typing import Any, final
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from tfdist_jax._one_program import ValueNeededError
+from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax.compat.tensorflow._ops._creation import range as tf_range
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
 @final
@@ -25,7 +25,7 @@ class TracedRange:
         return jnp.where(self.delta > 0, number < self.limit, number > self.limit)
 
     def __jax_array__(self) -> Any:
-        raise ValueNeededError(
+        raise ConcreteValueRequiredError(
             "tf.range of a tensor that is known only when the program runs can be looped over with `for`, but is no "
             "tensor itself, since XLA needs fixed shapes. Use a Python number, or a mask over the largest range."
         )

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from malt.operators.variables import Undefined, UndefinedReturnValue
 
-from tfdist_jax.compat.tensorflow._closure_guard import ById
-from tfdist_jax.compat.tensorflow._ordered import in_order, restored
-from tfdist_jax.compat.tensorflow._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 RETURN_VALUE = "the value to return"
 
@@ -49,7 +49,7 @@ class Symbol:
         rest = iter(tensors)
         constants = dict(self.constants)
         leaves = [constants[i].value if i in constants else next(rest) for i in range(self.tree.num_leaves)]
-        return restored(self.tree.unflatten(leaves))
+        return restore_dict_order(self.tree.unflatten(leaves))
 
     def is_like(self, other: "Symbol") -> bool:
         """Tell whether the values differ in their tensors only."""

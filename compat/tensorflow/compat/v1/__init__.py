@@ -3,18 +3,18 @@
 See https://www.tensorflow.org/api_docs/python/tf/compat/v1.
 """
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(
     __name__,
     {
-        "_v1": (
+        "compat.v1._switches": (
             "disable_eager_execution disable_v2_behavior enable_control_flow_v2 enable_eager_execution "
             "enable_resource_variables enable_tensor_equality enable_v2_behavior enable_v2_tensorshape"
         ),
-        "_ops._grouping": "executing_eagerly",
-        "_ops._random_state": "set_random_seed=set_seed",
-        "_logging": "get_logger",
+        "_ops._graph_compat": "executing_eagerly",
+        "random._random_state": "set_random_seed=set_seed",
+        "_platform._logging": "get_logger",
     },
     modules="logging",
 )

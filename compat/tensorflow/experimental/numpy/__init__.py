@@ -3,15 +3,15 @@
 See https://www.tensorflow.org/api_docs/python/tf/experimental/numpy.
 """
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 newaxis = None
 
 __getattr__ = LazyNames(
     __name__,
     {
-        "_tensor": "ndarray=Tensor",
-        "_ops._numpy": (
+        "_tensors._tensor": "ndarray=Tensor",
+        "experimental.numpy._functions": (
             "abs absolute add all allclose amax amin angle any append arange arccos arccosh arcsin arcsinh arctan "
             "arctan2 arctanh argmax argmin argsort around array array_equal asanyarray=asarray asarray "
             "ascontiguousarray=asarray atleast_1d atleast_2d atleast_3d average bitwise_and bitwise_not bitwise_or "
@@ -28,7 +28,7 @@ __getattr__ = LazyNames(
             "split sqrt square squeeze stack std subtract sum swapaxes take take_along_axis tan tanh tensordot tile "
             "trace transpose tri tril triu true_divide vander var vdot vsplit vstack where zeros zeros_like"
         ),
-        "_ops._numpy_types": (
+        "experimental.numpy._types": (
             "bool_ complex128 complex64 complex_ e finfo float16 float32 float64 float_ iinfo inexact inf int16 int32 "
             "int64 int8 int_ isscalar issubdtype object_ pi promote_types string_ uint16 uint32 uint64 uint8 unicode_"
         ),

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._dtypes import DType
-from tfdist_jax.compat.tensorflow._host import HostTensor
-from tfdist_jax.compat.tensorflow._tensor import is_tensor
+from tfdist_jax.compat.tensorflow._tensors._dtypes import DType
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor
 
 # Of one array, which may be a list; the other arguments are axes, shapes and options.
 _OF_ONE = (

@@ -1,11 +1,11 @@
 """`tf.experimental.numpy.random`."""
 
-from tfdist_jax.compat.tensorflow._names import LazyNames
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
 __getattr__ = LazyNames(
     __name__,
     {
-        "_ops._numpy_random": "poisson rand randint randn random seed standard_normal uniform",
+        "experimental.numpy._random": "poisson rand randint randn random seed standard_normal uniform",
     },
 )
 __dir__ = __getattr__.names

@@ -1,0 +1,1 @@
+"""`tf.function`: signatures, traces, what they return and depend on; AutoGraph."""

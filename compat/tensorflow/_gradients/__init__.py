@@ -1,0 +1,1 @@
+"""Differentiation: tapes, custom gradients, forward mode, `tf.gradients`."""

@@ -1,0 +1,1 @@
+"""What values are: tensors, types, shapes, nests, and the operators that JAX arrays get."""

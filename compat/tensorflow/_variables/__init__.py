@@ -1,0 +1,1 @@
+"""Variables, modules, and who is told of new variables."""

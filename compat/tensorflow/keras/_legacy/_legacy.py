@@ -1,0 +1,169 @@
+"""Names and arguments of TensorFlow 2's Keras that Keras 3 has dropped and scripts still use."""
+
+import functools
+import inspect
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import keras._tf_keras.keras as tf_keras
+
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
+from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer, loss_module
+from tfdist_jax.compat.tensorflow.keras._legacy import _legacy_optimizers
+
+# What Keras 3 calls otherwise, or keeps for itself.
+_FUNCTIONS = {
+    "mean_squared_error": "mse",
+    "mean_absolute_error": "mae",
+    "mean_absolute_percentage_error": "mape",
+    "mean_squared_logarithmic_error": "msle",
+    "kl_divergence": "kld",
+    "log_cosh": "logcosh",
+}
+# TensorFlow 2's folder for layers that turn data into tensors.
+_PREPROCESSING = (
+    "CategoryEncoding CenterCrop Discretization Hashing IntegerLookup Normalization RandomContrast RandomCrop RandomFlip "
+    "RandomHeight RandomRotation RandomTranslation RandomWidth RandomZoom Rescaling Resizing StringLookup TextVectorization"
+)
+
+
+def _get_weights(self: BaseOptimizer) -> list[Any]:
+    return [keras.ops.convert_to_numpy(variable) for variable in self.variables]
+
+
+def _set_weights(self: BaseOptimizer, weights: Any) -> None:
+    if len(weights) != len(self.variables):
+        raise ValueError(
+            f"The optimizer has {len(self.variables)} variables, got {len(weights)} weights. Call "
+            "`optimizer.build(model.trainable_variables)` first, or use the weights of the same kind of optimizer."
+        )
+    for variable, value in zip(self.variables, weights, strict=True):
+        variable.assign(value)
+
+
+def _taking_generators(name: str) -> Callable[..., Any]:
+    def method(self: keras.Model, generator: Any, *args: Any, **kwargs: Any) -> Any:
+        """Do as the method without `_generator`, which takes generators itself."""
+        warnings.warn(f"`Model.{name}_generator` is deprecated: use `Model.{name}`.", DeprecationWarning, stacklevel=2)
+        for argument in ("max_queue_size", "workers", "use_multiprocessing"):
+            kwargs.pop(argument, None)  # A property of the data, `PyDataset`, in Keras 3.
+        if name == "fit":
+            kwargs.setdefault("shuffle", False)  # Generators give the order themselves.
+        if name == "fit" and args:
+            kwargs["steps_per_epoch"], args = args[0], args[1:]
+        elif args:
+            kwargs["steps"], args = args[0], args[1:]
+        if args:
+            raise TypeError(f"`{name}_generator` takes further arguments by name.")
+        return getattr(self, name)(generator, **kwargs)
+
+    return method
+
+
+def _knowing_auto(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(original)
+    def standardize_reduction(reduction: Any) -> Any:
+        return original("sum_over_batch_size" if reduction == "auto" else reduction)
+
+    return standardize_reduction
+
+
+def _functions() -> Iterator[Addition]:
+    for module in (keras.losses, keras.metrics, tf_keras.losses, tf_keras.metrics):
+        for name, known in _FUNCTIONS.items():
+            if not hasattr(module, name) and hasattr(tf_keras.losses, known):
+                yield Addition(module, name, getattr(tf_keras.losses, known))
+
+
+def _namespace(name: str, **members: Any) -> Any:
+    module = types.ModuleType(f"keras.{name}")
+    vars(module).update(members)
+    return module
+
+
+def _experimental_layers() -> Any:
+    found = {name: getattr(keras.layers, name) for name in _PREPROCESSING.split() if hasattr(keras.layers, name)}
+    return _namespace(
+        "layers.experimental",
+        preprocessing=_namespace("preprocessing", **found),
+        SyncBatchNormalization=functools.partial(keras.layers.BatchNormalization, synchronized=True),
+    )
+
+
+def _optimizers() -> Iterator[Change]:
+    formulas = {name: getattr(_legacy_optimizers, name) for name in _legacy_optimizers.NAMES}
+    legacy = _namespace("optimizers.legacy", **formulas, Optimizer=keras.optimizers.Optimizer)
+    reason = "TensorFlow 2's formulas and arguments"
+    yield Hook(keras.optimizers, "legacy", instead(legacy), None, reason, (tf_keras.optimizers,))
+    classes = {name: value for name, value in vars(keras.optimizers).items() if inspect.isclass(value)}
+    yield Addition(keras.optimizers, "experimental", _namespace("optimizers.experimental", **classes))
+
+
+def _experimental_precision() -> Any:
+    precision = keras.mixed_precision
+    return _namespace(
+        "mixed_precision.experimental",
+        Policy=precision.Policy,
+        LossScaleOptimizer=precision.LossScaleOptimizer,
+        set_policy=precision.set_global_policy,
+        global_policy=precision.global_policy,
+    )
+
+
+def _removed(owner: Any, name: str, remedy: str) -> Addition:
+    return Addition(owner, name.rpartition(".")[2], _refusing(name, remedy))
+
+
+def _removed_namespaces() -> Iterator[Addition]:
+    estimator = _refusing("estimator.model_to_estimator", "TensorFlow has no Estimators any more; use `fit`.")
+    yield Addition(tf_keras, "estimator", _namespace("estimator", model_to_estimator=estimator))
+    wrapper = _refusing("wrappers.scikit_learn", "Use `keras.wrappers.SKLearnClassifier` or `SKLearnRegressor`.")
+    wrappers = _namespace("wrappers.scikit_learn", KerasClassifier=wrapper, KerasRegressor=wrapper)
+    yield Addition(keras.wrappers, "scikit_learn", wrappers)
+
+
+def _refusing(name: str, remedy: str) -> Callable[..., Any]:
+    def removed(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"`tf.keras.{name}` is not in Keras 3. {remedy}")
+
+    return removed
+
+
+_layers = _experimental_layers()
+
+CHANGES: tuple[Change, ...] = (
+    Addition(BaseOptimizer, "get_weights", _get_weights),
+    Hook(
+        BaseOptimizer,
+        "set_weights",
+        instead(_set_weights),
+        "self weights",
+        "also weights of optimizers inside it; not called",
+    ),
+    Addition(keras.Metric, "reset_states", keras.Metric.reset_state),
+    *(Addition(keras.Model, f"{name}_generator", _taking_generators(name)) for name in ("fit", "evaluate", "predict")),
+    # Under strategies, too: Keras 3 knows how many replicas there are.
+    Hook(loss_module, "standardize_reduction", _knowing_auto, "reduction", "`Reduction.AUTO` is the mean"),
+    *_functions(),
+    Addition(keras.layers, "experimental", _layers),
+    Addition(tf_keras.layers, "experimental", _layers),
+    *_optimizers(),
+    Addition(keras.mixed_precision, "experimental", _experimental_precision()),
+    Addition(
+        keras.callbacks,
+        "experimental",
+        _namespace("callbacks.experimental", BackupAndRestore=keras.callbacks.BackupAndRestore),
+    ),
+    _removed(tf_keras.backend, "backend.learning_phase", "Pass `training=` to the layer or model instead."),
+    _removed(tf_keras.backend, "backend.function", "Use `tf.function`, or `keras.Model(inputs, outputs)`."),
+    _removed(
+        keras.utils,
+        "utils.multi_gpu_model",
+        "Make and compile the model in `with tf.distribute.MirroredStrategy().scope():`.",
+    ),
+    _removed(keras.utils, "utils.GeneratorEnqueuer", "Use `keras.utils.PyDataset`."),
+    *_removed_namespaces(),
+)

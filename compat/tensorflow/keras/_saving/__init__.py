@@ -1,0 +1,1 @@
+"""Models and weights in files, whole or not at all, with the seeds that Keras leaves out."""

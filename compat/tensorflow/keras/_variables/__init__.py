@@ -1,0 +1,1 @@
+"""Variables, seeds and initial values of Keras as cells; what its objects hold."""
