@@ -1,4 +1,4 @@
-"""docs/api.md says what is there; the facade's files stay short."""
+"""docs/api.md and the type stubs say what is there; the facade's files stay short."""
 
 import functools
 import importlib.util
@@ -22,10 +22,16 @@ def _load(path):
 
 
 make_api = _load(ROOT / "docs/make_api.py")
+make_stubs = _load(ROOT / "docs/make_stubs.py")
 
 
 def test_page_is_what_the_names_are():
     assert make_api.PAGE.read_text() == make_api.page(), "Run `make api`."
+
+
+def test_stubs_are_what_the_names_are():
+    written = {path.resolve(): path.read_text() for path in (ROOT / "compat").rglob("*.pyi")}
+    assert written == make_stubs.stubs(), "Run `make api`."
 
 
 def test_names_that_are_there_load_and_others_do_not():

@@ -1,0 +1,24 @@
+# Made by `make api` from the namespace's table of names.
+from tfdist_jax.compat.tensorflow._ops._graph_compat import (
+    executing_eagerly as executing_eagerly,
+)
+from tfdist_jax.compat.tensorflow._platform._logging import (
+    get_logger as get_logger,
+)
+from tfdist_jax.compat.tensorflow.compat.v1._switches import (
+    disable_eager_execution as disable_eager_execution,
+    disable_v2_behavior as disable_v2_behavior,
+    enable_control_flow_v2 as enable_control_flow_v2,
+    enable_eager_execution as enable_eager_execution,
+    enable_resource_variables as enable_resource_variables,
+    enable_tensor_equality as enable_tensor_equality,
+    enable_v2_behavior as enable_v2_behavior,
+    enable_v2_tensorshape as enable_v2_tensorshape,
+)
+from tfdist_jax.compat.tensorflow.random._random_state import (
+    set_seed as _set_random_seed,
+)
+from tfdist_jax.compat.tensorflow.compat.v1 import (
+    logging as logging,
+)
+set_random_seed = _set_random_seed

@@ -1,0 +1,20 @@
+# Made by `make api` from the namespace's table of names.
+from tfdist_jax.compat.tensorflow._platform._logging import (
+    DEBUG as DEBUG,
+    ERROR as ERROR,
+    FATAL as FATAL,
+    INFO as INFO,
+    WARN as WARN,
+    debug as debug,
+    error as error,
+    fatal as fatal,
+    flush as flush,
+    get_verbosity as get_verbosity,
+    info as info,
+    log as log,
+    log_if as log_if,
+    set_verbosity as set_verbosity,
+    vlog as vlog,
+    warn as warn,
+    warning as warning,
+)

@@ -1,0 +1,16 @@
+# Made by `make api` from the namespace's table of names.
+from tfdist_jax.compat.tensorflow.distribute._cluster_resolvers import (
+    SimpleClusterResolver as SimpleClusterResolver,
+    TFConfigClusterResolver as TFConfigClusterResolver,
+    UnionResolver as UnionResolver,
+)
+from tfdist_jax.compat.tensorflow.distribute._platform_resolvers import (
+    GCEClusterResolver as GCEClusterResolver,
+    KubernetesClusterResolver as KubernetesClusterResolver,
+    KubernetesExecutableLocation as KubernetesExecutableLocation,
+    SlurmClusterResolver as SlurmClusterResolver,
+)
+from tfdist_jax.compat.tensorflow.distribute._resolvers import (
+    ClusterResolver as ClusterResolver,
+    TPUClusterResolver as TPUClusterResolver,
+)

@@ -1,0 +1,28 @@
+# Made by `make api` from the namespace's table of names.
+from tfdist_jax.compat.tensorflow.train._checkpoint import (
+    Checkpoint as Checkpoint,
+)
+from tfdist_jax.compat.tensorflow.train._cluster_spec import (
+    ClusterSpec as ClusterSpec,
+)
+from tfdist_jax.compat.tensorflow.train._manager import (
+    CheckpointManager as CheckpointManager,
+)
+from tfdist_jax.compat.tensorflow.train._moving_average import (
+    ExponentialMovingAverage as ExponentialMovingAverage,
+)
+from tfdist_jax.compat.tensorflow.train._options import (
+    CheckpointOptions as CheckpointOptions,
+)
+from tfdist_jax.compat.tensorflow.train._reader import (
+    list_variables as list_variables,
+    load_checkpoint as load_checkpoint,
+    load_variable as load_variable,
+)
+from tfdist_jax.compat.tensorflow.train._state_file import (
+    get_checkpoint_state as get_checkpoint_state,
+    latest_checkpoint as latest_checkpoint,
+)
+from tfdist_jax.compat.tensorflow.train import (
+    experimental as experimental,
+)
