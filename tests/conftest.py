@@ -20,7 +20,7 @@ import forks
 import jax
 import pytest
 
-from tfdist_jax import _array_files
+from tfdist_jax._checkpoint import _array_files
 
 os.environ["KERAS_BACKEND"] = "jax"  # Tests may import Keras before the facade.
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tfdist_jax import _state
-from tfdist_jax._capture import CellProgram, capture
+from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._capture import StatefulProgram, capture
 
 
 class Box:
@@ -38,7 +38,7 @@ def test_only_touched_cells_are_inputs():
 
 def test_a_program_reads_the_values_of_its_call_and_writes_back():
     box = Box(1.0)
-    program = CellProgram(lambda x: _state.write(box, _state.read(box) * x) or _state.read(box), [jnp.float32(2)])
+    program = StatefulProgram(lambda x: _state.write(box, _state.read(box) * x) or _state.read(box), [jnp.float32(2)])
     assert float(program([jnp.float32(2)])) == 2
     box.stored = jnp.float32(10)
     assert float(program([jnp.float32(3)])) == 30
@@ -53,7 +53,7 @@ def test_reads_inside_nested_programs_are_inputs_too():
         total, _ = jax.lax.scan(lambda c, _: (c + inner(x), None), x, None, length=2)
         return total
 
-    program = CellProgram(fn, [jnp.float32(1)])
+    program = StatefulProgram(fn, [jnp.float32(1)])
     assert float(program([jnp.float32(1)])) == 7
     box.stored = jnp.array([0.0, 0.0])
     assert float(program([jnp.float32(1)])) == 1
@@ -61,7 +61,7 @@ def test_reads_inside_nested_programs_are_inputs_too():
 
 def test_the_memory_of_a_written_cell_is_reused():
     box = Box(np.ones((256, 256), np.float32))
-    program = CellProgram(lambda: _state.write(box, _state.read(box) + 1), [])
+    program = StatefulProgram(lambda: _state.write(box, _state.read(box) + 1), [])
     program([])
     before = place_of(box.stored)
     program([])
@@ -70,7 +70,7 @@ def test_the_memory_of_a_written_cell_is_reused():
 
 def test_an_array_that_is_held_elsewhere_is_left_alone():
     box = Box(np.ones((8,), np.float32))
-    program = CellProgram(lambda: _state.write(box, _state.read(box) + 1), [])
+    program = StatefulProgram(lambda: _state.write(box, _state.read(box) + 1), [])
     held = box.stored
     for _ in range(3):
         program([])
@@ -86,7 +86,7 @@ def test_two_cells_with_one_array_are_both_right():
         _state.write(first, _state.read(first) + 1)
         _state.write(second, _state.read(second) * 10)
 
-    CellProgram(fn, [])([])
+    StatefulProgram(fn, [])([])
     assert (first.stored.tolist(), second.stored.tolist()) == ([2.0], [10.0])
 
 
@@ -97,7 +97,7 @@ def test_a_write_in_a_loop_body_is_refused():
         jax.lax.fori_loop(0, 3, lambda i, c: _state.write(box, c) or c, _state.read(box))
 
     with pytest.raises(NotImplementedError, match="Return the new value from the body"):
-        CellProgram(fn, [])
+        StatefulProgram(fn, [])
 
 
 def test_a_write_in_a_plain_jax_transformation_is_refused():
@@ -114,6 +114,6 @@ def test_cells_on_different_devices_are_brought_together():
     near, far = Box(1.0), Box(2.0)
     near.stored = jax.device_put(near.stored, whole)
     far.stored = jax.device_put(far.stored, devices[6])
-    program = CellProgram(lambda: _state.read(near) + _state.read(far), [])
+    program = StatefulProgram(lambda: _state.read(near) + _state.read(far), [])
     assert float(program([])) == 3
     assert far.stored.sharding.device_set == set(devices[:4])

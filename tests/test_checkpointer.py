@@ -13,7 +13,8 @@ import optax
 import pytest
 
 import tfdist_jax as td
-from tfdist_jax import _checkpoint
+from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax._checkpoint._checkpointer import Restored
 
 FOUR, TWO = tuple(jax.devices()[:4]), tuple(jax.devices()[4:6])
 OPTIMIZER = optax.adam(1e-2)
@@ -93,10 +94,10 @@ def test_data_and_random_numbers_go_on_where_they_were(tmp_path):
 
 def test_what_all_processes_have_saved_alike_is_the_position_of_any_number_of_them():
     counts = [{"rng": np.array([1, 2])}, {"rng": np.array([1, 2])}]
-    assert td._checkpointer.Restored(1, None, tuple(counts)).position is counts[0]
+    assert Restored(1, None, tuple(counts)).position is counts[0]
     counts[1]["rng"][0] = 5
     with pytest.raises(ValueError, match="saved by 2 process"):
-        _ = td._checkpointer.Restored(1, None, tuple(counts)).position
+        _ = Restored(1, None, tuple(counts)).position
 
 
 def test_numbers_and_arrays_of_the_host_come_back_as_what_they_were(tmp_path):

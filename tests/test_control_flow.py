@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tfdist_jax import _control_flow
-from tfdist_jax._capture import CellProgram
-from tfdist_jax._state import Merge, read, write
+from tfdist_jax._stateful import _control_flow
+from tfdist_jax._stateful._capture import StatefulProgram
+from tfdist_jax._stateful._state import Merge, read, write
 
 
 class Box:
@@ -22,7 +22,7 @@ class Box:
 
 def run(fn, *args):
     arrays = [jnp.asarray(arg) for arg in args]
-    return CellProgram(fn, arrays)(arrays)
+    return StatefulProgram(fn, arrays)(arrays)
 
 
 @pytest.mark.parametrize(("index", "left"), [(0, [11.0, 0.0]), (1, [1.0, 20.0]), (7, [1.0, 20.0]), (-3, [11.0, 0.0])])
@@ -111,11 +111,11 @@ def test_scan_over_cells_is_differentiable():
 
 
 def test_strongest_merge_of_a_body_is_kept():
-    frame = _control_flow.BodyFrame(None)
+    scope = _control_flow.BodyScope(None)
     box = Box(1.0)
-    frame.write(box, jnp.float32(2), Merge.SUM_OF_CHANGES)
-    frame.write(box, jnp.float32(3), Merge.SAME)
-    assert frame.merges[id(box)] == (box, Merge.SUM_OF_CHANGES) and frame.read(box) == 3
+    scope.write(box, jnp.float32(2), Merge.SUM_OF_DELTAS)
+    scope.write(box, jnp.float32(3), Merge.SAME)
+    assert scope.merges[id(box)] == (box, Merge.SUM_OF_DELTAS) and scope.read(box) == 3
 
 
 def test_cells_cannot_be_written_inside_plain_transformations():

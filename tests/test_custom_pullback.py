@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from tfdist_jax._custom_pullback import cells_read, with_pullback
-from tfdist_jax._tape import Tape, observe_read
+from tfdist_jax._autodiff._custom_pullback import cells_read, with_pullback
+from tfdist_jax._autodiff._tape import Tape, observe_read
 
 X = jnp.array([0.3, -1.0, 2.0])
 

@@ -29,6 +29,16 @@ def examples_in(page):
 EXAMPLES = [example for page in PAGES for example in examples_in(page)]
 
 
+def test_files_that_pages_name_are_there():
+    """Such as `tf/random/_state.py`, where tf/ is the facade."""
+    files = [path.relative_to(ROOT) for top in ("tfdist_jax", "compat", "tests") for path in (ROOT / top).rglob("*.py")]
+    for page in (ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md"):
+        named = re.findall(r"`([a-z_/]+\.py)`", page.read_text())
+        wanted = {re.sub("^tf/", "compat/tensorflow/", name) for name in named}
+        assert {name for name in wanted if not any(f"/{file}".endswith(f"/{name}") for file in files)} == set()
+        assert named
+
+
 @pytest.mark.parametrize("name", OUTER)
 def test_docstring_examples_run(name):
     assert doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS).failed == 0

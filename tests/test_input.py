@@ -3,7 +3,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
-from tfdist_jax._input import ahead, num_rows, put_padded, split_rows
+from tfdist_jax._sharding._input import num_rows, prefetch, put_padded, split_rows
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_scalar_in_a_batch_is_refused():
 
 def test_batches_are_placed_ahead_of_their_use():
     placed = []
-    results = ahead(range(5), lambda item: placed.append(item) or item, depth=2)
+    results = prefetch(range(5), lambda item: placed.append(item) or item, depth=2)
     assert next(results) == 0
     assert placed == [0, 1, 2]
     assert list(results) == [1, 2, 3, 4]

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from tfdist_jax._layout import largest_dimension_spec, sharded_dimension, tree_specs
+from tfdist_jax._sharding._layout import largest_dimension_spec, sharded_dimension, tree_specs
 
 
 @pytest.mark.parametrize(

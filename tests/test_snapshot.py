@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax import _state
-from tfdist_jax._moment import Moment, recalled
+from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._snapshot import Snapshot, read_snapshot
 
 
 class Cell:
@@ -21,33 +21,33 @@ def test_a_moment_is_read_while_the_cells_hold_other_values():
     with jax.enable_x64(True):
         a, b = Cell(jnp.arange(3)), Cell(jnp.ones(2))
     held, iterator = a.stored, object()
-    moment = Moment([a, b], [(iterator, "place 4")])
+    snapshot = Snapshot([a, b], [(iterator, "place 4")])
     a.stored = jnp.zeros(3)
-    with _state.entering(moment.recalled()):
+    with _state.entering(snapshot.scope()):
         assert _state.read(a).tolist() == [0, 1, 2] and _state.read(a).dtype == np.int64
         _state.write(b, jnp.zeros(2))
         assert _state.read(b).tolist() == [0, 0]
-        assert recalled(iterator, lambda: "place 5") == "place 4"
-        assert recalled(object(), lambda: "now") == "now"
+        assert read_snapshot(iterator, lambda: "place 5") == "place 4"
+        assert read_snapshot(object(), lambda: "now") == "now"
     assert _state.read(b).tolist() == [1, 1]
-    assert recalled(iterator, lambda: "place 5") == "place 5"
+    assert read_snapshot(iterator, lambda: "place 5") == "place 5"
     assert held is not a.stored
 
 
-def test_nothing_is_recalled_of_what_is_gone():
+def test_nothing_is_found_of_what_is_gone():
     dropped, donated = Cell(jnp.zeros(3)), Cell(jnp.zeros(3))
-    dropped_moment, donated_moment = Moment([dropped]), Moment([donated])
+    dropped_snapshot, donated_snapshot = Snapshot([dropped]), Snapshot([donated])
     dropped.stored = donated.stored + 1
     jax.jit(lambda x: x + 1, donate_argnums=0)(donated.stored)
     gc.collect()
-    assert dropped_moment.recalled() is None
-    assert donated_moment.recalled() is None
+    assert dropped_snapshot.scope() is None
+    assert donated_snapshot.scope() is None
 
 
-def test_nothing_is_recalled_that_is_not_computed_yet():
+def test_nothing_is_found_that_is_not_computed_yet():
     slow = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda _, x: jnp.sin(x @ x), x))
     cell = Cell(slow(jnp.ones((500, 500))))
-    moment = Moment([cell])
-    assert moment.recalled() is None
+    snapshot = Snapshot([cell])
+    assert snapshot.scope() is None
     cell.stored.block_until_ready()
-    assert moment.recalled() is not None
+    assert snapshot.scope() is not None

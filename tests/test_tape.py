@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from tfdist_jax._tape import Tape, is_recording, observe_read
+from tfdist_jax._autodiff._tape import Tape, is_recording, observe_read
 
 X = jnp.arange(6.0).reshape(2, 3) / 3 + 0.1
 W = jnp.array([0.5, -1.0, 2.0])

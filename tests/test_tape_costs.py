@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from tfdist_jax._tape import Tape, observe_read
+from tfdist_jax._autodiff._tape import Tape, observe_read
 
 
 class Cell:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from tfdist_jax._tape import Tape, observe_read
+from tfdist_jax._autodiff._tape import Tape, observe_read
 
 NUM_PROGRAMS = int(os.environ.get("TFDIST_FUZZ", "5"))
 FIRST_SEED = int(os.environ.get("TFDIST_FUZZ_SEED", "0"))

@@ -13,8 +13,8 @@ from environment import LIMIT_S
 from jax import lax
 
 from tfdist_jax import _internals
-from tfdist_jax._pullbacks import _compiled, _compiled_again
-from tfdist_jax._tape import Tape, is_recording, observe_read
+from tfdist_jax._autodiff._pullbacks import _compiled, _compiled_again
+from tfdist_jax._autodiff._tape import Tape, is_recording, observe_read
 
 X = jnp.arange(6.0).reshape(2, 3) / 3 + 0.1
 W = jnp.array([0.5, -1.0, 2.0])

@@ -74,7 +74,11 @@ def test_wheel_holds_the_facade_and_no_tests(wheel):
 
 def test_wheel_holds_every_module(wheel):
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "tfdist_jax").rglob("*.py")}
-    sources |= {f"tfdist_jax/{path.relative_to(ROOT)}" for path in (ROOT / "compat").rglob("*.py")}
+    sources |= {
+        f"tfdist_jax/{path.relative_to(ROOT)}"
+        for path in (ROOT / "compat").rglob("*.py*")
+        if path.suffix in (".py", ".pyi")
+    }
     assert sources <= set(zipfile.ZipFile(wheel).namelist())
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 COUNTING = """
-import tfdist_jax._agreed_program as programs
+import tfdist_jax._multiprocess._agreed_program as programs
 agreed = []
 def counting(what, fields, agree=programs.agree):
     agreed.append(what)

@@ -71,7 +71,7 @@ def test_a_port_that_is_taken_is_said(doctor, cluster):
 
 def test_versions_that_differ_are_said(doctor, cluster):
     addresses = cluster(2).addresses
-    program = "from tfdist_jax._cluster import _roll_call; _roll_call.versions = lambda: {'jax': '0.9'}"
+    program = "from tfdist_jax._cluster import _rendezvous; _rendezvous.versions = lambda: {'jax': '0.9'}"
     started = [doctor("--timeout", "6", TF_CONFIG=config(addresses, i), before=program if i else "") for i in range(2)]
     assert [one.wait() for one in started] == [1, 1]
     assert "PROBLEM  worker 1 cannot take part: it has versions {'jax': '0.9'}, but worker 0 has" in started[1].log

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from environment import LIMIT_S, NEVER_S
 
-from tfdist_jax._cluster._company import LOST_EXIT_CODE
+from tfdist_jax._cluster._peer_monitor import LOST_EXIT_CODE
 
 JOIN = """
 import jax, numpy as np, sys, time
@@ -128,9 +128,9 @@ def test_a_process_with_another_version_is_told(cluster):
     workers = cluster(2)
     program = """
         import os
-        from tfdist_jax._cluster import _roll_call
+        from tfdist_jax._cluster import _rendezvous
         if os.environ["RESULTS"].endswith("1"):
-            _roll_call.versions = lambda: {"jax": "0.9"}
+            _rendezvous.versions = lambda: {"jax": "0.9"}
         import tfdist_jax
         tfdist_jax.initialize(timeouts=tfdist_jax.Timeouts(start_s=6))
     """

@@ -28,7 +28,7 @@ import tfdist_jax as td
 me = td.initialize().process_id
 import jax, numpy as np
 from native_training import *
-from tfdist_jax._eager_replicas import EagerReplicas
+from tfdist_jax._stateful._eager_replicas import EagerReplicas
 STRATEGIES = {{"mirrored": td.Mirrored(), "fsdp": td.FSDP(min_size=8)}}
 """
 

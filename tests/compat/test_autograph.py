@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow._autograph._convert import converted
+from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted
 
 HERE = __file__
 

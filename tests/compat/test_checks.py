@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow._checks import missing_entry
+from tfdist_jax.compat.tensorflow._tensors._checks import missing_entry
 
 
 def test_functions_do_not_look_at_values():

@@ -50,7 +50,7 @@ def test_older_names_split_the_processor_too(run_script):
 
 def test_gpus_can_be_hidden_before_jax_starts(run_script):
     program = """
-        from tfdist_jax.compat.tensorflow import _devices
+        from tfdist_jax.compat.tensorflow._platform import _devices
         import tfdist_jax.compat.tensorflow as tf
         import jax
         _devices._count_nvidia, _devices.has_plugin = (lambda: 2), (lambda kind: kind == "cuda")

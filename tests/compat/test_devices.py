@@ -6,8 +6,8 @@ import jax
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow import _devices
-from tfdist_jax.compat.tensorflow._devices import parse_device, resolve_devices
+from tfdist_jax.compat.tensorflow._platform import _devices
+from tfdist_jax.compat.tensorflow._platform._devices import parse_device, resolve_devices
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_nvidias_gpus_are_counted_as_cuda_shows_them(monkeypatch, visible, count
 def test_gpus_are_listed_and_set_up_without_starting_jax(run_script):
     program = """
         import os
-        from tfdist_jax.compat.tensorflow import _devices
+        from tfdist_jax.compat.tensorflow._platform import _devices
         import tfdist_jax.compat.tensorflow as tf
         from tfdist_jax._internals import backends_are_initialized as started
         _devices._count_nvidia = lambda: 2

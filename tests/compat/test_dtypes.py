@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow import _dtypes
+from tfdist_jax.compat.tensorflow._tensors import _dtypes
 
 NUMBERS = [dtype for dtype in _dtypes._ALL if dtype is not tf.string]
 

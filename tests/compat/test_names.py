@@ -7,9 +7,9 @@ import types
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow import _missing
-from tfdist_jax.compat.tensorflow._missing import reason
-from tfdist_jax.compat.tensorflow._names import LazyNames, nearest_names
+from tfdist_jax.compat.tensorflow._names import _missing
+from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames, nearest_names
+from tfdist_jax.compat.tensorflow._names._missing import reason
 
 NAMES = sorted(tf.__getattr__.dotted_names())
 PACKAGE = "tfdist_jax.compat.tensorflow"

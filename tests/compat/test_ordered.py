@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._ordered import in_order, map_in_order, restored
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
 
 
 class Point(NamedTuple):
@@ -19,7 +19,7 @@ NESTED = {"z": [1, {"k": 2, "c": (3, {})}], "a": Point({"q": 4, "b": 5}, None)}
 
 
 def test_structure_comes_back_in_its_order():
-    assert restored(in_order(NESTED)) == NESTED
+    assert restore_dict_order(in_order(NESTED)) == NESTED
     doubled = map_in_order(lambda x: 2 * x, NESTED)
     assert list(doubled) == ["z", "a"] and list(doubled["z"][1]) == ["k", "c"] and list(doubled["a"].x) == ["q", "b"]
     assert doubled["a"] == Point({"q": 8, "b": 10}, None) and doubled["z"][1]["c"] == (6, {})
@@ -27,7 +27,7 @@ def test_structure_comes_back_in_its_order():
 
 def test_what_holds_no_dictionary_is_not_copied():
     plain = ([np.ones(2)], (1, None), Point(1, 2))
-    assert in_order(plain) is plain and restored(plain) is plain
+    assert in_order(plain) is plain and restore_dict_order(plain) is plain
 
 
 def test_order_makes_no_other_structure_and_leaves_are_in_the_order_of_keys():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow._ops import _random_state
+from tfdist_jax.compat.tensorflow.random import _random_state
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import os
 import jax
 import pytest
 
-from tfdist_jax.compat.tensorflow import _startup
+from tfdist_jax.compat.tensorflow._platform import _environment
 
 HOOKED = """
 from tfdist_jax.compat.tensorflow.keras import _internals
@@ -132,7 +132,7 @@ def test_memory_settings_that_come_too_late_are_reported_once(monkeypatch, caplo
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
     monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     for _ in range(2):
-        _startup.apply_environment()
+        _environment.apply_environment()
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE")
     assert [record.message for record in caplog.records] == [
         "JAX has started already: XLA_PYTHON_CLIENT_PREALLOCATE take(s) effect in the next run only."

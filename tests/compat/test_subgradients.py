@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow._ops import _kinks
+from tfdist_jax.compat.tensorflow._ops import _subgradients
 
 # At 0 and then on both sides of it.
 _AT = [0.0, -1.0, 2.0]
@@ -85,5 +85,5 @@ def test_kinks_cost_what_those_of_jax_cost():
         compiled = jax.jit(jax.grad(loss)).lower(jnp.ones((64, 64)), jnp.ones((8, 64))).compile()
         return compiled.cost_analysis()["flops"], compiled.memory_analysis().temp_size_in_bytes
 
-    ours = costs(_kinks.maximum, _kinks.minimum, _kinks.absolute)
+    ours = costs(_subgradients.maximum, _subgradients.minimum, _subgradients.absolute)
     assert all(mine <= jaxs for mine, jaxs in zip(ours, costs(jnp.maximum, jnp.minimum, jnp.abs), strict=True))

@@ -12,7 +12,7 @@ from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax import _user_code
-from tfdist_jax.compat.tensorflow import _tensor
+from tfdist_jax.compat.tensorflow._tensors import _tensor
 
 
 def test_tensor_has_tensorflows_methods():

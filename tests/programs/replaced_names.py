@@ -1,4 +1,4 @@
-"""Print which names of Keras's own an installation replaces, and what Keras itself has under the names it is given.
+"""Print what an installation changes in Keras and what is left of that afterwards; and what Keras itself has under given names.
 
 The argument is a list of [module, class or "", name] in JSON.
 """
@@ -31,7 +31,7 @@ def snapshot():
     """What Keras's modules and classes hold: (module, class or "", name) to the value."""
     held = {}
     for module_name, module in list(sys.modules.items()):
-        if not module_name.startswith("keras.src.") or module is None:
+        if module is None or not f"{module_name}.".startswith("keras."):
             continue
         for name, value in list(vars(module).items()):
             if name.startswith("__"):
@@ -46,16 +46,35 @@ def is_inherited(module, qualname, name):
     return bool(qualname) and any(name in vars(base) for base in owner_of(module, qualname).__mro__[1:])
 
 
+def differing(held):
+    """List what is other than it was at first, in the modules that were there."""
+    keys = [key for key in before.keys() | held.keys() if key[0] in modules]
+    return sorted(key for key in keys if held.get(key, ABSENT) is not before.get(key, ABSENT))
+
+
+ABSENT = object()
 wanted = [tuple(entry) for entry in json.loads(sys.argv[1])]
 parameters = [parameters_of(*entry) for entry in wanted]
 before = snapshot()
+modules = {module for module, _, _ in before}
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow.keras._install import install, uninstall
 
-after, modules = snapshot(), {module for module, _, _ in before}
-changed = [key for key in after if key in before and after[key] is not before[key]]
-new = [key for key in after if key not in before and key[0] in modules]
-replaced = changed + [key for key in new if is_inherited(*key)]
+changed = differing(snapshot())
+added = [key for key in changed if key not in before and not is_inherited(*key)]
+uninstall()
+left = differing(snapshot())
+install()
 print(
-    json.dumps({"parameters": parameters, "replaced": sorted(replaced), "version": [keras.__version__, tf.__version__]})
+    json.dumps(
+        {
+            "parameters": parameters,
+            "added": added,
+            "replaced": [key for key in changed if key not in added],
+            "left": left,
+            "again": differing(snapshot()) == changed,
+            "version": [keras.__version__, tf.__version__],
+        }
+    )
 )

@@ -21,12 +21,12 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import tfdist_jax as td
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax._capture import capture
-from tfdist_jax._layout import tree_specs
+from tfdist_jax._sharding._layout import tree_specs
+from tfdist_jax._stateful._capture import capture
 from tfdist_jax.compat.tensorflow.distribute import Strategy
-from tfdist_jax.compat.tensorflow.keras._functions import StepFunction
-from tfdist_jax.compat.tensorflow.keras._programs import SPLIT_STEPS
-from tfdist_jax.compat.tensorflow.keras._steps import make_train_step
+from tfdist_jax.compat.tensorflow.keras._training._programs import SPLIT_STEPS
+from tfdist_jax.compat.tensorflow.keras._training._step_function import StepFunction
+from tfdist_jax.compat.tensorflow.keras._training._steps import make_train_step
 
 BATCH = 64
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter")

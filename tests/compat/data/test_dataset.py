@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow.data import _plan
 
 Dataset = tf.data.Dataset
 
@@ -339,8 +338,8 @@ def test_whole_batches_and_single_elements_are_mapped_alike():
 
 def test_a_cache_keeps_what_has_been_made_and_makes_only_what_is_missing():
     made = []
-    plan = Dataset.range(40)._plan
-    rows = _plan.Rows(lambda p: made.extend(p.tolist()) or plan.get(p), plan.order, plan.make_spec, plan.count, 8)
+    plan, rows = Dataset.range(40)._plan, Dataset.range(40)._plan
+    vars(rows).update(get=lambda p: made.extend(p.tolist()) or plan.get(p), at_once=lambda: 8)
     cached = Dataset(rows).cache()
     assert elements(cached.batch(7)) == elements(cached.batch(7))
     assert sorted(made) == list(range(40))

@@ -91,10 +91,10 @@ def part_of(dataset, i):
     return _AutoShardDataset(dataset.with_options(options), 2, i)
 """
 PART_OF_OURS = """
-from tfdist_jax.compat.tensorflow.data._draws import Share
+from tfdist_jax.compat.tensorflow.data._seed_log import DataShard
 def part_of(dataset, i):
     assert (dataset.files.count, dataset.files.are_read) == (3, True)
-    return dataset.shared(Share("files", 2, i))
+    return dataset.shared(DataShard("files", 2, i))
 """
 
 

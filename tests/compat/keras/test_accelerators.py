@@ -7,14 +7,14 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow.keras import _functions, _programs
-from tfdist_jax.compat.tensorflow.keras._functions import Feed
+from tfdist_jax.compat.tensorflow.keras._training import _programs, _step_function
+from tfdist_jax.compat.tensorflow.keras._training._step_function import BatchFeeder
 
 
 @pytest.fixture
 def accelerators(monkeypatch):
     """Treat the CPU's virtual devices as accelerators, here and in Keras."""
-    monkeypatch.setattr(_functions, "runs_on_cpu", lambda strategy: False)
+    monkeypatch.setattr(_step_function, "runs_on_cpu", lambda strategy: False)
     monkeypatch.setattr(_programs, "runs_on_cpu", lambda strategy: False)
     with monkeypatch.context() as context:
         context.setattr(jax, "default_backend", lambda: "gpu")
@@ -73,7 +73,7 @@ def test_batches_travel_ahead_of_their_steps(strategy):
             drawn.append(i)
             yield np.full((6, 2), i, "f4")
 
-    feed, batches = Feed(strategy.native.mesh, steps_per_execution=1, most=1, ahead=2), source()
+    feed, batches = BatchFeeder(strategy.native.mesh, steps_per_execution=1, most=1, ahead=2), source()
     ((sizes, data),) = next(feed(batches))
     assert drawn == [0, 1, 2]
     assert sizes == (2, 2, 2, 0)
@@ -84,7 +84,7 @@ def test_batches_travel_ahead_of_their_steps(strategy):
 
 
 def test_batches_of_another_source_start_anew(strategy):
-    feed = Feed(strategy.native.mesh, steps_per_execution=1, most=1, ahead=2)
+    feed = BatchFeeder(strategy.native.mesh, steps_per_execution=1, most=1, ahead=2)
     for value in (1, 2):
         (((_, data),),) = feed(iter([np.full((4, 2), value, "f4")]))
         assert float(data[0, 0, 0]) == value
@@ -93,13 +93,15 @@ def test_batches_of_another_source_start_anew(strategy):
 def test_batches_of_one_execution_travel_together_in_few_lengths(strategy):
     lengths = lambda count: [
         [len(data) for _, data in runs]
-        for runs in Feed(strategy.native.mesh, steps_per_execution=20, most=8, ahead=0)([np.zeros((4, 2))] * count)
+        for runs in BatchFeeder(strategy.native.mesh, steps_per_execution=20, most=8, ahead=0)(
+            [np.zeros((4, 2))] * count
+        )
     ]
     assert lengths(40) == [[6, 7, 7], [6, 7, 7]]
     assert lengths(29) == [[6, 7, 7], [7, 1, 1]]
 
 
 def test_batches_of_unequal_shapes_travel_apart(strategy):
-    feed = Feed(strategy.native.mesh, steps_per_execution=4, most=8, ahead=0)
+    feed = BatchFeeder(strategy.native.mesh, steps_per_execution=4, most=8, ahead=0)
     (runs,) = feed([np.zeros((rows, 2)) for rows in (8, 8, 8, 3)])
     assert [(sizes, len(data)) for sizes, data in runs] == [((2, 2, 2, 2), 1)] * 3 + [((1, 1, 1, 0), 1)]

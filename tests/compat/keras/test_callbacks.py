@@ -8,7 +8,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow.keras._callbacks import LazyLogs
+from tfdist_jax.compat.tensorflow.keras._training._callbacks import LazyLogs
 
 
 def written(folder):

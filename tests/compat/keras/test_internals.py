@@ -1,6 +1,5 @@
 """Private Keras names that this project uses: each test names the one that a Keras release took away or changed."""
 
-import importlib
 import inspect
 import json
 import subprocess
@@ -13,8 +12,9 @@ import pytest
 from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf  # noqa: F401 - puts the hooks in
-from tfdist_jax.compat.tensorflow.keras import _internals
-from tfdist_jax.compat.tensorflow.keras._hooks import HOOKS
+from tfdist_jax.compat.tensorflow.keras import _install, _internals
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook, instead
+from tfdist_jax.compat.tensorflow.keras._hooks import CHANGES
 from tfdist_jax.compat.tensorflow.keras._internals import (
     BaseOptimizer,
     CallbackList,
@@ -48,28 +48,29 @@ USED = [
     (DataAdapter, "get_jax_iterator", ["self"]),
 ]
 PROGRAM = Path(__file__).parents[2] / "programs/replaced_names.py"
-HOOKED = [hook for hooks in HOOKS.values() for hook in hooks]
+HOOKS = [change for change in CHANGES if isinstance(change, Hook)]
+ADDITIONS = [change for change in CHANGES if not isinstance(change, Hook)]
 
 
-def key(hook):
+def key(owner, name):
     """Say where Keras has the name: module, class or "", name."""
-    if inspect.ismodule(hook.owner):
-        return (hook.owner.__name__, "", hook.name)
-    return (hook.owner.__module__, hook.owner.__qualname__, hook.name)
+    if inspect.ismodule(owner):
+        return (owner.__name__, "", name)
+    return (owner.__module__, owner.__qualname__, name)
 
 
 @pytest.fixture(scope="module")
 def pristine():
-    """What Keras has before the replacements, and what they replace, seen in a process of its own."""
-    command = [sys.executable, str(PROGRAM), json.dumps([key(hook) for hook in HOOKED])]
+    """What Keras has before an installation, what that changes, and what is left of it, seen in a process of its own."""
+    command = [sys.executable, str(PROGRAM), json.dumps([key(hook.owner, hook.name) for hook in HOOKS])]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("i", range(len(HOOKED)), ids=[".".join(key(hook)[1:]).lstrip(".") for hook in HOOKED])
+@pytest.mark.parametrize("i", range(len(HOOKS)), ids=[".".join(key(h.owner, h.name)[1:]).lstrip(".") for h in HOOKS])
 def test_replaced_name_is_there_with_its_parameters(i, pristine):
-    found, expected = pristine["parameters"][i], HOOKED[i].parameters
+    found, expected = pristine["parameters"][i], HOOKS[i].parameters
     if expected is None:
         assert found is None
     else:
@@ -77,15 +78,28 @@ def test_replaced_name_is_there_with_its_parameters(i, pristine):
 
 
 def test_list_of_hooks_is_what_an_installation_replaces(pristine):
-    assert {tuple(entry) for entry in pristine["replaced"]} == {key(hook) for hook in HOOKED}
+    listed = {key(owner, hook.name) for hook in HOOKS for owner in (hook.owner, *hook.elsewhere)}
+    assert {tuple(entry) for entry in pristine["replaced"]} == listed
 
 
-def test_each_hook_is_listed_once_under_the_module_that_puts_it_in():
-    assert len({key(hook) for hook in HOOKED}) == len(HOOKED)
-    for module, hooks in HOOKS.items():
-        source = inspect.getsource(importlib.import_module(f"tfdist_jax.compat.tensorflow.keras.{module}"))
-        for hook in hooks:
-            assert hook.name in source or hook.name.startswith(("on_", "make_")), (module, hook.name)
+def test_list_of_additions_is_what_an_installation_adds(pristine):
+    assert {tuple(entry) for entry in pristine["added"]} == {key(change.owner, change.name) for change in ADDITIONS}
+
+
+def test_keras_is_as_it_was_when_the_changes_are_taken_back(pristine):
+    assert pristine["left"] == []
+
+
+def test_changes_that_were_taken_back_can_be_made_again(pristine):
+    assert pristine["again"]
+
+
+def test_an_installation_that_misses_a_name_leaves_keras_as_it_was(monkeypatch):
+    changes = (Addition(keras, "added", 1), Hook(keras, "no_such_name", instead(2), None, ""))
+    monkeypatch.setattr(_install, "CHANGES", changes)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _install.install.__wrapped__()
+    assert not hasattr(keras, "added")
 
 
 @pytest.mark.parametrize(("owner", "name", "parameters"), USED, ids=[name for _, name, _ in USED])
@@ -95,7 +109,7 @@ def test_used_name_is_there_with_its_parameters(owner, name, parameters):
 
 
 def test_every_private_name_is_tested_here():
-    replaced_in = {hook.owner for hook in HOOKED}
+    replaced_in = {hook.owner for hook in HOOKS}
     untested = {name for name in _internals.__all__ if name not in globals()}
     assert {name for name in untested if getattr(_internals, name) not in replaced_in} == set()
 

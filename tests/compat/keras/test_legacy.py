@@ -46,15 +46,20 @@ def test_optimizers_give_and_take_weights(make_model, fit, data):
         other.optimizer.set_weights([0])
 
 
-def test_generators_are_taken_by_methods_of_their_own(make_model, data):
+def test_generators_are_taken_by_methods_of_their_own(strategy, make_model, data):
     def batches():
         while True:
             yield data.x[:16], data.y[:16]
 
-    model = make_model()
+    model = make_model(strategy)
     with pytest.warns(DeprecationWarning, match="use `Model.fit`"):
         history = model.fit_generator(batches(), 2, epochs=2, verbose=0, workers=1)
     assert len(history.history["loss"]) == 2
+    seen = []
+    callback = keras.callbacks.LambdaCallback(on_train_begin=lambda logs: seen.append(tf.distribute.get_strategy()))
+    with pytest.warns(DeprecationWarning, match="use `Model.fit`"):
+        model.fit_generator(batches(), 2, verbose=0, callbacks=[callback])
+    assert seen == [strategy]
     with pytest.warns(DeprecationWarning, match="use `Model.predict`"):
         assert model.predict_generator(batches(), steps=2, verbose=0).shape == (32, 4)
 

@@ -74,7 +74,7 @@ def test_failure_while_writing_leaves_the_old_file(name, tmp_path, make_model, m
     def fail(*args, **kwargs):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("tfdist_jax.compat.tensorflow.keras._saving.put_on_disk", fail)
+    monkeypatch.setattr("tfdist_jax.compat.tensorflow.keras._saving._saving.put_on_disk", fail)
     with pytest.raises(OSError, match="No space"):
         save(path)
     assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [name]

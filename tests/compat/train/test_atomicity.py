@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax import _checkpoint
+from tfdist_jax._checkpoint import _checkpoint
 
 TRAINING = textwrap.dedent(
     """

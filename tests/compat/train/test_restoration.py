@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow import _tracking
+from tfdist_jax.compat.tensorflow._variables import _tracking
 
 
 class Net(keras.Model):

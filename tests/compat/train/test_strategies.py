@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax import _checkpoint
+from tfdist_jax._checkpoint import _checkpoint
 
 CPUS = [f"/cpu:{i}" for i in range(4)]
 STRATEGIES = {
