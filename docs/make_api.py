@@ -99,7 +99,7 @@ def recorded() -> dict[str, bool]:
 def facade_names() -> set[str]:
     """Return the facade's public names, without namespaces."""
     import tfdist_jax.compat.tensorflow as tf
-    from tfdist_jax.compat.tensorflow._names import LazyNames
+    from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 
     names: LazyNames = tf.__getattr__
     shown = (name for name in names.dotted_names() if not name.startswith(LEFT_OUT))
@@ -119,7 +119,7 @@ def status() -> dict[str, str]:
 
 def page() -> str:
     """Return the page's text."""
-    from tfdist_jax.compat.tensorflow._missing import reason
+    from tfdist_jax.compat.tensorflow._names._missing import reason
 
     by_name = status()
     spaces = sorted({name.rpartition(".")[0] for name in by_name})
@@ -160,7 +160,7 @@ def page() -> str:
 
 def unsupported(names: list[str]) -> list[str]:
     """Return the lines about names that are not there, those for one reason together."""
-    from tfdist_jax.compat.tensorflow._missing import reason
+    from tfdist_jax.compat.tensorflow._names._missing import reason
 
     lines: list[str] = []
     for why in sorted({reason(name) or "" for name in names}):
