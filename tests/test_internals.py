@@ -270,7 +270,7 @@ def test_forget_calls_gives_calls_their_short_way_back_and_keeps_programs():
 
 
 def test_is_compiling_knows_a_thread_that_waits_for_the_compiler():
-    new = random.random()  # Not in the compilation cache.
+    new = random.SystemRandom().random()  # Not in the compilation cache, whatever has seeded `random`.
 
     def slow(x):
         for _ in range(2000):
