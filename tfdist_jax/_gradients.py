@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from tfdist_jax._sharding._collectives import fused_sum
+from tfdist_jax._sharding._collectives import fused_sum, map_replicas
 from tfdist_jax._sharding._input import PaddedBatch
-from tfdist_jax._sharding._layout import SpecRule, sharded_dimension, tree_specs
+from tfdist_jax._sharding._layout import SpecRule, data_spec, sharded_dimension, tree_specs
 from tfdist_jax._sharding._mesh import DATA
 
 LossFn = Callable[..., Any]
@@ -40,7 +40,7 @@ def global_value_and_grad(
     def value_and_grad(params: Any, batch: Any, *extra: Any) -> Any:
         sizes = batch.sizes if isinstance(batch, PaddedBatch) else None
         data = batch.data if isinstance(batch, PaddedBatch) else batch
-        specs = tree_specs(state_spec, params)
+        specs = jax.tree.map(data_spec, tree_specs(state_spec, params))
 
         def replica(params: Any, data: Any, extra: Any) -> Any:
             loss_of = lambda p: _replica_loss(with_aux, _gathered(p, specs), data, extra, sizes)
@@ -48,14 +48,8 @@ def global_value_and_grad(
             return _reduced(loss, aux, grads, specs)
 
         whole = PartitionSpec()
-        program = jax.shard_map(
-            replica,
-            mesh=mesh,
-            in_specs=(specs, PartitionSpec(DATA), whole),
-            out_specs=((whole, whole), specs),
-            # With varying-axes checks on, JAX would sum gradients over the mesh by itself, before we do.
-            check_vma=False,
-        )
+        in_specs, out_specs = (specs, PartitionSpec(DATA), whole), ((whole, whole), specs)
+        program = map_replicas(replica, mesh, in_specs=in_specs, out_specs=out_specs)
         (loss, aux), grads = program(params, data, extra)
         return ((loss, aux), grads) if has_aux else (loss, grads)
 

@@ -11,9 +11,9 @@ from jax.sharding import Mesh, PartitionSpec
 
 from tfdist_jax._internals import EvalTrace, current_trace
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
-from tfdist_jax._sharding._collectives import ReduceOp
+from tfdist_jax._sharding._collectives import ReduceOp, map_replicas
 from tfdist_jax._sharding._input import num_rows, put_rows, split_rows, split_sizes
-from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._mesh import DATA, num_replicas, replicas
 from tfdist_jax._sharding._placement import local, local_replicas, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 
@@ -21,14 +21,6 @@ from tfdist_jax._sharding._values import PerReplica
 def is_per_replica(value: Any) -> bool:
     """Tell `PerReplica` values from other pytree nodes, for `jax.tree` functions' `is_leaf`."""
     return isinstance(value, PerReplica)
-
-
-def map_replicas(body: Callable[..., Any], mesh: Mesh, *, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
-    """Make one SPMD program of `body`, run on each index of the data axis with manual collectives.
-
-    Varying-axes checks are off: with them, JAX would sum gradients over replicas on its own.
-    """
-    return jax.shard_map(body, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
 
 
 def run_on_replicas(fn: Callable[..., Any], mesh: Mesh, args: tuple[Any, ...]) -> Any:
@@ -41,10 +33,10 @@ def run_on_replicas(fn: Callable[..., Any], mesh: Mesh, args: tuple[Any, ...]) -
         ValueError: If a `PerReplica` has another number of replicas than `mesh`, or differing shapes.
     """
     leaves, tree = jax.tree.flatten(args, is_leaf=is_per_replica)
-    splits = tuple(_check_split(leaf, mesh.shape[DATA]) for leaf in leaves)
+    splits = tuple(_check_split(leaf, num_replicas(mesh)) for leaf in leaves)
     data = [leaf.data if isinstance(leaf, PerReplica) else leaf for leaf in leaves]
     results = _program(mesh)(fn, tree, splits, data)
-    return jax.tree.map(lambda result: PerReplica(result, mesh.shape[DATA]), results)
+    return jax.tree.map(lambda result: PerReplica(result, num_replicas(mesh)), results)
 
 
 def _check_split(leaf: Any, num_replicas: int) -> str:
@@ -85,11 +77,11 @@ def split_batch(batch: Any, mesh: Mesh) -> Any:
         The same tree with a `PerReplica` per array, on the replicas' devices; by `split_sizes`, with differing
         shapes where the rows do not divide evenly. With several processes these are copies, which each has of all.
     """
-    num_replicas = mesh.shape[DATA]
-    if len(set(split_sizes(num_rows(batch), num_replicas))) == 1:
-        return jax.tree.map(lambda leaf: PerReplica(leaf, num_replicas, is_rows=True), put_rows(batch, mesh))
-    homes = [jax.local_devices()[0]] * num_replicas if spans_processes(mesh) else mesh.devices.flat
-    parts = [jax.device_put(part, home) for part, home in zip(split_rows(batch, num_replicas), homes, strict=True)]
+    count = num_replicas(mesh)
+    if len(set(split_sizes(num_rows(batch), count))) == 1:
+        return jax.tree.map(lambda leaf: PerReplica(leaf, count, is_rows=True), put_rows(batch, mesh))
+    homes = [jax.local_devices()[0]] * count if spans_processes(mesh) else replicas(mesh)
+    parts = [jax.device_put(part, home) for part, home in zip(split_rows(batch, count), homes, strict=True)]
     return jax.tree.map(lambda *values: PerReplica.uneven(values), *parts)
 
 

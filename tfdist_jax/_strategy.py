@@ -15,7 +15,7 @@ from tfdist_jax._program import Program
 from tfdist_jax._sharding._collectives import ReduceOp
 from tfdist_jax._sharding._input import PaddedBatch, prefetch, put_padded
 from tfdist_jax._sharding._layout import tree_specs
-from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._mesh import num_replicas
 from tfdist_jax._sharding._placement import local, spans_processes
 
 
@@ -41,7 +41,7 @@ class Strategy(abc.ABC):
     @property
     def num_replicas(self) -> int:
         """Into how many parts a batch is split."""
-        return self.mesh.shape[DATA]
+        return num_replicas(self.mesh)
 
     def init(self, make_state: Callable[..., Any], *args: Any) -> Any:
         """Make the training state, each leaf laid out at birth, never whole on one device.

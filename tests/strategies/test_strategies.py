@@ -1,5 +1,8 @@
 """What holds for every strategy: the same training as on one device, in another layout."""
 
+import dataclasses
+from typing import final
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +12,29 @@ from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
 
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Laid(td.Strategy):
+    """Two replicas of four devices each; the leaves with two dimensions that divide are laid out by `spec`."""
+
+    spec: P
+    axes: tuple[tuple[str, int], ...] = (("data", 2), ("tensor", 4))
+
+    @property
+    def mesh(self):
+        return td.make_mesh(dict(self.axes))
+
+    def state_spec(self, path, leaf):
+        return self.spec if leaf.shape in ((16, 8), (8, 8)) else P()
+
+
 STRATEGIES = {
+    "tensor columns": lambda: Laid(P(None, "tensor")),
+    "tensor rows": lambda: Laid(P("tensor"), (("tensor", 4), ("data", 2))),
+    "rows over data, columns over tensor": lambda: Laid(P("data", "tensor")),
+    "one dimension over both": lambda: Laid(P(("data", "tensor"))),
+    "one dimension over both, tensor first": lambda: Laid(P(None, ("tensor", "data"))),
     "mirrored": lambda: td.Mirrored(),
     "mirrored on three": lambda: td.Mirrored(tuple(jax.devices()[:3])),
     "mirrored on one": lambda: td.Mirrored(tuple(jax.devices()[:1])),
@@ -91,6 +116,29 @@ def test_fsdp_gradients_are_reduce_scattered():
     text = compiled_step(td.FSDP(min_size=1))
     assert text.count(" reduce-scatter(") == 3
     assert text.count(" all-gather(") == 3
+
+
+def test_losses_over_a_second_axis_are_whole():
+    strategy = Laid(P(None, "tensor"))
+    params, batch = strategy.init(lambda: jnp.ones((8, 8))), strategy.put(np.ones((4, 8), np.float32))
+    loss, grad = strategy.jit(
+        lambda p, b: (p, strategy.value_and_grad(lambda p, b: jnp.mean(jnp.sum(b @ p, 1)), has_aux=False)(p, b))
+    )(params, batch)[1]
+    assert (float(loss), grad.shape) == (64.0, (8, 8))
+
+
+def test_replicas_of_several_devices_run_and_reduce():
+    strategy = Laid(P())
+    assert strategy.num_replicas == 2
+    rows = strategy.split(np.arange(6.0))
+    totals = strategy.run(lambda x: (x.sum(), jax.lax.psum(x.sum(), td.DATA)), rows)
+    np.testing.assert_array_equal([total.values for total in totals], [[3, 12], [15, 15]])
+    np.testing.assert_array_equal(strategy.gather(strategy.split(np.arange(5.0))), np.arange(5.0))
+
+
+def test_a_mesh_without_a_data_axis_is_refused():
+    with pytest.raises(ValueError, match=r"needs an axis 'data'.*\{'tensor': 8\}"):
+        Laid(P(), (("tensor", 8),)).put(np.ones((8, 2)))
 
 
 def test_a_loss_that_is_no_scalar_is_refused():

@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._cluster import allgather_object
-from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._mesh import DATA, replicas
 from tfdist_jax._sharding._placement import keeping_64_bits, local, local_replicas, put, put_own, spans_processes
 
 _LEAST_BYTES = 1 << 16
@@ -48,6 +48,6 @@ def broadcast_from_first(value: Any, mesh: Mesh) -> jax.Array:
 @functools.lru_cache
 def _row_of_first(mesh: Mesh) -> Any:
     """Return what gives all the row of the first process, whose replicas need not be the first ones."""
-    owners = [device.process_index for device in mesh.devices.flat]
+    owners = [device.process_index for device in replicas(mesh)]
     row = owners.index(min(owners))
     return jax.jit(lambda rows: jnp.asarray(rows[row]), out_shardings=NamedSharding(mesh, PartitionSpec()))

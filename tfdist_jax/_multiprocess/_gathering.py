@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._cluster import allgather_object
-from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._mesh import DATA, replicas
 from tfdist_jax._sharding._placement import local, local_replicas, processes, put_own
 
 
@@ -54,8 +54,7 @@ def _texts(own: bytes, sizes: Sequence[int], mesh: Mesh) -> list[bytes]:
 
 
 def _rows_of_processes(mesh: Mesh) -> list[list[int]]:
-    devices = list(mesh.devices.flat)
-    return [[i for i, device in enumerate(devices) if device.process_index == one] for one in processes(mesh)]
+    return [[i for i, device in enumerate(replicas(mesh)) if device.process_index == one] for one in processes(mesh)]
 
 
 @functools.lru_cache

@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._cluster import Background, Exchange, waiting
 from tfdist_jax._sharding._input import PaddedBatch, num_rows, prefetch, split_sizes
-from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._mesh import DATA, num_replicas, replicas
 from tfdist_jax._sharding._placement import local, local_replicas, put_own
 from tfdist_jax._sharding._values import PerReplica
 
@@ -35,7 +35,7 @@ def shards_of_global_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Sha
         ValueError: If the processes' batches differ in structure or size; it names a process that differs.
     """
     mine = local_replicas(mesh)
-    rounds = ((batch, sizes_of(batch, mesh.shape[DATA])) for batch in batches)
+    rounds = ((batch, sizes_of(batch, num_replicas(mesh))) for batch in batches)
     with contextlib.closing(_Ahead(rounds)) as steps:
         for batch, told in steps:
             _check(told, own=False)
@@ -104,7 +104,7 @@ def shards_of_local_rounds(rounds: Iterable[tuple[Any, Sequence[Sizes]]], mesh: 
 def _by_replica(sizes: Sequence[Sequence[int]], mesh: Mesh) -> Sizes:
     """Return the sizes that the processes have told of their own replicas in the order of all replicas."""
     told = [iter(own) for own in sizes]
-    return tuple(next(told[device.process_index]) for device in mesh.devices.flat)
+    return tuple(next(told[device.process_index]) for device in replicas(mesh))
 
 
 def shards_of_local_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Shard]:

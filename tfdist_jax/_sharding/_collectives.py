@@ -2,10 +2,12 @@
 
 import enum
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from tfdist_jax._sharding._mesh import DATA
 
@@ -18,6 +20,15 @@ class ReduceOp(enum.Enum):
 
     SUM = "SUM"
     MEAN = "MEAN"
+
+
+def map_replicas(body: Callable[..., Any], mesh: Mesh, *, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
+    """Make one SPMD program of `body`, run on each index of the data axis with manual collectives.
+
+    Varying-axes checks are off: with them, JAX would sum gradients over replicas on its own. Other axes of the mesh are left
+    to XLA, inside of the replicas too.
+    """
+    return jax.shard_map(body, mesh=mesh, axis_names={DATA}, in_specs=in_specs, out_specs=out_specs, check_vma=False)
 
 
 def _buckets(arrays: Sequence[jax.Array | None], bucket_bytes: int) -> list[list[int]]:

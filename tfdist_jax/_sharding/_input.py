@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._mesh import DATA, num_replicas
 from tfdist_jax._sharding._placement import put
 
 Batch = TypeVar("Batch")
@@ -99,7 +99,7 @@ def put_padded(batch: Any, mesh: Mesh) -> tuple[Any, tuple[int, ...]]:
     Returns:
         As `pad_to_equal`, the arrays sharded `P(DATA)`.
     """
-    batch, sizes = pad_to_equal(batch, mesh.shape[DATA])
+    batch, sizes = pad_to_equal(batch, num_replicas(mesh))
     return put_rows(batch, mesh), sizes
 
 

@@ -50,7 +50,18 @@ def largest_dimension_spec(shape: tuple[int, ...], num_shards: int, *, min_size:
 
 def sharded_dimension(spec: PartitionSpec) -> int | None:
     """Return the dimension that `spec` splits over the data axis, or None if it is whole."""
-    for dimension, axes in enumerate(spec):
-        if axes == DATA or (isinstance(axes, tuple) and DATA in axes):
-            return dimension
-    return None
+    return next((dimension for dimension, axes in enumerate(spec) if _has_data(axes)), None)
+
+
+def data_spec(spec: PartitionSpec) -> PartitionSpec:
+    """Return what `spec` says of the data axis alone; other axes are XLA's inside of replicas.
+
+    Example:
+        >>> data_spec(PartitionSpec("tensor", ("data", "expert"))) == PartitionSpec(None, "data")
+        True
+    """
+    return PartitionSpec(*(DATA if _has_data(axes) else None for axes in spec))
+
+
+def _has_data(axes: Any) -> bool:
+    return axes == DATA or (isinstance(axes, tuple) and DATA in axes)

@@ -64,6 +64,35 @@ def _over_slices(axes: Mapping[str, int], num_slices: int, devices: Sequence[Dev
 
 
 @functools.lru_cache(maxsize=256)
+def replicas(mesh: Mesh) -> tuple[Device, ...]:
+    """Return the device on which each replica's own values lie: the first at each index of the data axis.
+
+    Raises:
+        ValueError: If the mesh has no data axis.
+        NotImplementedError: If the devices of one replica belong to several processes.
+    """
+    if DATA not in mesh.shape:
+        raise ValueError(
+            f"The strategy's mesh needs an axis {DATA!r}, over which batches are split, but has {dict(mesh.shape)}. "
+            "Add it, with size 1 if all devices share each batch."
+        )
+    first = mesh.axis_names.index(DATA)
+    groups = np.moveaxis(mesh.devices, first, 0).reshape(mesh.shape[DATA], -1)
+    for group in groups:
+        if len(owners := {device.process_index for device in group}) > 1:
+            raise NotImplementedError(
+                f"A replica lies on devices of the processes {sorted(owners)}, but each must have whole ones. Let the data axis, "
+                "not another one, go over the processes: make it the mesh's first."
+            )
+    return tuple(groups[:, 0])
+
+
+def num_replicas(mesh: Mesh) -> int:
+    """Return into how many parts a batch is split: the size of the data axis; errors as `replicas`."""
+    return len(replicas(mesh))
+
+
+@functools.lru_cache(maxsize=256)
 def data_mesh(devices: tuple[Device, ...] | None) -> Mesh:
     """Make the mesh with one replica for each of `devices`, or of all visible ones."""
     devices = devices or tuple(jax.devices())

@@ -8,6 +8,8 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
+from tfdist_jax._sharding._mesh import replicas
+
 
 def spans_processes(mesh: Mesh) -> bool:
     """Tell whether some devices of `mesh` belong to other processes."""
@@ -20,9 +22,9 @@ def processes(mesh: Mesh) -> tuple[int, ...]:
 
 
 def local_replicas(mesh: Mesh) -> tuple[int, ...]:
-    """Return the indices of this process's devices on a mesh of one axis."""
+    """Return the indices of this process's replicas."""
     own = set(mesh.local_devices)
-    return tuple(i for i, device in enumerate(mesh.devices.flat) if device in own)
+    return tuple(i for i, device in enumerate(replicas(mesh)) if device in own)
 
 
 def put(value: Any, sharding: Sharding) -> Any:

@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._cluster import DisagreementError
 from tfdist_jax._multiprocess._gathering import allgather_arrays
-from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._mesh import DATA, num_replicas, replicas
 from tfdist_jax._sharding._placement import local_replicas, put, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._lockstep import LockStep, merged_writes
@@ -29,9 +29,18 @@ class EagerReplicas:
     """
 
     def __init__(self, mesh: Mesh) -> None:
-        """Run on `mesh`."""
+        """Run on `mesh`.
+
+        Raises:
+            NotImplementedError: If a replica has several devices, which only one program can use together.
+        """
+        if mesh.size > num_replicas(mesh):
+            raise NotImplementedError(
+                "A step that needs the values of tensors while it runs takes one device for each replica, but the strategy's "
+                f"mesh has {dict(mesh.shape)}. Let the step be compiled: no `numpy()`, `if` or `print` on a tensor's value."
+            )
         self.numbers = local_replicas(mesh)
-        self.devices = [mesh.devices.flat[i] for i in self.numbers]
+        self.devices = [replicas(mesh)[i] for i in self.numbers]
         self._mesh = mesh
         self._are_elsewhere = spans_processes(mesh)
 
@@ -50,7 +59,7 @@ class EagerReplicas:
             arrays[start : start + count] for count, arrays in told for start in range(0, len(arrays), max(count, 1))
         ]
         # By process, whose replicas need not lie next to each other.
-        owners = [device.process_index for device in self._mesh.devices.flat]
+        owners = [device.process_index for device in replicas(self._mesh)]
         by_process = sorted(range(len(owners)), key=owners.__getitem__)
         with jax.enable_x64(True):  # As they were.
             placed = [tree.unflatten(jax.device_put(one, self.devices[0])) for one in found]
@@ -90,9 +99,9 @@ class EagerReplicas:
     def stacked(self, values: Sequence[jax.Array]) -> PerReplica:
         """Hold tensors of all replicas, of one shape and type, given those of this process's replicas."""
         blocks = [jax.device_put(value, device)[None] for value, device in zip(values, self.devices, strict=True)]
-        shape = (self._mesh.size, *blocks[0].shape[1:])
+        shape = (num_replicas(self._mesh), *blocks[0].shape[1:])
         sharding = NamedSharding(self._mesh, PartitionSpec(DATA))
-        return PerReplica(jax.make_array_from_single_device_arrays(shape, sharding, blocks), self._mesh.size)
+        return PerReplica(jax.make_array_from_single_device_arrays(shape, sharding, blocks), shape[0])
 
 
 _FAILED = "has failed"

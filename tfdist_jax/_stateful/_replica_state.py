@@ -9,9 +9,9 @@ from jax.sharding import Mesh, PartitionSpec
 
 from tfdist_jax._autodiff._tape import observe_read
 from tfdist_jax._internals import current_trace, set_current_trace
-from tfdist_jax._replica import is_per_replica, map_replicas
-from tfdist_jax._sharding._collectives import fused_sum
-from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._replica import is_per_replica
+from tfdist_jax._sharding._collectives import fused_sum, map_replicas
+from tfdist_jax._sharding._mesh import DATA, num_replicas
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering
@@ -122,7 +122,7 @@ def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: 
     results, shared, own = program(split, [scope.read(cell) for cell in own_cells])
     for cell, value in zip([*written["shared"], *written["own"]], [*shared, *own], strict=True):
         scope.write(cell, value, Merge.SAME)
-    return jax.tree.map(lambda result: PerReplica(result, mesh.shape[DATA]), results)
+    return jax.tree.map(lambda result: PerReplica(result, num_replicas(mesh)), results)
 
 
 def _own_entry(leaf: Any, split: Any) -> Any:

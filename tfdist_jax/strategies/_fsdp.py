@@ -35,4 +35,4 @@ class FSDP(Strategy):
 
     def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
         """Split the largest dimension that the number of devices divides."""
-        return largest_dimension_spec(leaf.shape, self.mesh.size, min_size=self.min_size)
+        return largest_dimension_spec(leaf.shape, self.num_replicas, min_size=self.min_size)

@@ -20,6 +20,7 @@ from tfdist_jax._multiprocess._shared_input import (
 )
 from tfdist_jax._replica import is_per_replica, split_batch
 from tfdist_jax._sharding._input import num_rows, split_rows
+from tfdist_jax._sharding._mesh import num_replicas, replicas
 from tfdist_jax._sharding._placement import local_replicas, processes, spans_processes
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
@@ -336,7 +337,7 @@ def _place_column(mesh: Mesh, column: Any) -> Any:
     """Split one column of a batch whose columns have different lengths, or are texts."""
     if not _is_text(column):
         return split_batch(column, mesh)
-    return per_replica_strings([np.asarray(part).view(HostTensor) for part in split_rows(column, mesh.size)])
+    return per_replica_strings([np.asarray(part).view(HostTensor) for part in split_rows(column, num_replicas(mesh))])
 
 
 def _is_text(column: Any) -> bool:
@@ -380,7 +381,7 @@ def _place_parts_of_column(parts: Sequence[Any], strategy: "Strategy") -> Any:
         return per_replica_strings([np.asarray(part).view(HostTensor) for part in parts])
     if len({np.shape(part) for part in parts}) == 1 and np.ndim(parts[0]):
         return split_batch(np.concatenate(parts), strategy.native.mesh)
-    devices = strategy.native.mesh.devices.flat
+    devices = replicas(strategy.native.mesh)
     return PerReplica.uneven([jax.device_put(part, where) for part, where in zip(parts, devices, strict=True)])
 
 

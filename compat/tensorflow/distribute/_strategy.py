@@ -15,6 +15,7 @@ from tfdist_jax import DATA, PerReplica, ReduceOp as ReduceOp
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._sharding._collectives import BUCKET_BYTES
+from tfdist_jax._sharding._mesh import replicas
 from tfdist_jax._sharding._placement import put
 from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._lockstep import LockStep, run_in_lockstep
@@ -112,7 +113,7 @@ class Strategy:
     @property
     def device_names(self) -> tuple[str, ...]:
         """TensorFlow's names of the replicas' devices."""
-        return tuple(full_name(device, self._kind) for device in self.native.mesh.devices.flat)
+        return tuple(full_name(device, self._kind) for device in replicas(self.native.mesh))
 
     @property
     def cluster_resolver(self) -> Any:

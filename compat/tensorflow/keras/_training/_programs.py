@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec
 
 from tfdist_jax import DATA, fused_sum
 from tfdist_jax._gradients import switch_on_size
-from tfdist_jax._replica import map_replicas
+from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._stateful._lockstep import LockStep
 from tfdist_jax.compat.tensorflow._platform._context import entering_replica
 from tfdist_jax.compat.tensorflow.distribute._replica_contexts import LockStepContext, ProgramContext

@@ -12,12 +12,13 @@ import numpy as np
 from jax.experimental.sparse import JAXSparse
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax import DATA, PerReplica, fused_mean
+from tfdist_jax import PerReplica, fused_mean
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._multiprocess._shared_input import equal_sizes, shards_of_global_batches
-from tfdist_jax._replica import map_replicas
 from tfdist_jax._runtime import InFlight
+from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._sharding._input import pad_to_equal, prefetch
+from tfdist_jax._sharding._mesh import num_replicas
 from tfdist_jax._sharding._placement import local, put_own, spans_processes
 from tfdist_jax._stateful._state import entering
 from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
@@ -138,7 +139,7 @@ class StepFunction:
 
     def lower(self, state: Any, batch: Any) -> Any:
         """Lower the step for a host batch without running it, as `jax.jit(fn).lower` does."""
-        data, sizes = pad_to_equal(batch, self._mesh.shape[DATA])
+        data, sizes = pad_to_equal(batch, num_replicas(self._mesh))
         split = self._step.num_read_only
         arrays = [v.arrays for v in place(state, self._mesh, num_read_only=len(state), holders=Counter())]
         return self._call(self._compiled.lower, sizes, arrays[:split], arrays[split:], stacked([data]))
@@ -259,7 +260,7 @@ class BatchFeeder:
 
     def _split(self, source: Iterable[Any]) -> Iterator[tuple[Any, Sizes]]:
         if not self._is_shared:
-            return (pad_to_equal(_on_host(batch), self._mesh.shape[DATA]) for batch in source)
+            return (pad_to_equal(_on_host(batch), num_replicas(self._mesh)) for batch in source)
         # A process may have no batch of its own at all, but then none has: shards of nothing come all the same.
         first = next(source := iter(source), None)
         rest = () if first is None else itertools.chain([first], source)
