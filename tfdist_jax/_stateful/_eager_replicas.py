@@ -14,7 +14,8 @@ from tfdist_jax._multiprocess._gathering import allgather_arrays
 from tfdist_jax._sharding._mesh import DATA, num_replicas, replicas
 from tfdist_jax._sharding._placement import local_replicas, put, spans_processes
 from tfdist_jax._sharding._values import PerReplica
-from tfdist_jax._stateful._lockstep import LockStep, merged_writes
+from tfdist_jax._stateful._lockstep import LockStep
+from tfdist_jax._stateful._merging import merge_values
 from tfdist_jax._stateful._replica_state import ReplicaScope
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering
 
@@ -150,12 +151,15 @@ def _copy_on(value: jax.Array, device: Any) -> jax.Array:
     return held[0] if held else jax.device_put(value, device)
 
 
-def run_eagerly(make_replica: Callable[[LockStep, int], Callable[[], Any]], replicas: EagerReplicas) -> list[Any]:
+def run_eagerly(
+    make_replica: Callable[[LockStep, int], Callable[[], Any]], replicas: EagerReplicas, counts: tuple[int, ...]
+) -> list[Any]:
     """Run replicas one after the other, each on its device, with values instead of traces.
 
     Args:
         make_replica: Gives the function of one of `replicas`; it communicates through the `LockStep`'s `exchange`.
         replicas: Those that run in this process, and the way to the others; to be called inside `replicas.together()`.
+        counts: How much each of all replicas counts in means.
 
     Returns:
         The results of this process's replicas, in order.
@@ -177,11 +181,11 @@ def run_eagerly(make_replica: Callable[[LockStep, int], Callable[[], Any]], repl
         return replica
 
     results = lockstep.run([inside(i) for i in range(len(devices))])
-    _merge_writes(scopes, replicas)
+    _merge_writes(scopes, replicas, counts)
     return results
 
 
-def _merge_writes(scopes: Sequence[ReplicaScope], replicas: EagerReplicas) -> None:
+def _merge_writes(scopes: Sequence[ReplicaScope], replicas: EagerReplicas, counts: tuple[int, ...]) -> None:
     """Settle what the replicas wrote; one that wrote nothing counts with the value it saw."""
     written = {id(cell): (cell, merge) for one in scopes for cell, _, merge in one.writes()}
     replicas.tell("ends", [merge.name for _, merge in written.values()])
@@ -194,7 +198,8 @@ def _merge_writes(scopes: Sequence[ReplicaScope], replicas: EagerReplicas) -> No
             # Each device keeps its own copy: replicas may have been told to let them differ.
             cell.stored = _copies(values, cell.stored.sharding, replicas.devices)
         else:
-            now.write(cell, merged_writes(cell, merge, replicas.of_all("settles variables", values), now), Merge.SAME)
+            everyone = replicas.of_all("settles variables", values)
+            now.write(cell, merge_values(everyone, now.read(cell), merge, counts), Merge.SAME)
 
 
 def _copies(values: Sequence[jax.Array], sharding: Any, devices: Sequence[Any]) -> jax.Array:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 
 from tfdist_jax._autodiff._tape_trace import below_tapes
 from tfdist_jax._internals import current_trace, eval_trace, set_trace
+from tfdist_jax._stateful._merging import merge_values
 from tfdist_jax._stateful._replica_state import ReplicaScope
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering
 
@@ -144,20 +146,20 @@ class _ReplicaView(StateScope):
 
 
 def run_in_lockstep(
-    make_replica: Callable[[LockStep, int], Callable[[], Any]], scope: StateScope, num_replicas: int
+    make_replica: Callable[[LockStep, int], Callable[[], Any]], scope: StateScope, counts: tuple[int, ...]
 ) -> list[Any]:
     """Run replicas that read and write cells of the captured program `scope` belongs to.
 
     Args:
         make_replica: Gives the function of one replica; it communicates through the `LockStep`'s `exchange`.
         scope: StateScope of the surrounding program.
-        num_replicas: How many replicas there are.
+        counts: How much each replica counts in means.
 
     Returns:
         The replicas' results, in order.
     """
-    lockstep = LockStep(num_replicas)
-    scopes = [ReplicaScope(_ReplicaView(scope, i)) for i in range(num_replicas)]
+    lockstep = LockStep(len(counts))
+    scopes = [ReplicaScope(_ReplicaView(scope, i)) for i in range(len(counts))]
 
     def inside(i: int) -> Callable[[], Any]:
         fn = make_replica(lockstep, i)
@@ -168,28 +170,15 @@ def run_in_lockstep(
 
         return replica
 
-    results = lockstep.run([inside(i) for i in range(num_replicas)])
-    _merge_writes(scope, scopes)
+    results = lockstep.run([inside(i) for i in range(len(counts))])
+    _merge_writes(scope, scopes, counts)
     return results
 
 
-def _merge_writes(scope: StateScope, scopes: Sequence[ReplicaScope]) -> None:
+def _merge_writes(scope: StateScope, scopes: Sequence[ReplicaScope], counts: tuple[int, ...]) -> None:
     """Settle what the replicas wrote; one that wrote nothing counts with the value it saw."""
     written = {id(cell): (cell, merge) for one in scopes for cell, _, merge in one.writes()}
     for cell, merge in written.values():
-        scope.write(cell, merged_writes(cell, merge, [one.read(cell) for one in scopes], scope), Merge.SAME)
-
-
-def merged_writes(cell: Cell, merge: Merge, values: list[jax.Array], scope: StateScope) -> jax.Array:
-    """Return what becomes of a cell of `scope`, given the values of all replicas."""
-    if cell.per_replica:
-        return jax.numpy.stack(values)
-    match merge:
-        case Merge.MEAN:
-            return sum(values[1:], values[0]) / len(values)
-        case Merge.SUM_OF_DELTAS:
-            old = scope.read(cell)
-            return old + sum((value - old for value in values[1:]), values[0] - old)
-        case Merge.LAST:
-            return values[-1]
-    return values[0]
+        values = [one.read(cell) for one in scopes]
+        new = jnp.stack(values) if cell.per_replica else merge_values(values, scope.read(cell), merge, counts)
+        scope.write(cell, new, Merge.SAME)

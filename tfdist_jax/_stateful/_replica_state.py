@@ -14,6 +14,7 @@ from tfdist_jax._sharding._collectives import fused_sum, map_replicas
 from tfdist_jax._sharding._mesh import DATA, num_replicas
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._capture import CaptureScope
+from tfdist_jax._stateful._merging import Part, contribution, current_part, merged
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering
 
 
@@ -58,28 +59,18 @@ class ReplicaScope(StateScope):
         """Return the written cells with this replica's value and how it is to be merged."""
         return [(cell, self._values[key], merge) for key, (cell, merge) in self._writes.items()]
 
-    def merged(self) -> list[tuple[Cell, jax.Array]]:
-        """Return the shared cells' new values, equal on all replicas, in one fused reduction for each kind."""
+    def merged(self, part: Part) -> list[tuple[Cell, jax.Array]]:
+        """Return the shared cells' new values, equal on all replicas of a program for all of them, in one fused reduction."""
         shared = [write for write in self.writes() if not write[0].per_replica]
-        totals = fused_sum([self._contribution(*write) for write in shared])
-        merged = []
-        for (cell, value, merge), total in zip(shared, totals, strict=True):
-            if total is not None:
-                value = total.astype(value.dtype)
-            merged.append((cell, self._outer.read(cell) + value if merge is Merge.SUM_OF_DELTAS else value))
-        return merged
-
-    def _contribution(self, cell: Cell, value: jax.Array, merge: Merge) -> jax.Array | None:
-        """Return what this replica adds to the sum over replicas from which the merged value follows."""
-        match merge:
-            case Merge.MEAN:
-                return value / jax.lax.axis_size(DATA)
-            case Merge.SUM_OF_DELTAS:
-                return value - self._outer.read(cell)
-            case Merge.FIRST | Merge.LAST:
-                kept = 0 if merge is Merge.FIRST else jax.lax.axis_size(DATA) - 1
-                return jnp.where(jax.lax.axis_index(DATA) == kept, value, jnp.zeros_like(value))
-        return None
+        old = [self._outer.read(cell) for cell, _, _ in shared]
+        amounts = [
+            None if merge is Merge.SAME else contribution(value, before, merge, part)
+            for (_, value, merge), before in zip(shared, old, strict=True)
+        ]
+        return [
+            (cell, value if total is None else merged(total, before, merge, part))
+            for (cell, value, merge), before, total in zip(shared, old, fused_sum(amounts), strict=True)
+        ]
 
     def own(self) -> list[tuple[Cell, jax.Array]]:
         """Return the per-replica cells that were written, with this replica's value."""
@@ -111,10 +102,10 @@ def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: 
         entries = [_own_entry(leaf, mine) for leaf in leaves]
         with entering(replica):
             results = fn(*jax.tree.unflatten(tree, entries))
-        merged, own = replica.merged(), replica.own()
-        written.update(shared=[cell for cell, _ in merged], own=[cell for cell, _ in own])
+        shared, own = replica.merged(current_part(num_replicas(mesh))), replica.own()
+        written.update(shared=[cell for cell, _ in shared], own=[cell for cell, _ in own])
         stacked = jax.tree.map(lambda result: jnp.asarray(result)[None], results)
-        return stacked, [value for _, value in merged], [value[None] for _, value in own]
+        return stacked, [value for _, value in shared], [value[None] for _, value in own]
 
     each, whole = PartitionSpec(DATA), PartitionSpec()
     # One jit around it, so that a tape outside sees one operation and not the inside of the replica program.

@@ -42,7 +42,7 @@ class Merge(enum.Enum):
     FIRST = 1
     """Replica 0's value is kept."""
     MEAN = 2
-    """Their mean is kept."""
+    """Their mean is kept, in which a replica counts as often as it has rows of the batch."""
     SUM_OF_DELTAS = 3
     """The changes that all replicas made are added up."""
     LAST = 4

@@ -14,6 +14,7 @@ from tfdist_jax._sharding._mesh import Device
 from tfdist_jax._sharding._placement import local
 from tfdist_jax._stateful._eager_replicas import EagerReplicas, run_eagerly
 from tfdist_jax._stateful._lockstep import LockStep
+from tfdist_jax._stateful._merging import row_counts
 from tfdist_jax.compat.tensorflow._functions._results import SCALARS, is_replicated, mark_replicated
 from tfdist_jax.compat.tensorflow._platform._context import entering_replica
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
@@ -58,8 +59,9 @@ def run_with_values(
 
         return replica
 
+    counts = row_counts((args, kwargs), strategy.num_replicas_in_sync)
     with replicas.together():
-        return _joined(run_eagerly(make_replica, replicas), replicas)
+        return _joined(run_eagerly(make_replica, replicas, counts), replicas)
 
 
 def _own(leaf: Any, i: int, device: Device, mesh: Mesh) -> Any:

@@ -19,6 +19,7 @@ from tfdist_jax._sharding._mesh import replicas
 from tfdist_jax._sharding._placement import put
 from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._lockstep import LockStep, run_in_lockstep
+from tfdist_jax._stateful._merging import row_counts
 from tfdist_jax._stateful._replica_state import run_with_cells
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted_inside
@@ -229,7 +230,7 @@ class Strategy:
 
             return replica
 
-        return join_results(run_in_lockstep(make_replica, scope, self.num_replicas_in_sync))
+        return join_results(run_in_lockstep(make_replica, scope, row_counts(shared, self.num_replicas_in_sync)))
 
     def _unwrap(self, results: Any) -> Any:
         if self.num_replicas_in_sync == 1:

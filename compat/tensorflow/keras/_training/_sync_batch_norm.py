@@ -35,7 +35,8 @@ def _over_replicas(original: Callable[..., Any]) -> Callable[..., Any]:
     def moments(self: Any, inputs: Any, mask: Any) -> tuple[Any, Any]:
         context = replica_context()
         if not self.synchronized:
-            return original(self, inputs, mask)
+            # What a layer has learned stays when it sees no rows, which have no moments.
+            return original(self, inputs, mask) if inputs.size else (self.moving_mean.value, self.moving_variance.value)
         axes = tuple(self._reduction_axes)
         weights: Any
         if mask is None:
@@ -68,5 +69,7 @@ CHANGES = (
     Hook(
         BatchNormalization, "__init__", _accepting_synchronized, "self axis momentum", "`synchronized` on this backend"
     ),
-    Hook(BatchNormalization, "_moments", _over_replicas, "self inputs mask", "moments of all replicas' rows"),
+    Hook(
+        BatchNormalization, "_moments", _over_replicas, "self inputs mask", "moments of all replicas' rows, and of none"
+    ),
 )
