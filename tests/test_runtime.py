@@ -37,7 +37,7 @@ def test_the_users_own_thread_setting_stays():
 def test_steps_in_flight_are_bounded_only_between_devices(monkeypatch):
     waited = []
     monkeypatch.setattr(jax, "block_until_ready", waited.append)
-    alone, together = InFlight(1), InFlight(8, limit=2)
+    alone, together = InFlight(td.SingleDevice().mesh), InFlight(td.Mirrored().mesh, limit=2)
     for i in range(5):
         alone.add(i)
         together.add(i)

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
-from tfdist_jax._runtime import InFlight
+from tfdist_jax._runtime import InFlight, reuses_memory
 
 
 @final
 class Program:
     """A step `(state, *args) -> (state, out)`, compiled once per structure of the state.
 
-    The state is donated (its memory is reused) and keeps its layout.
+    The state keeps its layout, and its memory is reused where that is faster (`_runtime.reuses_memory`).
     """
 
     def __init__(self, step: Callable[..., Any], mesh: Mesh) -> None:
@@ -24,7 +24,7 @@ class Program:
         functools.update_wrapper(self, step)
         self._step = step
         self._mesh = mesh
-        self._in_flight = InFlight(mesh.size)
+        self._in_flight = InFlight(mesh)
         self._compiled: dict[Any, Any] = {}
 
     def __call__(self, state: Any, *args: Any) -> tuple[Any, Any]:
@@ -41,14 +41,15 @@ class Program:
         tree = jax.tree.structure(state)
         if tree not in self._compiled:
             layout = jax.tree_util.tree_map_with_path(_sharding, state)
-            options = {"donate_argnums": 0, "out_shardings": (layout, None, None)}
+            donated = (0,) if reuses_memory(self._mesh, state) else ()
+            options = {"donate_argnums": donated, "out_shardings": (layout, None, None)}
             name = getattr(self._step, "__name__", None)
             self._compiled[tree] = jit_with_agreement(self._with_token, self._mesh, name=name, **options)
         return self._compiled[tree]
 
     def _with_token(self, state: Any, *args: Any) -> tuple[Any, Any, jax.Array]:
         state, out = self._step(state, *args)
-        # The state is donated to the next step and `out` may be empty: something must tell when the step is done.
+        # The state may be donated to the next step and `out` be empty: something must tell when the step is done.
         return state, out, jnp.zeros((), jnp.int32)
 
 

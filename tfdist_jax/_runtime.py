@@ -1,10 +1,11 @@
-"""What XLA needs from the host: settings before JAX starts, and a bound on the steps in flight."""
+"""What XLA needs from the host: settings before JAX starts, a bound on the steps in flight, when memory is reused."""
 
 import collections
 import os
 from typing import Any, final
 
 import jax
+from jax.sharding import Mesh
 
 # XLA:CPU runs every virtual device's collectives on one thread pool, sized by this variable. With fewer threads
 # than devices times steps in flight, replicas wait for each other for ever.
@@ -42,6 +43,30 @@ def use_cpu_devices(count: int) -> None:
         ) from error
 
 
+def runs_on_cpu(mesh: Mesh) -> bool:
+    """Whether the devices are (virtual) CPU devices, where other ways are fast than on accelerators."""
+    return mesh.devices.flat[0].platform == "cpu"
+
+
+# Over 4 virtual CPU devices, a donated step of 3.2 MB of state took 3 to 4 times as long as one that keeps it, one of 8 MB a
+# tenth less. See ARCHITECTURE.md, "Decisions".
+_SMALL_STATE_BYTES = 4 << 20
+
+
+def reuses_memory(mesh: Mesh | None, state: Any) -> bool:
+    """Whether a step should write its results into the memory of the state that it replaces.
+
+    Not if the state is small and lies over several virtual CPU devices, where XLA takes several times as long for such a step.
+
+    Args:
+        mesh: The devices of the step; None for one device.
+        state: Pytree of the arrays that the step replaces.
+    """
+    if mesh is None or mesh.size == 1 or not runs_on_cpu(mesh):
+        return True
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(state)) > _SMALL_STATE_BYTES
+
+
 @final
 class InFlight:
     """Bounds how many steps have been dispatched and not finished.
@@ -50,9 +75,9 @@ class InFlight:
     single device, `add` returns at once.
     """
 
-    def __init__(self, num_devices: int, *, limit: int = 2) -> None:
-        """Bound steps over `num_devices` devices to `limit` at a time."""
-        self._limit = limit if num_devices > 1 and jax.default_backend() == "cpu" else None
+    def __init__(self, mesh: Mesh | None, *, limit: int = 2) -> None:
+        """Bound steps over `mesh` (None: one device) to `limit` at a time."""
+        self._limit = None if mesh is None or mesh.size == 1 or not runs_on_cpu(mesh) else limit
         self._pending: collections.deque[Any] = collections.deque()
 
     def add(self, outputs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Run 1,000 donated steps without ever waiting; prints the last loss. Arguments: number of devices, strategy."""
+"""Run 1,000 steps without ever waiting; prints the last loss. Arguments: number of devices, strategy."""
 
 import sys
 

@@ -161,11 +161,12 @@ def test_a_state_of_numbers_says_how_to_make_one():
         td.Mirrored().jit(lambda state: (state, ()))({"lr": 0.1})
 
 
-def test_the_old_state_is_donated():
-    strategy = td.Mirrored()
-    state = strategy.init(lambda: jnp.ones((8, 8)))
-    strategy.jit(lambda state: (state + 1, ()))(state)
-    assert state.is_deleted()
+@pytest.mark.parametrize("rows", [8, 1 << 18], ids=["small", "large"])
+@pytest.mark.parametrize("strategy", [td.SingleDevice(), td.Mirrored()], ids=["one device", "several"])
+def test_memory_is_reused_but_of_small_states_over_several_cpu_devices(strategy, rows):
+    state = strategy.init(lambda: {"w": jnp.ones((rows, 8)), "key": jax.random.key(0)})
+    strategy.jit(lambda state: ({**state, "w": state["w"] + 1}, ()))(state)
+    assert state["w"].is_deleted() == (rows > 8 or strategy.num_replicas == 1)
 
 
 def test_extra_arguments_are_the_same_on_every_replica():

@@ -22,7 +22,7 @@ from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import current_trace, set_current_trace, trace_of
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
-from tfdist_jax._runtime import InFlight
+from tfdist_jax._runtime import InFlight, reuses_memory
 from tfdist_jax._sharding._placement import local, put, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering
@@ -156,7 +156,7 @@ _OWN_REFERENCES = 4
 
 @final
 class StatefulProgram:
-    """A compiled function of arrays that reads and writes cells; written cells' memory is reused."""
+    """A compiled function of arrays that reads and writes cells; written cells' memory is reused (`_runtime.reuses_memory`)."""
 
     def __init__(self, fn: Callable[..., Any], arrays: Sequence[jax.Array], *, name: str | None = None) -> None:
         """Trace and prepare `fn`, called `name` in messages, for arrays like `arrays`."""
@@ -172,8 +172,10 @@ class StatefulProgram:
         program = functools.partial(
             jit_with_agreement, self._apply, self.mesh, name=name, out_shardings=(None, layouts, None)
         )
-        self._donating, self._keeping = program(donate_argnums=0), program()
-        self._in_flight = InFlight(1 if self.mesh is None else self.mesh.size)
+        self._keeping = program()
+        state = [cell.stored for cell in self._written]
+        self._donating = program(donate_argnums=0) if reuses_memory(self.mesh, state) else self._keeping
+        self._in_flight = InFlight(self.mesh)
 
     def __call__(self, arrays: Sequence[jax.Array]) -> Any:
         """Run the program on `arrays` and the cells' present values."""
@@ -208,9 +210,10 @@ class StatefulProgram:
             observe = lambda cell: observe_read(cell, cell.stored, trainable=cell.trainable)
             return [observe(c) for c in self._written], [observe(c) for c in self._only_read], list(arrays)
         written = [cell.stored for cell in self._written]
-        for i in range(len(written)):
-            if not _is_uniquely_referenced(written, i):
-                written[i] = jnp.copy(written[i])
+        if self._donating is not self._keeping:
+            for i in range(len(written)):
+                if not _is_uniquely_referenced(written, i):
+                    written[i] = jnp.copy(written[i])
         return written, [cell.stored for cell in self._only_read], list(arrays)
 
     def _place_cells(self) -> None:

@@ -8,6 +8,7 @@ import jax
 
 from tfdist_jax import PerReplica
 from tfdist_jax._replica import is_per_replica
+from tfdist_jax._runtime import runs_on_cpu
 from tfdist_jax._sharding._placement import local_replicas
 from tfdist_jax.compat.tensorflow._platform._context import (
     as_reduce_op,
@@ -57,7 +58,7 @@ class StrategyExtended:
     def _asks_own_way(self, destinations: Any) -> bool:
         """Whether one value is reduced by the user's class: TensorFlow sums on the host, and to one device, by itself."""
         way = self._strategy.cross_device_ops
-        on_host = self._strategy.native.mesh.devices.flat[0].platform == "cpu"
+        on_host = runs_on_cpu(self._strategy.native.mesh)
         return way is not None and way.is_own_way and not on_host and not isinstance(destinations, str)
 
     def batch_reduce_to(self, reduce_op: Any, value_destination_pairs: Sequence[Any], options: Any = None) -> list[Any]:

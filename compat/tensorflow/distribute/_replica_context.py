@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax import PerReplica, ReduceOp
+from tfdist_jax._runtime import runs_on_cpu
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, require
 from tfdist_jax.compat.tensorflow._ops._binary import truediv
 from tfdist_jax.compat.tensorflow._platform._context import (
@@ -110,7 +111,7 @@ class ReplicaContext:
 
     def reduce_onto(self, op: ReduceOp, values: Sequence[Any]) -> list[Any]:
         """Reduce tensors for variables on all devices: TensorFlow asks the user's class unless it is the host."""
-        on_host = self._strategy.native.mesh.devices.flat[0].platform == "cpu"
+        on_host = runs_on_cpu(self._strategy.native.mesh)
         return self.reduce(op, values) if on_host else self.batch_reduce(op, [(value, value) for value in values])
 
     def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:

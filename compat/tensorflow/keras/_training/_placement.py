@@ -44,21 +44,21 @@ def is_placed(state: Any) -> bool:
     return type(state[0]) is Values
 
 
-def place(state: Sequence[list[jax.Array]], mesh: Mesh, *, num_read_only: int = 0, holders: Counter[int]) -> Placed:
+def place(state: Sequence[list[jax.Array]], mesh: Mesh, *, num_kept: int = 0, holders: Counter[int]) -> Placed:
     """Copy the model's values to every device of `mesh`, where they are not there yet.
 
-    Steps reuse the memory of the values they replace. A value that two variables share, or that somebody else still
+    Steps may reuse the memory of the values they replace. A value that two variables share, or that somebody else still
     holds (`old = variable.value`), is therefore copied.
 
     Args:
         state: Lists of values, as Keras reads them from the variables.
         mesh: The mesh of the strategy.
-        num_read_only: How many leading lists the steps do not replace.
+        num_kept: How many leading lists' memory the steps do not reuse.
         holders: How many references to a value, by its id, are known to be Keras's own.
     """
     whole = NamedSharding(mesh, PartitionSpec())
     return tuple(
-        Values([_placed(values, j, whole, holders if i >= num_read_only else None) for j in range(len(values))])
+        Values([_placed(values, j, whole, holders if i >= num_kept else None) for j in range(len(values))])
         for i, values in enumerate(state)
     )
 

@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec
 
 from tfdist_jax import DATA, fused_sum
 from tfdist_jax._gradients import switch_on_size
+from tfdist_jax._runtime import runs_on_cpu
 from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._stateful._lockstep import LockStep
 from tfdist_jax.compat.tensorflow._platform._context import entering_replica
@@ -36,11 +37,6 @@ def stacked(batches: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
 
 
-def runs_on_cpu(strategy: Strategy) -> bool:
-    """Tell whether the replicas are (virtual) CPU devices, where other ways are fast than on accelerators."""
-    return strategy.native.mesh.devices.flat[0].platform == "cpu"
-
-
 def run_steps(step: Step, strategy: Strategy, sizes: Sizes, state: State, batches: Any) -> Results:
     """Run `step` on one batch after another, of which every one is split into `sizes`.
 
@@ -55,7 +51,7 @@ def run_steps(step: Step, strategy: Strategy, sizes: Sizes, state: State, batche
         The last step's results and the state after it.
     """
     # XLA on CPU runs the body of a loop several times slower than the same steps one after another.
-    several = _unrolled if runs_on_cpu(strategy) or _num_steps(batches) == 1 else _looped
+    several = _unrolled if runs_on_cpu(strategy.native.mesh) or _num_steps(batches) == 1 else _looped
     if step.communicates and len(set(sizes)) > 1:
         return several(functools.partial(run_side_by_side, step, strategy, sizes), state, batches)
 

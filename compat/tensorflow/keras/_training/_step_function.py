@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tfdist_jax import PerReplica, fused_mean
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._multiprocess._shared_input import equal_sizes, shards_of_global_batches
-from tfdist_jax._runtime import InFlight
+from tfdist_jax._runtime import InFlight, reuses_memory, runs_on_cpu
 from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._sharding._input import pad_to_equal, prefetch
 from tfdist_jax._sharding._mesh import num_replicas
@@ -36,7 +36,6 @@ from tfdist_jax.compat.tensorflow.keras._training._programs import (
     Sizes,
     run_side_by_side,
     run_steps,
-    runs_on_cpu,
     stacked,
 )
 from tfdist_jax.compat.tensorflow.keras._training._steps import PredictStep, State, Step, TrainStep
@@ -92,15 +91,18 @@ class StepFunction:
         self._step = step
         self._strategy = strategy
         self._mesh = strategy.native.mesh
-        self._in_flight = InFlight(self._mesh.size)
-        depth = 0 if runs_on_cpu(strategy) else _AHEAD
+        self._in_flight = InFlight(self._mesh)
+        depth = 0 if runs_on_cpu(strategy.native.mesh) else _AHEAD
         self._feed = BatchFeeder(self._mesh, model.steps_per_execution, _most_in_program(step, strategy), ahead=depth)
         self._returned: Placed = ()
         self._outside: list[Any] = []
         whole, split = NamedSharding(self._mesh, PartitionSpec()), NamedSharding(self._mesh, SPLIT_STEPS)
         layouts = (whole, whole, split, whole)
+        is_donated = reuses_memory(self._mesh, [variable.stored for variable in _variables(model)])
+        self._num_kept = step.num_read_only if is_donated else len(STATE_KINDS)
+        donated = (2,) if is_donated else ()
         self._compiled = jit_with_agreement(
-            self._trace, self._mesh, name=step.name, static_argnums=0, donate_argnums=2, in_shardings=layouts
+            self._trace, self._mesh, name=step.name, static_argnums=0, donate_argnums=donated, in_shardings=layouts
         )
         self._program: Callable[..., Any] = self._run_eagerly if model.run_eagerly else self._compiled
         same = PartitionSpec()
@@ -128,7 +130,7 @@ class StepFunction:
             give_back(self._step.model, state)
             raise
         if not is_placed(state):
-            state = place(state, self._mesh, num_read_only=self._step.num_read_only, holders=_holders(self._step.model))
+            state = place(state, self._mesh, num_kept=self._num_kept, holders=_holders(self._step.model))
         results = []
         for sizes, batches in runs:
             result, state = self._run(sizes, state, batches)
@@ -141,7 +143,7 @@ class StepFunction:
         """Lower the step for a host batch without running it, as `jax.jit(fn).lower` does."""
         data, sizes = pad_to_equal(batch, num_replicas(self._mesh))
         split = self._step.num_read_only
-        arrays = [v.arrays for v in place(state, self._mesh, num_read_only=len(state), holders=Counter())]
+        arrays = [v.arrays for v in place(state, self._mesh, num_kept=len(state), holders=Counter())]
         return self._call(self._compiled.lower, sizes, arrays[:split], arrays[split:], stacked([data]))
 
     def forget(self) -> None:
@@ -197,7 +199,7 @@ class StepFunction:
             given = _with_carried((*read_only, *own), carried)
             logs, rows, state = run_steps(self._step, self._strategy, sizes, given, batches)
         state, carried = _without_carried(state, len(carried))
-        # The state is donated to the next step and logs may be empty: something must tell when the step is done.
+        # The state may be donated to the next step and logs be empty: something must tell when the step is done.
         return logs, rows, state[len(read_only) :], carried, jnp.zeros((), jnp.int32)
 
     def _run_eagerly(self, sizes: Sizes, read_only: State, own: State, batches: Any, others: Any) -> Any:
@@ -295,10 +297,13 @@ def _holders(model: keras.Model) -> Counter[int]:
     lists += (getattr(model, "_jax_state", None) or {}).values()
     different = {id(values): values for values in lists if isinstance(values, Values)}
     held = Counter(id(value) for values in different.values() for value in values)
-    optimizer = getattr(model, "optimizer", None)  # Missing before `compile`.
-    variables = itertools.chain(model.variables, model.metrics_variables, optimizer.variables if optimizer else ())
-    held.update(id(variable.stored) for variable in variables)
+    held.update(id(variable.stored) for variable in _variables(model))
     return held
+
+
+def _variables(model: keras.Model) -> Iterator[Any]:
+    optimizer = getattr(model, "optimizer", None)  # Missing before `compile`.
+    return itertools.chain(model.variables, model.metrics_variables, optimizer.variables if optimizer else ())
 
 
 def _most_in_program(step: Step, strategy: Strategy) -> int:
@@ -306,7 +311,7 @@ def _most_in_program(step: Step, strategy: Strategy) -> int:
     if isinstance(step, PredictStep) or step.model.run_eagerly:
         return 1
     wanted = step.model.steps_per_execution
-    return min(wanted, _MOST_UNROLLED) if runs_on_cpu(strategy) else wanted
+    return min(wanted, _MOST_UNROLLED) if runs_on_cpu(strategy.native.mesh) else wanted
 
 
 def _runs(batches: Sequence[tuple[Any, Sizes]], steps: int, most: int) -> Iterator[Run]:
