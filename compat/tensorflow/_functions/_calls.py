@@ -15,7 +15,7 @@ from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._capture import StatefulProgram
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
-from tfdist_jax.compat.tensorflow._functions._not_compiled import warn_not_compiled
+from tfdist_jax.compat.tensorflow._functions._execution_plan import Way, make_uncompiled_plan, warn_not_compiled
 from tfdist_jax.compat.tensorflow._functions._results import SCALARS, as_results, restore_constants
 from tfdist_jax.compat.tensorflow._functions._trace_types import TracingContext
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
@@ -72,7 +72,7 @@ class CallCache:
         except NotCompilableError as error:
             if isinstance(error, ConcreteValueRequiredError) and not self._told:
                 self._told = True
-                warn_not_compiled(fn, error, "as Python, one operation after the other")
+                warn_not_compiled(fn, make_uncompiled_plan(Way.PYTHON, error))
         # A tape sees a compiled function as one operation, in which it cannot follow a `while` loop.
         if program is None or (is_recording() and program.has_float_loop):
             return restore_constants(as_results(fn(*args, **kwargs)))

@@ -25,7 +25,7 @@ from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted_inside
 from tfdist_jax.compat.tensorflow._functions._calls import CallCache, is_input
 from tfdist_jax.compat.tensorflow._functions._closure_guard import closure_guard
-from tfdist_jax.compat.tensorflow._functions._not_compiled import warn_not_compiled
+from tfdist_jax.compat.tensorflow._functions._execution_plan import Way, make_uncompiled_plan, warn_not_compiled
 from tfdist_jax.compat.tensorflow._functions._results import (
     as_replica_results,
     from_spmd_results,
@@ -173,7 +173,7 @@ class Strategy:
                 if self._compiles_everywhere(guard, here=True):
                     return restore_constants(program(tensors))
             except (*NEEDS_VALUES, NotCompilableError) as error:
-                warn_not_compiled(fn, error, "replica by replica, uncompiled")
+                warn_not_compiled(fn, make_uncompiled_plan(Way.EAGER, error))
                 self._compiles_everywhere(guard, here=False)
             self._needs_values.add(guard)
         return self._unwrap(run_with_values(self, fn, args, kwargs))
