@@ -300,6 +300,22 @@ def test_backends_are_initialized_tells_whether_jax_has_started():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S)
 
 
+def test_releasing_failed_trace_lets_go_of_the_arrays_that_it_uses():
+    def fail(x):
+        with _internals.releasing_failed_trace():
+            raise ValueError(x + 1)
+
+    def trace_in_vain():
+        x = jnp.ones(2)
+        with pytest.raises(ValueError, match="JitTracer"):
+            jax.make_jaxpr(lambda: fail(x))()
+        return weakref.ref(x)
+
+    kept = trace_in_vain()
+    gc.collect()
+    assert kept() is None
+
+
 def test_trace_of_tells_where_a_traced_array_belongs():
     inside = []
     jax.jit(lambda x: inside.append(_internals.trace_of(x) is _internals.current_trace()) or x)(1.0)

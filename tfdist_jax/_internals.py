@@ -11,7 +11,7 @@ import contextvars
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
@@ -26,6 +26,7 @@ from jax._src import (
     distributed as _distributed,
     xla_bridge as _xla_bridge,
 )
+from jax._src.interpreters import partial_eval as _partial_eval
 from jax.core import Tracer
 from jax.extend.linear_util import StoreException, WrappedFun
 
@@ -50,6 +51,18 @@ def current_trace() -> Trace:
 def set_trace(trace: Trace) -> None:
     """Send this thread's JAX operations to `trace` until told otherwise."""
     _core.trace_ctx.set_trace(trace)
+
+
+@contextlib.contextmanager
+def releasing_failed_trace() -> Iterator[None]:
+    """Let go of what the running trace holds if the block raises: JAX would keep arrays that it uses for ever."""
+    trace = current_trace()
+    try:
+        yield
+    except BaseException:
+        if isinstance(trace, _partial_eval.DynamicJaxprTrace):
+            trace.invalidate()
+        raise
 
 
 def trace_of(tracer: Tracer) -> Trace:

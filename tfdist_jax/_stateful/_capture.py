@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tfdist_jax._autodiff._nested_programs import has_float_loop
 from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._errors import NotCompilableError
-from tfdist_jax._internals import current_trace, set_current_trace, trace_of
+from tfdist_jax._internals import current_trace, releasing_failed_trace, set_current_trace, trace_of
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._runtime import InFlight, reuses_memory
 from tfdist_jax._sharding._placement import local, put, spans_processes
@@ -124,7 +124,7 @@ def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
 
     def pure(*arrays: jax.Array) -> Any:
         scope = CaptureScope()
-        with entering(scope):
+        with releasing_failed_trace(), entering(scope):
             results, found["tree"] = jax.tree.flatten(fn(*arrays))
         written = scope.written()
         found.update(cells=scope.cells, mesh=scope.mesh, checks=tuple(scope.checks))

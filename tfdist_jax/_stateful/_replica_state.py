@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from tfdist_jax._autodiff._tape import observe_read
-from tfdist_jax._internals import current_trace, set_current_trace
+from tfdist_jax._internals import current_trace, releasing_failed_trace, set_current_trace
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._sharding._collectives import fused_sum, map_replicas
 from tfdist_jax._sharding._mesh import DATA, num_replicas
@@ -100,7 +100,7 @@ def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: 
             replica.give(cell, value[0])
         mine = iter(split)
         entries = [_own_entry(leaf, mine) for leaf in leaves]
-        with entering(replica):
+        with releasing_failed_trace(), entering(replica):
             results = fn(*jax.tree.unflatten(tree, entries))
         shared, own = replica.merged(current_part(num_replicas(mesh))), replica.own()
         written.update(shared=[cell for cell, _ in shared], own=[cell for cell, _ in own])

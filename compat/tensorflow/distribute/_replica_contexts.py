@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DiffersByReplicaError(Exception):
-    """A replica program was asked, while it is traced, for what differs between its replicas: trace them one by one."""
+    """Replicas that are traced as one were asked for what differs between them, as the message says: trace them one by one."""
 
 
 @final
@@ -39,7 +39,7 @@ class ProgramContext(ReplicaContext):
     @property
     def devices(self) -> Sequence[str]:
         """Known only where replicas are traced one by one."""
-        raise DiffersByReplicaError
+        raise DiffersByReplicaError("it asks for its replica's device.")
 
     def from_first_replica(self, value: Any) -> Any:
         """Return replica 0's value everywhere."""

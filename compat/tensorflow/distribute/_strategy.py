@@ -23,9 +23,14 @@ from tfdist_jax._stateful._merging import row_counts
 from tfdist_jax._stateful._replica_state import run_with_cells
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted_inside
-from tfdist_jax.compat.tensorflow._functions._calls import CallCache, is_input
+from tfdist_jax.compat.tensorflow._functions._calls import is_input
 from tfdist_jax.compat.tensorflow._functions._closure_guard import closure_guard
-from tfdist_jax.compat.tensorflow._functions._execution_plan import Way, make_uncompiled_plan, warn_not_compiled
+from tfdist_jax.compat.tensorflow._functions._execution_plan import (
+    ExecutionPlan,
+    Way,
+    make_uncompiled_plan,
+    warn_not_compiled,
+)
 from tfdist_jax.compat.tensorflow._functions._results import (
     as_replica_results,
     from_spmd_results,
@@ -59,6 +64,7 @@ from tfdist_jax.compat.tensorflow.distribute._input import (
     InputContext,
     distribute_from_function,
 )
+from tfdist_jax.compat.tensorflow.distribute._planned_steps import AS_ONE_PROGRAM, PlannedStep, PlannedSteps
 from tfdist_jax.compat.tensorflow.distribute._reduction import gather_replicas, reduce_merging, reduce_replicas
 from tfdist_jax.compat.tensorflow.distribute._replica_contexts import (
     DiffersByReplicaError,
@@ -96,9 +102,7 @@ class Strategy:
         self.cross_device_ops = cross_device_ops
         self.bucket_bytes = getattr(cross_device_ops, "bucket_bytes", None) or BUCKET_BYTES
         self._kind = kind
-        self._programs = CallCache()
-        self._needs_values: set[Any] = set()
-        self._compiled: set[Any] = set()
+        self._steps = PlannedSteps()
         self._own_variables: list[weakref.ref[Any]] = []
 
     @property
@@ -160,30 +164,45 @@ class Strategy:
             return results
         with entering_scope(self):
             if current_scope() is not None:
-                return self._run_in_program(fn, *call)
-            return self._run_compiled(fn, *call)
+                return self._trace(AS_ONE_PROGRAM, fn, *call)[1]
+            return self._run_planned(fn, *call)
 
-    def _run_compiled(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        guard = closure_guard(fn)
-        if guard not in self._needs_values:
-            try:
-                as_program = lambda *a, **k: as_replica_results(self._run_in_program(fn, a, k))
-                traced = functools.wraps(fn)(as_program)
-                program, tensors = self._programs.find(traced, args, kwargs, guard=guard)
-                if self._compiles_everywhere(guard, here=True):
-                    return restore_constants(program(tensors))
-            except (*NEEDS_VALUES, NotCompilableError) as error:
-                warn_not_compiled(fn, make_uncompiled_plan(Way.EAGER, error))
-                self._compiles_everywhere(guard, here=False)
-            self._needs_values.add(guard)
+    def _run_planned(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        step = self._steps.find(closure_guard(fn))
+        if step.plan is None or step.plan.is_compiled:
+            program = self._find_program(step, fn, args, kwargs)
+            if program is not None:
+                return restore_constants(program())
         return self._unwrap(run_with_values(self, fn, args, kwargs))
 
-    def _compiles_everywhere(self, guard: Any, *, here: bool) -> bool:
-        """Tell whether all processes could compile a step, of which some may have lines of their own."""
-        if guard not in self._compiled:
-            self._compiled.add(guard)
-            return self.all_agree(here)
-        return here
+    def _find_program(
+        self, step: PlannedStep, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Callable[[], Any] | None:
+        """Return a step's program with this call's tensors; None if the step cannot be one, which is then its plan."""
+        plan, program = step.plan or AS_ONE_PROGRAM, None
+
+        @functools.wraps(fn)
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            nonlocal plan
+            plan, results = self._trace(plan, fn, args, kwargs)
+            return as_replica_results(results)
+
+        try:
+            found, tensors = step.programs.find(traced, args, kwargs)
+            program = functools.partial(found, tensors)
+        except (*NEEDS_VALUES, NotCompilableError) as error:
+            plan = make_uncompiled_plan(Way.EAGER, error)
+            warn_not_compiled(fn, plan)
+        # Processes may have lines of their own, but all must run a step in the same way. They agree once.
+        if step.plan is None and not self.all_agree(plan.is_compiled) and plan.is_compiled:
+            plan = _UNCOMPILED_ELSEWHERE
+            warn_not_compiled(fn, plan)
+        step.plan = plan
+        return program if plan.is_compiled else None
+
+    def execution_plan(self, fn: Callable[..., Any]) -> ExecutionPlan | None:
+        """Return how `run` runs a step outside of `tf.function`, and why; None before the first time."""
+        return self._steps.plan(closure_guard(fn))
 
     def experimental_run_v2(
         self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -191,13 +210,21 @@ class Strategy:
         """Do as `run`: its name before TensorFlow 2.2."""
         return self.run(fn, args=args, kwargs=kwargs)
 
-    def _run_in_program(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _trace(
+        self, plan: ExecutionPlan, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[ExecutionPlan, Any]:
+        """Run a step's replicas inside a program as planned; return the results, and the plan that the step turns out to need."""
         fn = converted_inside(fn)
         leaves = jax.tree.leaves((args, kwargs), is_leaf=is_per_replica)
-        if not any(isinstance(leaf, PerReplica) and leaf.is_uneven and not has_own_texts(leaf) for leaf in leaves):
-            with contextlib.suppress(DiffersByReplicaError):
-                return self._unwrap(self._run_as_one(fn, args, kwargs, leaves))
-        return self._unwrap(self._run_side_by_side(fn, args, kwargs))
+        is_even = not any(
+            isinstance(leaf, PerReplica) and leaf.is_uneven and not has_own_texts(leaf) for leaf in leaves
+        )
+        if is_even and plan.way is Way.ONE_PROGRAM:
+            try:
+                return plan, self._unwrap(self._run_as_one(fn, args, kwargs, leaves))
+            except DiffersByReplicaError as error:
+                plan = ExecutionPlan(Way.LOCK_STEP, str(error))
+        return plan, self._unwrap(self._run_side_by_side(fn, args, kwargs))
 
     def _run_as_one(self, fn: Callable[..., Any], args: Any, kwargs: Any, shared: Sequence[Any]) -> Any:
         context = ProgramContext(self)
@@ -436,6 +463,9 @@ class ValueContext:
         """Describe it."""
         number, count = self.replica_id_in_sync_group, self.num_replicas_in_sync
         return f"tf.distribute.ValueContext(replica id {number}, total replicas in sync: {count})"
+
+
+_UNCOMPILED_ELSEWHERE = ExecutionPlan(Way.EAGER, "another process could not compile it, and says why in its log.")
 
 
 def _program_scope() -> CaptureScope:

@@ -1,12 +1,17 @@
 """`strategy.run` and what happens inside: replicas, their collectives, variables and training."""
 
+import gc
 import itertools
+import weakref
 
 import keras
 import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax import PerReplica
+from tfdist_jax.compat.tensorflow._functions._execution_plan import Way
+from tfdist_jax.compat.tensorflow.distribute._planned_steps import PlannedSteps
 
 
 @pytest.fixture
@@ -222,6 +227,81 @@ def test_a_step_is_not_traced_again_for_a_fresh_lambda_but_for_a_changed_closure
         result = strategy.run(lambda x, scale=scale: step(x, scale), args=(x,))
         assert sum(floats(result)) == 28 * scale
     assert next(traces) == 2
+
+
+def test_steps_made_anew_for_each_call_do_not_keep_their_tensors(strategy):
+    strategy._steps = PlannedSteps(limit=3)
+    captured = []
+    for i in range(8):
+        x = tf.constant([float(i)])
+        captured.append(weakref.ref(x))
+        strategy.run(lambda x=x: x + 1)
+        strategy.run(lambda x=x: tf.constant(float(x[0])))
+    del x
+    gc.collect()
+    assert sum(ref() is not None for ref in captured) <= 3
+
+
+def test_a_step_that_is_used_again_and_again_is_decided_on_once(strategy, caplog):
+    strategy._steps = PlannedSteps(limit=3)
+    traces = itertools.count()
+
+    def step(x):
+        next(traces)
+        return float(x.sum())
+
+    for i in range(8):
+        strategy.run(step, args=(tf.ones(i + 1),))
+        strategy.run(lambda i=i: tf.constant(i))
+    # Once in an attempt to compile it, then by each replica.
+    assert next(traces) == 1 + 8 * strategy.num_replicas_in_sync
+    assert caplog.text.count("step runs replica by replica, uncompiled") == 1
+
+
+def test_how_a_step_runs_and_why_can_be_printed(strategy):
+    traces = itertools.count()
+
+    def reading(x):
+        return x + float(x.sum())
+
+    def by_device(x):
+        next(traces)
+        return x + len(tf.distribute.get_replica_context().devices)
+
+    def alike(x):
+        return x + 1
+
+    for shape in ((), (1,)):
+        for step in (alike, by_device, reading):
+            strategy.run(step, args=(tf.ones(shape),))
+    assert str(strategy.execution_plan(alike)) == "as one program: all replicas do the same"
+    assert str(strategy.execution_plan(by_device)).startswith("as one program, traced replica by replica: it asks for")
+    # Once for all replicas, in vain; then each replica of each shape.
+    assert next(traces) == 1 + 2 * strategy.num_replicas_in_sync
+    plan = strategy.execution_plan(reading)
+    assert not plan.is_compiled and plan.line.endswith("return x + float(x.sum())")
+    assert str(plan) == f"replica by replica, uncompiled ({plan.line}): {plan.reason}"
+    assert strategy.execution_plan(lambda: 1) is None
+
+
+def test_a_step_that_makes_a_variable_when_it_first_runs_can_follow_others(strategy):
+    made = []
+
+    def step():
+        if not made:
+            made.append(tf.Variable(2.0))
+        return made[0] + 1
+
+    strategy.run(lambda: tf.constant(1.0))
+    assert set(floats(strategy.run(step))) == set(floats(strategy.run(step))) == {3.0}
+
+
+def test_batches_of_different_sizes_do_not_change_how_a_step_runs(strategy):
+    step = lambda x: x.sum()
+    uneven = PerReplica.uneven([tf.ones(i + 1) for i in range(strategy.num_replicas_in_sync)])
+    for x in (uneven, per_replica(strategy, np.arange(8, dtype="f4"))):
+        strategy.run(step, args=(x,))
+        assert strategy.execution_plan(step).way is Way.ONE_PROGRAM
 
 
 def data(rows):
