@@ -22,6 +22,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from tfdist_jax._user_code import is_user_code
+from tfdist_jax.compat import _importers
 
 # A program's tracebacks go through here at each import; the frames say nothing about it.
 __tracebackhide__ = True
@@ -35,6 +36,7 @@ _FACADE = f"{__package__}.{_ALIASED}"
 @functools.cache
 def install() -> None:
     """Give the facade to every later `import tensorflow` of the program's own modules."""
+    _importers.install()
     builtins.__import__ = _aliasing_import(builtins.__import__)
     importlib.import_module = _aliasing_import_module(importlib.import_module)
 
@@ -64,6 +66,7 @@ def _aliasing_import(original: Callable[..., Any]) -> Callable[..., Any]:
                 _prepare_keras(name)
             return _hooked(name, original(name, globals, locals, fromlist, level))
         module = resolve(name)
+        _importers.mark_importer()
         return module if fromlist else resolve(_ALIASED)
 
     return __import__
@@ -73,7 +76,9 @@ def _aliasing_import_module(original: Callable[..., ModuleType]) -> Callable[...
     @functools.wraps(original)
     def import_module(name: str, package: str | None = None) -> Any:
         if _is_aliased(name) and _is_program(sys._getframe(1)):
-            return resolve(name)
+            module = resolve(name)
+            _importers.mark_importer()
+            return module
         _prepare_keras(name)
         return _hooked(name, original(name, package))
 

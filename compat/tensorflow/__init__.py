@@ -1,10 +1,11 @@
 """`import tfdist_jax.compat.tensorflow as tf`: the TensorFlow API on JAX."""
 
-from tfdist_jax.compat import _import_hooks
+from tfdist_jax.compat import _import_hooks, _importers
 from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 from tfdist_jax.compat.tensorflow._ops import _operators
 from tfdist_jax.compat.tensorflow._tensors import _tensor
 
+_importers.install()
 _import_hooks.install()
 _tensor.install()
 _operators.install()

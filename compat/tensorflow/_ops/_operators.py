@@ -13,13 +13,13 @@ from jax.core import Tracer
 
 from tfdist_jax._internals import ArrayImpl
 from tfdist_jax._user_code import is_user_code
+from tfdist_jax.compat._importers import imports_facade
 from tfdist_jax.compat.tensorflow._ops._binary import truediv
 from tfdist_jax.compat.tensorflow._ops._subgradients import absolute
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._checks import check_divisor, missing_entry
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
-_FACADE = __name__.rpartition("._ops.")[0]
 _TWO_WAYS = "add sub mul truediv floordiv mod pow matmul and or xor"
 _COMPARISONS = "lt le gt ge"
 _PRODUCTS = ("__mul__", "__rmul__")
@@ -113,9 +113,8 @@ def _unlike(name: str, mine: jax.Array, other: Any, error: Exception) -> Any:
 
 
 def _is_tensorflow_program(frame: FrameType) -> bool:
-    """Whether code is of a module that has imported the facade: it relies on TensorFlow's rules, others on JAX's."""
-    facade = sys.modules[_FACADE]
-    return is_user_code(frame) and any(value is facade for value in list(frame.f_globals.values()))
+    """Whether code is of a module that imports the facade: it relies on TensorFlow's rules, others on JAX's."""
+    return is_user_code(frame) and imports_facade(frame.f_globals)
 
 
 def _of_bools(name: str, mine: jax.Array, other: Any) -> bool:
