@@ -1,0 +1,75 @@
+"""What the packages import is what pyproject.toml declares: always what they need, as an extra what some programs use."""
+
+import ast
+import importlib.metadata
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# Extras that the packages' own code does not import.
+NOT_IMPORTED = ("cuda12", "cuda13", "tpu", "examples", "peers", "dev")
+# What hands out these modules; they are not installed here.
+NOT_INSTALLED = {"kubernetes": "kubernetes", "googleapiclient": "google-api-python-client"}
+
+
+def trees():
+    files = [*(ROOT / "tfdist_jax").glob("**/*.py"), *(ROOT / "compat").glob("**/*.py")]
+    return [ast.parse(path.read_text()) for path in files if "compat" not in path.relative_to(ROOT).parts[1:2]]
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """The modules that import statements name."""
+    nodes = list(ast.walk(tree))
+    statements = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    return {*statements, *(str(node.module) for node in nodes if isinstance(node, ast.ImportFrom))}
+
+
+def imported_by_name(tree: ast.AST) -> set[str]:
+    """The modules that `importlib.import_module` is given: those that may be missing."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    named = [call.args[0] for call in calls if ast.unparse(call.func) == "importlib.import_module"]
+    return {name.value for name in named if isinstance(name, ast.Constant)}
+
+
+def distributions(modules: Iterable[str]) -> set[str]:
+    """The packages to install that hand out modules; modules that nobody does stand for themselves."""
+    handed_out = importlib.metadata.packages_distributions()
+    tops = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"tfdist_jax"}
+    owners = {top: handed_out.get(top) or [NOT_INSTALLED.get(top, top)] for top in tops}
+    return {canonicalize_name(min(names)) for names in owners.values()}
+
+
+def declared(requirements: Iterable[str]) -> set[str]:
+    return {canonicalize_name(Requirement(requirement).name) for requirement in requirements}
+
+
+def test_what_is_imported_is_declared():
+    needed = distributions(set().union(*map(imported, trees())))
+    assert needed <= declared(PROJECT["dependencies"])
+    assert {"jax", "etils", "h5py"} <= needed
+
+
+def test_what_may_be_missing_is_an_extra():
+    extras = PROJECT["optional-dependencies"]
+    optional = declared(requirement for name in extras.keys() - set(NOT_IMPORTED) for requirement in extras[name])
+    assert distributions(set().union(*map(imported_by_name, trees()))) == optional
+    assert not optional & declared(PROJECT["dependencies"])
+
+
+def test_pinned_versions_are_those_that_are_declared():
+    wanted = [
+        Requirement(text)
+        for texts in (PROJECT["dependencies"], PROJECT["optional-dependencies"]["images"])
+        for text in texts
+    ]
+    for path in ROOT.glob("constraints-*.txt"):
+        lines = [line for line in path.read_text().splitlines() if "==" in line]
+        pinned = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+        wrong = [one for one in wanted if pinned.get(canonicalize_name(one.name), "") not in one.specifier]
+        assert not wrong, path.name
