@@ -93,6 +93,15 @@ def read(
     return arrays
 
 
+def read_tree(folder: Path) -> dict[str, Any]:
+    """Return the arrays and texts of any tree that Orbax has written, arrays as NumPy's; a process reads without the others."""
+    import orbax.checkpoint as ocp
+
+    kept = _handler().metadata(folder).tree
+    types = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray if hasattr(leaf, "shape") else str), kept)
+    return _handler().restore(folder, args=ocp.args.PyTreeRestore(restore_args=types))
+
+
 def lay_out(array: np.ndarray, sharding: jax.sharding.Sharding) -> jax.Array:
     """Return an array of the host laid out, as the type it has."""
     with jax.enable_x64(True):

@@ -21,6 +21,7 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `lazy_tensorflow`: the real TensorFlow, loaded when it is asked for something.
 - `legacy_h5_format.load_model_from_hdf5`: reads a file without suffix.
 - `Operation._setattr_hook`: asked before an attribute is searched for layers.
+- `saving_lib._model_from_config`, `_load_assets_from_dict`: the parts of a model in a folder of `OrbaxCheckpoint`.
 - `TensorBoard._init_profile_batch`: takes the batches to profile.
 
 `tests/compat/keras/test_internals.py` holds a contract test for each: a Keras release that drops or changes one fails

@@ -33,6 +33,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     legacy_h5_format,
     loss_module,
     saving_api,
+    saving_lib,
     set_keras_mask,
 )
 
@@ -43,6 +44,8 @@ USED = [
     (BaseOptimizer, "_backend_update_step", ["self", "grads", "trainable_variables", "learning_rate"]),
     (JAXTrainer, "_compute_loss", ["self", "x", "y", "y_pred", "sample_weight", "training"]),
     (legacy_h5_format, "load_model_from_hdf5", ["filepath", "custom_objects"]),
+    (saving_lib, "_model_from_config", ["config_json", "custom_objects", "compile", "safe_mode"]),
+    (saving_lib, "_load_assets_from_dict", ["model", "assets_dict"]),
     (Operation, "_setattr_hook", ["self", "name", "value"]),
     (DataAdapter, "get_numpy_iterator", ["self"]),
     (DataAdapter, "get_jax_iterator", ["self"]),

@@ -18,6 +18,11 @@ import keras._tf_keras.keras as tf_keras
 from tfdist_jax._checkpoint._checkpoint import put_on_disk
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import legacy_h5_format, saving_api, saving_lib
+from tfdist_jax.compat.tensorflow.keras._saving._orbax_folders import (
+    find_orbax_step,
+    load_orbax_model,
+    load_orbax_weights,
+)
 from tfdist_jax.compat.tensorflow.keras._saving._seeds import add_seeds
 from tfdist_jax.compat.tensorflow.train._checkpoint import Checkpoint
 from tfdist_jax.compat.tensorflow.train._state_file import update_checkpoint_state
@@ -122,6 +127,8 @@ def _loading_folders(original: Callable[..., Any]) -> Callable[..., Any]:
                 filepath = os.path.join(filepath, _IN_FOLDER)
             elif os.path.isfile(filepath) and h5py.is_hdf5(filepath):
                 return legacy_h5_format.load_model_from_hdf5(filepath, *args, **kwargs)
+            elif (step := find_orbax_step(filepath)) is not None:
+                return load_orbax_model(step, *args, **kwargs)
         return original(filepath, *args, **kwargs)
 
     return load_model
@@ -145,6 +152,8 @@ def _loading_checkpoints(original: Callable[..., Any]) -> Callable[..., Any]:
     def load_weights(model: keras.Model, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         if filepath is None or _has_suffix(filepath, _WEIGHTS_SUFFIXES):
             return original(model, filepath, *args, **kwargs)
+        if (step := find_orbax_step(filepath)) is not None:
+            return load_orbax_weights(model, step, *args, **kwargs)
         return Checkpoint(model).read(filepath)
 
     return load_weights
