@@ -28,7 +28,7 @@ def start_writing(folder: Path, arrays: Mapping[str, Any]) -> Callable[[], None]
     import orbax.checkpoint as ocp  # Its import takes a second.
     from etils import epath  # Orbax's own paths: Python's do for reading only.
 
-    tree = {number: _as_orbax_takes_it(array) for number, array in arrays.items()} or {_NOTHING: np.zeros(1)}
+    tree = {number: as_orbax_takes_it(array) for number, array in arrays.items()} or {_NOTHING: np.zeros(1)}
     let_asyncio_end_without_threads()  # Orbax goes on in the background, maybe longer than the program.
     # In a thread, since notebooks have an event loop running in this one.
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
@@ -51,7 +51,8 @@ def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
         loop.close()
 
 
-def _as_orbax_takes_it(array: Any) -> Any:
+def as_orbax_takes_it(array: Any) -> Any:
+    """Return an array in a form that Orbax writes: one of this process alone, of several, as NumPy's."""
     if jax.process_count() > 1 and isinstance(array, jax.Array) and array.is_fully_addressable:
         return np.asarray(array)
     return array

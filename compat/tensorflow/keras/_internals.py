@@ -37,7 +37,7 @@ from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.jax import trainer as jax_trainer
 from keras.src.backend.jax.core import JaxVariable
 from keras.src.backend.jax.trainer import JAXTrainer
-from keras.src.callbacks import tensorboard
+from keras.src.callbacks import orbax_checkpoint, tensorboard
 from keras.src.callbacks.callback_list import CallbackList
 from keras.src.legacy import backend as legacy_backend
 from keras.src.legacy.saving import legacy_h5_format
@@ -96,6 +96,7 @@ __all__ = [
     "legacy_backend",
     "legacy_h5_format",
     "loss_module",
+    "orbax_checkpoint",
     "python_utils",
     "rng_utils",
     "saving_api",

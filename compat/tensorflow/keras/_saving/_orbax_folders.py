@@ -4,17 +4,20 @@ Keras looks for variables by their paths alone. These contain numbers that a pro
 that is rebuilt from its configuration may lack its name in them; what Keras does not find it leaves as it is without a word.
 """
 
+import functools
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import keras
 import numpy as np
 
-from tfdist_jax._checkpoint._array_files import read_tree
-from tfdist_jax.compat.tensorflow.keras._internals import saving_lib
+from tfdist_jax._checkpoint._array_files import as_orbax_takes_it, read_tree
+from tfdist_jax.compat.tensorflow.keras._change import Hook
+from tfdist_jax.compat.tensorflow.keras._internals import orbax_checkpoint, saving_lib
 
 _log = logging.getLogger("tfdist_jax")
 _ARRAYS, _CONFIG, _ASSETS = "pytree", "model_config", "assets"
@@ -174,3 +177,22 @@ def _ranked(paths: Iterable[str]) -> list[Parts]:
 def _name_and_number(part: str) -> tuple[str, int]:
     found = _NUMBER.search(part)
     return (part, -1) if found is None else (part[: found.start()], int(found[1]))
+
+
+def _of_several_processes(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(original)
+    def get_state_tree(model: Any) -> Any:
+        return jax.tree.map(as_orbax_takes_it, original(model))
+
+    return get_state_tree
+
+
+CHANGES = (
+    Hook(
+        orbax_checkpoint,
+        "_get_state_tree",
+        _of_several_processes,
+        "model",
+        "Orbax refuses what each of several processes has for itself, such as the state of metrics",
+    ),
+)
