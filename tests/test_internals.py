@@ -4,6 +4,7 @@ When a JAX release breaks one of these, the test's name says which name in `_int
 """
 
 import gc
+import os
 import random
 import subprocess
 import sys
@@ -290,6 +291,66 @@ def test_is_compiling_knows_a_thread_that_waits_for_the_compiler():
     looking.join()
     assert True in seen
     assert float(compiled(1.0)) > 0
+
+
+def test_replace_compilation_cache_is_asked_for_each_program_unless_the_user_has_named_a_folder(tmp_path):
+    program = """
+import os, sys, jax
+from tfdist_jax import _internals
+kept, platforms, events = {}, set(), []
+class Cache:
+    get, put = kept.get, kept.__setitem__
+is_on = True
+_internals.replace_compilation_cache(lambda platform: platforms.add(platform) or (Cache if is_on else None))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.monitoring.register_event_listener(lambda event, **_: events.append(event.rpartition("/")[2]))
+def compile():
+    jax.clear_caches()
+    events.clear()
+    jax.jit(lambda x: x * 2)(1.0)
+    return events.count("cache_hits"), events.count("cache_misses")
+loaded, put = compile()
+assert loaded == 0 < put and platforms == {"cpu"}
+assert all(key.startswith("jit_") and "/" not in key and isinstance(value, bytes) for key, value in kept.items())
+assert compile() == (put, 0)
+is_on = False
+assert compile()[0] == 0
+is_on = True
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+assert compile() == (0, put)
+assert len(os.listdir(sys.argv[1])) >= put
+"""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    subprocess.run(command, check=True, timeout=LIMIT_S, env={**env, "JAX_PLATFORMS": "cpu"})
+
+
+def test_write_compilation_cache_in_all_processes_is_by_keys_of_their_own():
+    program = """
+import sys, types, jax
+from jax._src import distributed
+from tfdist_jax import _internals
+kept = {}
+_internals.replace_compilation_cache(lambda platform: types.SimpleNamespace(get=kept.get, put=kept.__setitem__))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+distributed.global_state.process_id = 1
+jax.jit(lambda x: x * 2)(1.0)
+assert not kept
+_internals.write_compilation_cache_in_all_processes()
+jax.jit(lambda x: x * 3)(1.0)
+assert kept
+had = len(kept)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e6)
+jax.jit(lambda x: x * 4)(1.0)
+assert len(kept) == had
+"""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S, env={**env, "JAX_PLATFORMS": "cpu"})
+
+
+def test_setting_is_what_the_environment_or_the_program_has_set():
+    assert _internals.setting("jax_platforms") == "cpu"
+    assert _internals.setting("jax_compilation_cache_max_size") == -1
 
 
 def test_backends_are_initialized_tells_whether_jax_has_started():

@@ -11,6 +11,7 @@ import contextvars
 import functools
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import FrameType
@@ -21,6 +22,7 @@ from jax._src import (
     array as _array,
     cloud_tpu_init as _cloud_tpu_init,
     clusters as _clusters,
+    compilation_cache as _compilation_cache,
     compiler as _compiler,
     core as _core,
     distributed as _distributed,
@@ -172,6 +174,48 @@ def forget_calls(jitted: Any) -> None:
 def is_compiling(frame: FrameType) -> bool:
     """Whether a thread whose innermost frame this is waits for XLA's compiler."""
     return frame.f_globals.get("__name__") == _compiler.__name__
+
+
+def setting(name: str) -> Any:
+    """The value of one of JAX's settings, of which the public type has few."""
+    return getattr(jax.config, name)
+
+
+def replace_compilation_cache(find: Callable[[str], Any]) -> None:
+    """Let JAX keep compiled programs in what `find(platform)` returns, by `get(key)` and `put(key, value)`; in none if that is None.
+
+    Where the user names a folder for JAX's own cache, before or afterwards, JAX uses that one.
+    """
+    find_own = _compilation_cache._get_cache
+
+    def get_cache(backend: Any) -> Any:
+        return find(backend.platform) if setting("jax_compilation_cache_dir") is None else find_own(backend)
+
+    _compilation_cache._get_cache = get_cache
+
+
+def write_compilation_cache_in_all_processes() -> None:
+    """Let every process keep what it compiles, where the user has not named a folder for JAX's own cache.
+
+    JAX's own is written by the first process alone, to spare remote folders; but on processors its keys differ between processes,
+    so that all others would compile anew each time.
+    """
+    write_in_first = _compiler._cache_write
+
+    def write(key: str, compile_s: float, name: str, backend: Any, executable: Any, *host_callbacks: Any) -> None:
+        if (
+            _distributed.global_state.process_id == 0
+            or setting("jax_compilation_cache_dir") is not None
+            or any(host_callbacks)
+        ):
+            write_in_first(key, compile_s, name, backend, executable, *host_callbacks)
+        elif compile_s >= setting("jax_persistent_cache_min_compile_time_secs"):
+            try:
+                _compilation_cache.put_executable_and_time(key, name, executable, backend, int(compile_s))
+            except jax.errors.JaxRuntimeError as error:
+                warnings.warn(f"The compiled program {name!r} cannot be kept: {error}", stacklevel=2)
+
+    _compiler._cache_write = write
 
 
 def detect_processes(timeout_s: int) -> tuple[str, str, int, int, Sequence[int] | None] | None:
