@@ -12,14 +12,13 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import compilation_cache
 import environment
 import forks
 import jax
 import pytest
 
+from tfdist_jax import _compilation_cache
 from tfdist_jax._checkpoint import _array_files
 
 os.environ["KERAS_BACKEND"] = "jax"  # Tests may import Keras before the facade.
@@ -27,19 +26,9 @@ os.environ["KERAS_BACKEND"] = "jax"  # Tests may import Keras before the facade.
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Let all processes of the tests share what XLA compiles."""
-    programs = config.workerinput["programs"] if hasattr(config, "workerinput") else compilation_cache.prepare()
-    if programs is not None:
-        compilation_cache.use(programs)
-        os.environ.update(compilation_cache.variables())
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of pytest-xdist where compiled programs are."""
-    node.workerinput["programs"] = jax.config.jax_compilation_cache_dir
+os.environ.update(environment.COMPILATION_CACHE)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+_compilation_cache.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -374,3 +374,23 @@ def test_too_few_gpus_are_an_error(monkeypatch):
         _launch._gpus_by_worker(2, None)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     assert _launch._gpus_by_worker(2, None) == [None, None]
+
+
+@pytest.mark.slow("two launches of two processes")
+def test_processes_of_one_machine_share_compiled_programs(launch, tmp_path):
+    count = """
+from jax import monitoring
+events = []
+monitoring.register_event_listener(lambda event, **_: events.append(event.rpartition("/")[2]))
+"""
+    told = 'result(f"counts{INDEX}", [events.count(f"cache_{name}") for name in ("hits", "misses")])\n'
+    folder, counts = tmp_path / "programs", []
+    for _ in range(2):
+        launcher = launch(count + JOIN + told, "--workers", "2", "--compilation-cache", str(folder))
+        assert launcher.wait() == 0, launcher.log
+        counts.append([launcher.result(f"counts{i}") for i in range(2)])
+        for own in folder.iterdir():
+            (own / "reload_problem").write_text("")  # Whatever processor this is.
+    first, second = counts
+    assert all(kept for _, kept in first)
+    assert second == [[loaded + kept, 0] for loaded, kept in first]

@@ -207,7 +207,7 @@ if me:
 train(1)
 """
     workers = cluster(2)
-    compiles = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    compiles = {"TFDIST_COMPILATION_CACHE": "off"}
     workers.start(
         NATIVE + program, env={"TFDIST_HEARTBEAT_TIMEOUT_S": NEVER_S, "TFDIST_WAIT_TIMEOUT_S": "8", **compiles}
     )

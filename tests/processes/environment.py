@@ -5,7 +5,7 @@ import types
 from collections.abc import Mapping
 from pathlib import Path
 
-import compilation_cache
+from tfdist_jax import _compilation_cache
 
 # How long a test waits for what must happen. On a busy machine a process may get a tenth of its time.
 LIMIT_S = 300
@@ -15,8 +15,15 @@ NEVER_S = str(2 * LIMIT_S)
 # What a user's shell would not set; a program that a test starts must find its own way.
 _NOT_INHERITED = ("JAX_", "XLA_", "TF_", "TFDIST_", "KERAS_", "NPROC", "CUDA_", "PYTEST_")
 
+# What XLA compiles is kept for all processes and later runs, also what compiles in no time.
+COMPILATION_CACHE = {
+    _compilation_cache.VARIABLE: os.environ.get("TFDIST_TEST_CACHE")
+    or str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "tfdist_jax", "tests")),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+}
+
 
 def clean(home: Path, changes: Mapping[str, str] = types.MappingProxyType({})) -> dict[str, str]:
     """Return what a user's shell would have, changed; warnings are shown, and compiled programs are those of all tests."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
-    return kept | compilation_cache.variables() | {"HOME": str(home), "PYTHONWARNINGS": "default"} | changes
+    return kept | COMPILATION_CACHE | {"HOME": str(home), "PYTHONWARNINGS": "default"} | changes

@@ -18,8 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, final
 
-import compilation_cache
-
 # What programs import, in the order in which they would.
 NATIVE = ("tfdist_jax.cli", "flax.nnx", "optax")
 FACADE = (*NATIVE, "tfdist_jax.compat.tensorflow", "keras._tf_keras.keras")
@@ -182,8 +180,6 @@ def main() -> int:
     for module in modules:
         importlib.import_module(module)
     imported = {name: value for name, value in os.environ.items() if before.get(name) != value}
-    if programs := sys.modules["jax"].config.jax_compilation_cache_dir:
-        compilation_cache.use(programs)
     gc.freeze()
     with socket.socket(fileno=int(requests_fd)) as requests:
         request = _serve(requests)

@@ -1,7 +1,28 @@
-"""Types of command-line arguments."""
+"""Types of command-line arguments, and the option that `run` and `launch` share."""
 
 import argparse
 import math
+from pathlib import Path
+
+from tfdist_jax import _compilation_cache
+
+
+def add_compilation_cache(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where compiled programs are kept."""
+    parser.add_argument(
+        "--compilation-cache",
+        type=_folder_or_off,
+        metavar="DIR",
+        help=f"where compiled programs are kept for later runs, or {_compilation_cache.OFF!r} "
+        f"(default: {_compilation_cache.VARIABLE}, else ~/.cache/tfdist_jax/programs)",
+    )
+
+
+def _folder_or_off(text: str) -> str:
+    """Return a folder, also for processes that start elsewhere, or what stands for none."""
+    if not text:
+        raise argparse.ArgumentTypeError(f"needs a folder, or {_compilation_cache.OFF!r}, got nothing")
+    return text if text == _compilation_cache.OFF else str(Path(text).absolute())
 
 
 def positive_int(text: str) -> int:

@@ -12,9 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tfdist_jax import _nvidia
+from tfdist_jax import _compilation_cache, _nvidia
 from tfdist_jax._cluster import LAUNCHED, Cluster, Timeouts
-from tfdist_jax.cli._arguments import maybe_endless, not_negative_int, positive_int, positive_seconds
+from tfdist_jax.cli._arguments import (
+    add_compilation_cache,
+    maybe_endless,
+    not_negative_int,
+    positive_int,
+    positive_seconds,
+)
 from tfdist_jax.cli._group import Member
 from tfdist_jax.cli._program import Program
 from tfdist_jax.cli._supervise import Supervisor
@@ -87,6 +93,7 @@ def add_parser(subparsers: Any) -> None:
         ("wait", maybe_endless, "of waiting for another process until all end (default: no limit)"),
     ):
         parser.add_argument(f"--{name}-timeout", type=seconds, metavar="S", help=f"seconds {meaning}")
+    add_compilation_cache(parser)
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, with its own arguments")
     parser.add_argument("script", nargs="?", help="the program: a Python file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
@@ -161,6 +168,8 @@ def _member(
     env = {"TF_CONFIG": config, LAUNCHED: config, RESTART: str(attempt), "PYTHONUNBUFFERED": "1"}
     if gpus is not None:
         env["CUDA_VISIBLE_DEVICES"] = gpus
+    if arguments.compilation_cache is not None:
+        env[_compilation_cache.VARIABLE] = arguments.compilation_cache
     for option in ("start", "heartbeat", "warn", "wait"):
         seconds = getattr(arguments, f"{option}_timeout")
         if seconds is not None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import tfdist_jax
-from tfdist_jax.cli._arguments import positive_int
+from tfdist_jax import _compilation_cache
+from tfdist_jax.cli._arguments import add_compilation_cache, positive_int
 from tfdist_jax.cli._parent_death import follow_launcher
 from tfdist_jax.cli._program import Program, run_as_main
 from tfdist_jax.compat import _alias
@@ -19,7 +20,7 @@ def add_parser(subparsers: Any) -> None:
         "run",
         help="run a TensorFlow program on JAX",
         description="Run a TensorFlow program, unmodified, on JAX.",
-        usage="%(prog)s [-h] [--devices N | --emulate-tpu N] (script.py | -m module) [args ...]",
+        usage="%(prog)s [-h] [--devices N | --emulate-tpu N] [--compilation-cache DIR] (script.py | -m module) [args ...]",
     )
     split = parser.add_mutually_exclusive_group()
     split.add_argument(
@@ -34,6 +35,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="N",
         help="let N parts of the processor stand for the cores of a TPU",
     )
+    add_compilation_cache(parser)
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, with its own arguments")
     parser.add_argument("script", nargs="?", help="the program: a Python file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
@@ -50,6 +52,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.emulate_tpu is not None:
         os.environ["TFDIST_EMULATED_TPU_CORES"] = str(arguments.emulate_tpu)
         tfdist_jax.use_cpu_devices(arguments.emulate_tpu)
+    if arguments.compilation_cache is not None:  # Also for processes that the program starts.
+        os.environ[_compilation_cache.VARIABLE] = arguments.compilation_cache
+    _compilation_cache.enable()
     if is_launched and not _join():
         return 1
     _alias.install()

@@ -6,9 +6,11 @@ stands in for it, so that the child sees the facade too.
 
 import sys
 
+from tfdist_jax import _compilation_cache
 from tfdist_jax.cli._program import Program
 from tfdist_jax.compat import _alias
 
 if __name__ == "__mp_main__":
+    _compilation_cache.enable()
     _alias.install()
     Program.of_parent().run(sys.modules[__name__])
