@@ -7,6 +7,7 @@ import socket
 import pytest
 from environment import NEVER_S
 
+from tfdist_jax import _compilation_cache
 from tfdist_jax.cli._tf_config_lint import problems_of_program
 
 
@@ -87,6 +88,30 @@ def test_without_a_cluster_programs_run_alone(doctor):
     one = doctor()
     assert one.wait() == 0
     assert "programs run alone here" in one.log
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"TFDIST_COMPILATION_CACHE": "/programs"}, "kept in /programs"),
+        ({"TFDIST_COMPILATION_CACHE": "off"}, "not kept: TFDIST_COMPILATION_CACHE"),
+        ({"JAX_COMPILATION_CACHE_DIR": "/own"}, "kept in /own: JAX_COMPILATION_CACHE_DIR says so"),
+        ({"JAX_ENABLE_COMPILATION_CACHE": "false"}, "not kept: JAX's own settings say so"),
+    ],
+)
+def test_where_compiled_programs_are_kept_is_said(doctor, setting, said):
+    one = doctor(**setting)
+    assert one.wait() == 0
+    assert f"ok       compiled programs are {said}" in one.log
+
+
+def test_a_processor_that_cannot_load_its_programs_is_said(doctor, tmp_path):
+    cache = _compilation_cache.CompilationCache(tmp_path)
+    cache._folder.mkdir()
+    cache._problem_file.write_text("The machine type does not match.\nAnd more.")
+    one = doctor(TFDIST_COMPILATION_CACHE=str(tmp_path))
+    assert one.wait() == 0
+    assert "this processor cannot load them. The machine type does not match.\n" in one.log
 
 
 def test_a_proxy_in_the_way_is_mentioned(doctor, cluster):

@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
 
+from tfdist_jax import _compilation_cache
 from tfdist_jax._cluster import Cluster, MissingTasksError, Task, detect_cluster, versions
 from tfdist_jax._cluster._addresses import address_to_bind, connection_to, host_and_port, is_loopback, resolve
 from tfdist_jax._cluster._rendezvous import listening, rendezvous
+from tfdist_jax._internals import setting
 from tfdist_jax.cli._arguments import positive_seconds
 from tfdist_jax.cli._tf_config_lint import problems_of_program
 
@@ -66,6 +68,7 @@ def _run(arguments: argparse.Namespace) -> int:
     report = _Report()
     parts = [f"{name} {version}" for name, version in versions().items()]
     report.good(f"{', '.join(parts)}, Python {platform.python_version()} on {socket.gethostname()}")
+    _look_at_compilation_cache(report)
     if arguments.script is not None:
         _look_at_program(arguments.script, report)
     cluster = _find_cluster(arguments, report)
@@ -75,6 +78,24 @@ def _run(arguments: argparse.Namespace) -> int:
             _meet(cluster, arguments.timeout, report)
     print(f"{report.problems} problem(s) found." if report.problems else "No problem found.")
     return 1 if report.problems else 0
+
+
+def _look_at_compilation_cache(report: _Report) -> None:
+    folder, own = _compilation_cache.find_folder(), setting("jax_compilation_cache_dir")
+    if own == "" or not setting("jax_enable_compilation_cache"):
+        report.good("compiled programs are not kept: JAX's own settings say so")
+    elif own is not None:
+        report.good(f"compiled programs are kept in {own}: JAX_COMPILATION_CACHE_DIR says so")
+    elif folder is None:
+        report.good(
+            f"compiled programs are not kept: {_compilation_cache.VARIABLE} says so, or there is no home folder"
+        )
+    elif problem := _compilation_cache.CompilationCache(folder).find_problem():
+        report.odd(
+            f"compiled programs are not kept in {folder}: this processor cannot load them. {problem.splitlines()[0]}"
+        )
+    else:
+        report.good(f"compiled programs are kept in {folder}")
 
 
 def _look_at_program(script: Path, report: _Report) -> None:
