@@ -67,10 +67,10 @@ def enable() -> None:
 
     def find(platform: str) -> CompilationCache | None:
         # XLA compiles for GPUs of several processes together: each waits for what the others have tried out, and for ever for one that
-        # has loaded the program instead. Machines with folders of their own need not find the same; who names a folder can share it.
+        # has loaded the program instead. Folders of their own need not hold the same; who names a folder can share it.
         return (
             None
-            if platform == "gpu" and not is_named and _has_other_machines()
+            if platform == "gpu" and not is_named and _has_other_processes()
             else cache_of(is_probed=platform == "cpu")
         )
 
@@ -87,10 +87,9 @@ def find_folder() -> Path | None:
     return None
 
 
-def _has_other_machines() -> bool:
-    """Tell whether processes of the program may be on other machines: these cannot have joined at a loopback address."""
+def _has_other_processes() -> bool:
     joined = _internals.joined_processes()
-    return joined is not None and joined[1] > 1 and not joined[0].startswith(("127.", "localhost:", "[::1]:"))
+    return joined is not None and joined[1] > 1
 
 
 @final
