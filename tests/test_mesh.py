@@ -1,9 +1,12 @@
 import collections
+import types
 
 import jax
+import numpy as np
 import pytest
 
 from tfdist_jax import make_mesh
+from tfdist_jax._sharding._mesh import num_replicas, replicas
 
 
 @pytest.mark.parametrize("axes", [{"data": 8}, {"data": 4, "model": 2}])
@@ -24,6 +27,21 @@ def test_mesh_says_how_many_devices_are_missing():
 def test_mesh_refuses_a_device_named_twice():
     with pytest.raises(ValueError, match="Name each device once"):
         make_mesh({"data": 2}, devices=[jax.devices()[0]] * 2)
+
+
+def test_replicas_are_the_indices_of_the_data_axis():
+    mesh = make_mesh({"model": 2, "data": 4})
+    assert (num_replicas(mesh), replicas(mesh)) == (4, tuple(mesh.devices[0]))
+
+
+def test_a_replica_must_not_lie_in_several_processes():
+    class MeshOfProcesses:
+        axis_names = ("model", "data")
+        shape = types.MappingProxyType({"model": 2, "data": 2})
+        devices = np.array([[types.SimpleNamespace(process_index=i) for _ in range(2)] for i in range(2)])
+
+    with pytest.raises(NotImplementedError, match=r"processes \[0, 1\].*make it the mesh's first"):
+        replicas(MeshOfProcesses())
 
 
 def test_mesh_over_tpu_slices_needs_a_first_axis_that_they_divide():

@@ -60,11 +60,11 @@ def reuses_memory(mesh: Mesh | None, state: Any) -> bool:
 
     Args:
         mesh: The devices of the step; None for one device.
-        state: Pytree of the arrays that the step replaces.
+        state: Pytree of the arrays, or `jax.ShapeDtypeStruct`, that the step replaces; whole sizes count, however they are split.
     """
     if mesh is None or mesh.size == 1 or not runs_on_cpu(mesh):
         return True
-    return sum(leaf.nbytes for leaf in jax.tree.leaves(state)) > _SMALL_STATE_BYTES
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)) > _SMALL_STATE_BYTES
 
 
 @final

@@ -118,6 +118,13 @@ def test_fsdp_gradients_are_reduce_scattered():
     assert text.count(" all-gather(") == 3
 
 
+def test_a_step_is_lowered_for_a_state_that_is_not_there():
+    strategy = td.Mirrored()
+    state = strategy.init(lambda: jnp.ones((8, 8)))
+    types = jax.ShapeDtypeStruct(state.shape, state.dtype, sharding=state.sharding)
+    assert "add" in strategy.jit(lambda state: (state + 1, ())).lower(types).as_text()
+
+
 def test_losses_over_a_second_axis_are_whole():
     strategy = Laid(P(None, "tensor"))
     params, batch = strategy.init(lambda: jnp.ones((8, 8))), strategy.put(np.ones((4, 8), np.float32))

@@ -53,21 +53,21 @@ def row_counts(args: Any, num_replicas: int) -> tuple[int, ...]:
     """Return how much each replica counts in means over a step: the rows that it is given, where the replicas' numbers differ.
 
     Args:
-        args: Pytree with `PerReplica` leaves. If they disagree about the rows, all replicas count alike.
+        args: Pytree with `PerReplica` leaves. If these disagree about the rows, all replicas count alike.
         num_replicas: How many replicas there are.
     """
-    uneven = [leaf.data for leaf in jax.tree.leaves(args, is_leaf=is_per_replica) if _is_uneven(leaf)]
-    found = {tuple(len(value) for value in values) for values in uneven if all(map(_has_rows, values))}
+    batches = [leaf for leaf in jax.tree.leaves(args, is_leaf=is_per_replica) if is_per_replica(leaf)]
+    found = {rows for rows in map(_rows, batches) if rows}
     counts = found.pop() if len(found) == 1 else ()
     return counts if any(counts) else (1,) * num_replicas
 
 
-def _is_uneven(leaf: Any) -> bool:
-    return isinstance(leaf, PerReplica) and leaf.is_uneven
-
-
-def _has_rows(value: Any) -> bool:
-    return isinstance(value, jax.Array) and value.ndim > 0
+def _rows(batch: PerReplica) -> tuple[int, ...]:
+    """Return how many rows each replica has of a batch; nothing for other values."""
+    if not batch.is_uneven:
+        return (batch.replica_types().shape[0],) * batch.num_replicas if batch.is_rows else ()
+    is_batch = all(isinstance(value, jax.Array) and value.ndim for value in batch.data)
+    return tuple(len(value) for value in batch.data) if is_batch else ()
 
 
 def contribution(value: jax.Array, old: jax.Array, merge: Merge, part: Part) -> jax.Array:

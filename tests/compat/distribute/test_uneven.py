@@ -1,10 +1,13 @@
 """Batches that the replicas cannot share evenly: all ways to train give the same."""
 
+import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax import PerReplica
+from tfdist_jax._stateful._merging import row_counts
 
 
 def make_parts(num_replicas):
@@ -74,3 +77,10 @@ def test_statistics_count_each_row_once():
     (batch,) = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(values).batch(3))
     strategy.run(lambda x: layer(x, training=True), args=(batch,))
     assert float(layer.moving_mean[0]) == 11.0
+
+
+def test_replicas_count_alike_where_batches_disagree_about_the_rows():
+    ragged, rows = PerReplica.uneven([jnp.ones(5), jnp.ones(1)]), PerReplica(jnp.ones([4, 3]), 2, is_rows=True)
+    assert row_counts((ragged, PerReplica.uneven([1, 2])), 2) == (5, 1)
+    assert row_counts((ragged, rows), 2) == (1, 1)
+    assert row_counts(PerReplica.uneven([jnp.ones(0)] * 2), 2) == (1, 1)
