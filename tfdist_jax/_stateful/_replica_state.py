@@ -18,6 +18,33 @@ from tfdist_jax._stateful._merging import Part, contribution, current_part, merg
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering
 
 
+AddUp = Callable[[list[jax.Array]], list[Any]]
+
+
+@final
+@jax.tree_util.register_pytree_node_class
+class Replicated:
+    """An array that is the same one on all replicas, among the results of a replica or (of each) of all of them."""
+
+    def __init__(self, value: Any) -> None:
+        """Hold `value`."""
+        self.value = value
+
+    def tree_flatten(self) -> tuple[tuple[Any], None]:
+        """Return the array."""
+        return (self.value,), None
+
+    @classmethod
+    def tree_unflatten(cls, nothing: None, leaves: tuple[Any]) -> "Replicated":
+        """Hold it again."""
+        return cls(*leaves)
+
+
+def is_replicated(leaf: Any) -> bool:
+    """Whether a result is the same array on all replicas."""
+    return isinstance(leaf, Replicated)
+
+
 @final
 class ReplicaScope(StateScope):
     """One replica's view of the cells: shared ones through the surrounding program, its own ones as operands."""
@@ -28,6 +55,7 @@ class ReplicaScope(StateScope):
         self._around = current_trace()
         self._values: dict[int, jax.Array] = {}
         self._writes: dict[int, tuple[Cell, Merge]] = {}
+        self._merged: dict[int, jax.Array] = {}
 
     @property
     def is_traced(self) -> bool:
@@ -59,22 +87,25 @@ class ReplicaScope(StateScope):
         """Return the written cells with this replica's value and how it is to be merged."""
         return [(cell, self._values[key], merge) for key, (cell, merge) in self._writes.items()]
 
-    def merged(self, part: Part) -> list[tuple[Cell, jax.Array]]:
-        """Return the shared cells' new values, equal on all replicas of a program for all of them, in one fused reduction."""
-        shared = [write for write in self.writes() if not write[0].per_replica]
-        old = [self._outer.read(cell) for cell, _, _ in shared]
-        amounts = [
-            None if merge is Merge.SAME else contribution(value, before, merge, part)
-            for (_, value, merge), before in zip(shared, old, strict=True)
-        ]
-        return [
-            (cell, value if total is None else merged(total, before, merge, part))
-            for (cell, value, merge), before, total in zip(shared, old, fused_sum(amounts), strict=True)
-        ]
+    def merge(self, part: Part, add_up: AddUp, others: Sequence[jax.Array] = ()) -> list[jax.Array]:
+        """Make equal on all replicas what they have written to shared cells so far, in one reduction.
 
-    def own(self) -> list[tuple[Cell, jax.Array]]:
-        """Return the per-replica cells that were written, with this replica's value."""
-        return [(cell, value) for cell, value, _ in self.writes() if cell.per_replica]
+        Args:
+            part: This replica's.
+            add_up: Adds arrays up over the replicas; called once, by all of them or by none.
+            others: Arrays to be added up beside the cells' values.
+
+        Returns:
+            The sums of `others`.
+        """
+        differing = [write for write in self.writes() if not write[0].per_replica and write[2] is not Merge.SAME]
+        old = [self._merged[id(cell)] if id(cell) in self._merged else self._outer.read(cell) for cell, *_ in differing]
+        amounts = [contribution(value, before, merge, part) for (_, value, merge), before in zip(differing, old, strict=True)]
+        sums = add_up([*amounts, *others]) if amounts or others else []
+        for (cell, _, merge), before, total in zip(differing, old, sums[: len(differing)], strict=True):
+            self._values[id(cell)] = self._merged[id(cell)] = merged(total, before, merge, part)
+            self._writes[id(cell)] = (cell, Merge.SAME)
+        return sums[len(differing) :]
 
 
 def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: Sequence[Cell]) -> Any:
@@ -87,12 +118,12 @@ def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: 
         own_cells: The per-replica cells that `fn` may touch.
 
     Returns:
-        What `fn` returns, each array as a `PerReplica`.
+        What `fn` returns, each array as a `PerReplica`; what is `Replicated` is one array.
     """
     scope = _program_scope(mesh)
     leaves, tree = jax.tree.flatten(args, is_leaf=is_per_replica)
     split = [leaf.data for leaf in leaves if isinstance(leaf, PerReplica)]
-    written: dict[str, list[Cell]] = {}
+    found: dict[str, Any] = {}
     replica = ReplicaScope(scope)
 
     def body(split: list[jax.Array], own_values: list[jax.Array]) -> Any:
@@ -101,19 +132,27 @@ def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: 
         mine = iter(split)
         entries = [_own_entry(leaf, mine) for leaf in leaves]
         with releasing_failed_trace(), entering(replica):
-            results = fn(*jax.tree.unflatten(tree, entries))
-        shared, own = replica.merged(current_part(num_replicas(mesh))), replica.own()
-        written.update(shared=[cell for cell, _ in shared], own=[cell for cell, _ in own])
-        stacked = jax.tree.map(lambda result: jnp.asarray(result)[None], results)
-        return stacked, [value for _, value in shared], [value[None] for _, value in own]
+            results, found["tree"] = jax.tree.flatten(fn(*jax.tree.unflatten(tree, entries)), is_leaf=is_replicated)
+        replica.merge(current_part(num_replicas(mesh)), fused_sum)
+        writes = replica.writes()
+        found["is_same"] = [is_replicated(result) for result in results]
+        found["shared"] = [cell for cell, *_ in writes if not cell.per_replica]
+        found["own"] = [cell for cell, *_ in writes if cell.per_replica]
+        same = [result.value for result in results if is_replicated(result)]
+        each = [result for result in results if not is_replicated(result)]
+        same += [value for cell, value, _ in writes if not cell.per_replica]
+        each += [value for cell, value, _ in writes if cell.per_replica]
+        return [jnp.asarray(value)[None] for value in each], same
 
     each, whole = PartitionSpec(DATA), PartitionSpec()
     # One jit around it, so that a tape outside sees one operation and not the inside of the replica program.
-    program = jax.jit(map_replicas(body, mesh, in_specs=(each, each), out_specs=(each, whole, each)))
-    results, shared, own = program(split, [scope.read(cell) for cell in own_cells])
-    for cell, value in zip([*written["shared"], *written["own"]], [*shared, *own], strict=True):
-        scope.write(cell, value, Merge.SAME)
-    return jax.tree.map(lambda result: PerReplica(result, num_replicas(mesh)), results)
+    program = jax.jit(map_replicas(body, mesh, in_specs=(each, each), out_specs=(each, whole)))
+    each, same = map(iter, program(split, [scope.read(cell) for cell in own_cells]))
+    results = [Replicated(next(same)) if is_same else PerReplica(next(each), num_replicas(mesh)) for is_same in found["is_same"]]
+    for cells, values in ((found["shared"], same), (found["own"], each)):
+        for cell, value in zip(cells, values, strict=True):
+            scope.write(cell, value, Merge.SAME)
+    return jax.tree.unflatten(found["tree"], results)
 
 
 def _own_entry(leaf: Any, split: Any) -> Any:

@@ -8,6 +8,7 @@ from jax.core import Tracer
 
 from tfdist_jax import PerReplica
 from tfdist_jax._replica import is_per_replica
+from tfdist_jax._stateful._replica_state import Replicated, is_replicated
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
@@ -37,30 +38,6 @@ class Constant:
         """Hold the value again."""
         _, value = typed
         return cls(value.value if isinstance(value, ById) else value)
-
-
-@final
-@jax.tree_util.register_pytree_node_class
-class Replicated:
-    """A tensor that is the same one on all replicas, among the results of a replica or (of each) of all of them."""
-
-    def __init__(self, value: Any) -> None:
-        """Hold `value`."""
-        self.value = value
-
-    def tree_flatten(self) -> tuple[tuple[Any], None]:
-        """Return the tensor."""
-        return (self.value,), None
-
-    @classmethod
-    def tree_unflatten(cls, nothing: None, leaves: tuple[Any]) -> "Replicated":
-        """Hold it again."""
-        return cls(*leaves)
-
-
-def is_replicated(leaf: Any) -> bool:
-    """Whether a result is the same tensor on all replicas."""
-    return isinstance(leaf, Replicated)
 
 
 def _is_constant(leaf: Any) -> bool:
@@ -106,7 +83,7 @@ def from_spmd_results(results: Any, num_replicas: int) -> Any:
 
     def one(leaf: Any) -> Any:
         if is_replicated(leaf):
-            return leaf.value.values[0]
+            return leaf.value
         if _is_constant(leaf):
             # Text that the program has made is one text for each replica.
             is_text = isinstance(leaf.value, HostTensor)

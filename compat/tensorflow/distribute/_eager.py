@@ -15,7 +15,8 @@ from tfdist_jax._sharding._placement import local
 from tfdist_jax._stateful._eager_replicas import EagerReplicas, run_eagerly
 from tfdist_jax._stateful._lockstep import LockStep
 from tfdist_jax._stateful._merging import row_counts
-from tfdist_jax.compat.tensorflow._functions._results import SCALARS, is_replicated, mark_replicated
+from tfdist_jax._stateful._replica_state import is_replicated
+from tfdist_jax.compat.tensorflow._functions._results import SCALARS, mark_replicated
 from tfdist_jax.compat.tensorflow._platform._context import entering_replica
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order
