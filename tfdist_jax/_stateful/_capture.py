@@ -158,8 +158,22 @@ _OWN_REFERENCES = 4
 class StatefulProgram:
     """A compiled function of arrays that reads and writes cells; written cells' memory is reused (`_runtime.reuses_memory`)."""
 
-    def __init__(self, fn: Callable[..., Any], arrays: Sequence[jax.Array], *, name: str | None = None) -> None:
-        """Trace and prepare `fn`, called `name` in messages, for arrays like `arrays`."""
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        arrays: Sequence[Any],
+        *,
+        name: str | None = None,
+        layouts: Sequence[jax.sharding.Sharding] | None = None,
+    ) -> None:
+        """Trace and prepare `fn`.
+
+        Args:
+            fn: The function.
+            arrays: Arrays, or `jax.ShapeDtypeStruct`, like those that it will be called with.
+            name: What it is called in messages.
+            layouts: How the program takes each array, so that devices get only their parts of host arrays; as they come if None.
+        """
         self.captured = capture(fn, arrays)
         written = {id(cell) for cell in self.captured.written}
         self._written = self.captured.written
@@ -168,10 +182,10 @@ class StatefulProgram:
         self._whole = None if self.mesh is None else NamedSharding(self.mesh, PartitionSpec())
         self._is_shared = self.mesh is not None and spans_processes(self.mesh)
         self._place_cells()
-        layouts = [_layout(cell.stored) for cell in self._written]
-        program = functools.partial(
-            jit_with_agreement, self._apply, self.mesh, name=name, out_shardings=(None, layouts, None)
-        )
+        options: dict[str, Any] = {"out_shardings": (None, [_layout(cell.stored) for cell in self._written], None)}
+        if layouts is not None:
+            options["in_shardings"] = (None, None, list(layouts))
+        program = functools.partial(jit_with_agreement, self._apply, self.mesh, name=name, **options)
         self._keeping = program()
         state = [cell.stored for cell in self._written]
         self._donating = program(donate_argnums=0) if reuses_memory(self.mesh, state) else self._keeping

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 
 from tfdist_jax._autodiff._tape_trace import below_tapes
 from tfdist_jax._internals import current_trace, eval_trace, set_trace
+from tfdist_jax._sharding._placement import put
 from tfdist_jax._stateful._merging import merge_values
 from tfdist_jax._stateful._replica_state import ReplicaScope
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering
 
 Combine = Callable[[list[Any]], list[Any]]
 """The replicas' contributions, in replica order, to what each of them gets."""
@@ -128,17 +129,21 @@ class _StoppedError(BaseException):
 
 @final
 class _ReplicaView(StateScope):
-    """The surrounding program's cells, seen by one replica: its entry of per-replica ones."""
+    """The surrounding program's cells, or outside of one the cells themselves, seen by one replica: its entry of per-replica ones."""
 
-    def __init__(self, outer: StateScope, replica: int) -> None:
+    def __init__(self, outer: StateScope | None, replica: int) -> None:
         self._outer = outer
         self._replica = replica
 
+    @property
+    def is_traced(self) -> bool:
+        return self._outer is not None and self._outer.is_traced
+
     def after_run(self, check: Callable[[], None]) -> bool:
-        return self._outer.after_run(check)
+        return self._outer is not None and self._outer.after_run(check)
 
     def read(self, cell: Cell) -> jax.Array:
-        value = self._outer.read(cell)
+        value = cell.stored if self._outer is None else self._outer.read(cell)
         return value[self._replica] if cell.per_replica else value
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
@@ -146,20 +151,19 @@ class _ReplicaView(StateScope):
 
 
 def run_in_lockstep(
-    make_replica: Callable[[LockStep, int], Callable[[], Any]], scope: StateScope, counts: tuple[int, ...]
+    make_replica: Callable[[LockStep, int], Callable[[], Any]], counts: tuple[int, ...]
 ) -> list[Any]:
-    """Run replicas that read and write cells of the captured program `scope` belongs to.
+    """Run replicas that read and write the cells of the captured program around them, or outside of one the cells themselves.
 
     Args:
         make_replica: Gives the function of one replica; it communicates through the `LockStep`'s `exchange`.
-        scope: StateScope of the surrounding program.
         counts: How much each replica counts in means.
 
     Returns:
         The replicas' results, in order.
     """
-    lockstep = LockStep(len(counts))
-    scopes = [ReplicaScope(_ReplicaView(scope, i)) for i in range(len(counts))]
+    lockstep, around = LockStep(len(counts)), current_scope()
+    scopes = [ReplicaScope(_ReplicaView(around, i)) for i in range(len(counts))]
 
     def inside(i: int) -> Callable[[], Any]:
         fn = make_replica(lockstep, i)
@@ -171,14 +175,19 @@ def run_in_lockstep(
         return replica
 
     results = lockstep.run([inside(i) for i in range(len(counts))])
-    _merge_writes(scope, scopes, counts)
+    _merge_writes(scopes, counts)
     return results
 
 
-def _merge_writes(scope: StateScope, scopes: Sequence[ReplicaScope], counts: tuple[int, ...]) -> None:
+def _merge_writes(scopes: Sequence[ReplicaScope], counts: tuple[int, ...]) -> None:
     """Settle what the replicas wrote; one that wrote nothing counts with the value it saw."""
     written = {id(cell): (cell, merge) for one in scopes for cell, _, merge in one.writes()}
+    around = current_scope()
     for cell, merge in written.values():
         values = [one.read(cell) for one in scopes]
-        new = jnp.stack(values) if cell.per_replica else merge_values(values, scope.read(cell), merge, counts)
-        scope.write(cell, new, Merge.SAME)
+        old = cell.stored if around is None else around.read(cell)
+        new = jnp.stack(values) if cell.per_replica else merge_values(values, old, merge, counts)
+        if around is None:
+            cell.stored = put(new, old.sharding)
+        else:
+            around.write(cell, new, Merge.SAME)

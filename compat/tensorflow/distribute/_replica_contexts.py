@@ -57,10 +57,11 @@ class ProgramContext(ReplicaContext):
 class LockStepContext(ReplicaContext):
     """The context of a replica whose part of the batch differs in size from the others'."""
 
-    def __init__(self, strategy: "Strategy", lockstep: "LockStep", replica: int) -> None:
-        """Be replica number `replica`, meeting the others in `lockstep`."""
+    def __init__(self, strategy: "Strategy", lockstep: "LockStep", replica: int, place: int | None = None) -> None:
+        """Be replica number `replica`, meeting the others in `lockstep`, at another `place` there if not all take part."""
         super().__init__(strategy, replica)
         self._lockstep = lockstep
+        self._place = replica if place is None else place
 
     def from_first_replica(self, value: Any) -> Any:
         """Return replica 0's value everywhere."""
@@ -85,7 +86,7 @@ class LockStepContext(ReplicaContext):
         def pullback(cotangents: Sequence[Any]) -> list[jax.Array]:
             (total,) = self._all_reduce(ReduceOp.SUM, list(cotangents), 0)
             sizes = self._exchange(value.shape[axis], lambda sizes: [sizes] * len(sizes))
-            start = sum(int(size) for size in sizes[: self._replica])
+            start = sum(int(size) for size in sizes[: self._place])
             return [jax.lax.slice_in_dim(total, start, start + value.shape[axis], axis=axis)]
 
         (gathered,) = self._differentiable([value], lambda given: self._exchange(given, combine), pullback)
@@ -100,7 +101,7 @@ class LockStepContext(ReplicaContext):
         return meeting(values)
 
     def _exchange(self, value: Any, combine: Callable[[list[Any]], list[Any]]) -> Any:
-        return self._lockstep.exchange(self._replica, value, combine)
+        return self._lockstep.exchange(self._place, value, combine)
 
 
 @final

@@ -234,15 +234,13 @@ class Strategy:
             with entering_replica(self, context):
                 return as_replica_results(fn(*args, **kwargs), shared, context.merged)
 
-        own = [variable for ref in self._own_variables if (variable := ref()) is not None]
         unknown = lambda leaf: UnavailableString() if has_own_texts(leaf) else leaf
         args, kwargs = jax.tree.map(unknown, in_order((args, kwargs)), is_leaf=is_per_replica)
-        results = run_with_cells(replica, (args, kwargs), self.native.mesh, own_cells=own)
+        results = run_with_cells(replica, (args, kwargs), self.native.mesh, own_cells=self.own_variables())
         return from_spmd_results(results, self.num_replicas_in_sync)
 
     def _run_side_by_side(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        scope = _program_scope()
-        scope.belong_to(self.native.mesh)
+        _program_scope().belong_to(self.native.mesh)
         shared = jax.tree.leaves((args, kwargs), is_leaf=is_per_replica)
 
         def make_replica(lockstep: LockStep, i: int) -> Callable[[], Any]:
@@ -257,7 +255,7 @@ class Strategy:
 
             return replica
 
-        return join_results(run_in_lockstep(make_replica, scope, row_counts(shared, self.num_replicas_in_sync)))
+        return join_results(run_in_lockstep(make_replica, row_counts(shared, self.num_replicas_in_sync)))
 
     def _unwrap(self, results: Any) -> Any:
         if self.num_replicas_in_sync == 1:
@@ -355,6 +353,10 @@ class Strategy:
         """Note a variable with one value per replica: `run` hands it to its replicas."""
         self._own_variables = [ref for ref in self._own_variables if ref() is not None]
         self._own_variables.append(weakref.ref(variable))
+
+    def own_variables(self) -> list[Any]:
+        """Return the variables with one value per replica."""
+        return [variable for ref in self._own_variables if (variable := ref()) is not None]
 
     def _require_cross_replica(self) -> None:
         self._must_not_mix()
