@@ -24,9 +24,10 @@ import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax._sharding._layout import tree_specs
 from tfdist_jax._stateful._capture import capture
 from tfdist_jax.compat.tensorflow.distribute import Strategy
-from tfdist_jax.compat.tensorflow.keras._training._programs import SPLIT_STEPS
-from tfdist_jax.compat.tensorflow.keras._training._step_function import StepFunction
+from tfdist_jax.compat.tensorflow.keras._training._batch_feeder import SPLIT_STEPS
+from tfdist_jax.compat.tensorflow.keras._training._programs import run_steps
 from tfdist_jax.compat.tensorflow.keras._training._steps import make_train_step
+from tfdist_jax.compat.tensorflow.random._random_state import drawing_from
 
 BATCH = 64
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter")
@@ -102,14 +103,15 @@ def keras_step(chips):
     strategy, net = Strategy(td.Mirrored(chips)), model()
     net.compile(keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     net.optimizer.build(net.trainable_variables)
-    function = StepFunction(make_train_step(net), strategy)
-    groups = (net.trainable_variables, net.non_trainable_variables, net.optimizer.variables, net.metrics_variables)
-    state = [on(strategy.native, [v.value for v in group]) for group in groups]
-    step, sizes = function._step, (BATCH // len(chips),) * len(chips)
-    split = step.num_read_only
+    step, sizes = make_train_step(net), (BATCH // len(chips),) * len(chips)
     one_step = lambda types: jax.ShapeDtypeStruct((1, *types.shape), types.dtype)
     batches = on(strategy.native, tuple(map(one_step, images(strategy.native))), (SPLIT_STEPS,) * 2)
-    return function._compiled.lower(sizes, state[:split], state[split:], batches, (np.zeros(3, np.uint32), [], []))
+
+    def run(*batches):
+        with drawing_from(np.zeros(3, np.uint32)):
+            return run_steps(step, strategy, sizes, batches)
+
+    return lower_with_cells(strategy, run, batches)
 
 
 def custom_loop_step(chips):
@@ -132,9 +134,21 @@ def custom_loop_step(chips):
         return strategy.reduce("SUM", strategy.run(train_step, args=args), axis=None)
 
     batch = images(strategy.native)
-    captured = capture(step, batch)
-    cells = on(strategy.native, [cell.stored for cell in captured.cells])
-    return jax.jit(jaxpr_as_fun(captured.jaxpr)).lower(*batch, *cells)
+    return lower_with_cells(strategy, step, batch)
+
+
+def lower_with_cells(strategy, fn, arrays):
+    """Lower a function of arrays and variables, of which those that it writes are replaced."""
+    captured = capture(fn, arrays)
+    written = {id(cell) for cell in captured.written}
+    kept = [cell for cell in captured.cells if id(cell) not in written]
+    split = [on(strategy.native, [cell.stored for cell in cells]) for cells in (captured.written, kept)]
+
+    def run(new, old, arrays):
+        values = dict(zip(map(id, [*captured.written, *kept]), [*new, *old], strict=True))
+        return jaxpr_as_fun(captured.jaxpr)(*arrays, *(values[id(cell)] for cell in captured.cells))
+
+    return jax.jit(run, donate_argnums=0).lower(*split, arrays)
 
 
 def fsdp_step(chips):

@@ -150,9 +150,7 @@ class _ReplicaView(StateScope):
         raise RuntimeError("A replica writes to its own scope, never to the surrounding one.")
 
 
-def run_in_lockstep(
-    make_replica: Callable[[LockStep, int], Callable[[], Any]], counts: tuple[int, ...]
-) -> list[Any]:
+def run_in_lockstep(make_replica: Callable[[LockStep, int], Callable[[], Any]], counts: tuple[int, ...]) -> list[Any]:
     """Run replicas that read and write the cells of the captured program around them, or outside of one the cells themselves.
 
     Args:

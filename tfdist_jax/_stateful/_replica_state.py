@@ -17,7 +17,6 @@ from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._merging import Part, contribution, current_part, merged
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering
 
-
 AddUp = Callable[[list[jax.Array]], list[Any]]
 
 
@@ -100,7 +99,9 @@ class ReplicaScope(StateScope):
         """
         differing = [write for write in self.writes() if not write[0].per_replica and write[2] is not Merge.SAME]
         old = [self._merged[id(cell)] if id(cell) in self._merged else self._outer.read(cell) for cell, *_ in differing]
-        amounts = [contribution(value, before, merge, part) for (_, value, merge), before in zip(differing, old, strict=True)]
+        amounts = [
+            contribution(value, before, merge, part) for (_, value, merge), before in zip(differing, old, strict=True)
+        ]
         sums = add_up([*amounts, *others]) if amounts or others else []
         for (cell, _, merge), before, total in zip(differing, old, sums[: len(differing)], strict=True):
             self._values[id(cell)] = self._merged[id(cell)] = merged(total, before, merge, part)
@@ -148,7 +149,10 @@ def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: 
     # One jit around it, so that a tape outside sees one operation and not the inside of the replica program.
     program = jax.jit(map_replicas(body, mesh, in_specs=(each, each), out_specs=(each, whole)))
     each, same = map(iter, program(split, [scope.read(cell) for cell in own_cells]))
-    results = [Replicated(next(same)) if is_same else PerReplica(next(each), num_replicas(mesh)) for is_same in found["is_same"]]
+    results = [
+        Replicated(next(same)) if is_same else PerReplica(next(each), num_replicas(mesh))
+        for is_same in found["is_same"]
+    ]
     for cells, values in ((found["shared"], same), (found["own"], each)):
         for cell, value in zip(cells, values, strict=True):
             scope.write(cell, value, Merge.SAME)

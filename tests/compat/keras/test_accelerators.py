@@ -8,7 +8,7 @@ from jax.sharding import PartitionSpec
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax.compat.tensorflow.keras._training import _programs, _step_function
-from tfdist_jax.compat.tensorflow.keras._training._step_function import BatchFeeder
+from tfdist_jax.compat.tensorflow.keras._training._batch_feeder import SPLIT_STEPS, BatchFeeder
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_no_whole_batch_visits_the_first_device(accelerators, strategy, make_mod
     model.train_on_batch(data.x[:16], data.y[:16])
     batches = [device for shape, device in placed if shape == (1, 16, 8) and not _is_weight(device)]
     assert len(batches) == 13
-    assert all(device is not None and device.spec == _programs.SPLIT_STEPS for device in batches)
+    assert all(device is not None and device.spec == SPLIT_STEPS for device in batches)
 
 
 def _is_weight(device):
@@ -78,7 +78,7 @@ def test_batches_travel_ahead_of_their_steps(strategy):
     assert drawn == [0, 1, 2]
     assert sizes == (2, 2, 2, 0)
     assert data.shape == (1, 8, 2)
-    assert data.sharding.spec == _programs.SPLIT_STEPS
+    assert data.sharding.spec == SPLIT_STEPS
     rest = [float(data[0, 0, 0]) for ((_, data),) in feed(batches)]
     assert rest == [1, 2, 3, 4]
 

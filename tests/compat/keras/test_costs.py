@@ -16,14 +16,7 @@ import contenders
 
 def compiled_step(model, batch):
     model.train_on_batch(*batch)
-    groups = (
-        model.trainable_variables,
-        model.non_trainable_variables,
-        model.optimizer.variables,
-        model.metrics_variables,
-    )
-    state = [[variable.value for variable in group] for group in groups]
-    return model.train_function.lower(state, batch).compile()
+    return model.train_function.lower(batch).compile()
 
 
 def all_reduces(compiled):

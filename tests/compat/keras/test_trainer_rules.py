@@ -51,22 +51,47 @@ def test_metrics_are_those_of_loss_compile_and_attributes(pair):
     assert model.evaluate(X, Y, batch_size=3, verbose=0, return_dict=True)["rows"] == 10.0
 
 
-@pytest.mark.parametrize("in_scope", [False, True])
-def test_a_metric_that_a_layers_call_updates_is_refused_with_the_remedy(pair, in_scope):
-    class Counting(keras.layers.Layer):
-        def __init__(self):
-            super().__init__()
-            self.rows = keras.metrics.Sum(name="rows")
+class Counting(keras.layers.Layer):
+    """Counts its rows in a metric."""
 
-        def call(self, x):
-            self.rows.update_state(x)
-            return x
+    def __init__(self):
+        super().__init__()
+        self.rows = keras.metrics.Sum(name="rows")
 
-    with pair.scope() if in_scope else contextlib.nullcontext():
-        model = keras.Sequential([keras.Input((3,)), Counting(), dense(2)])
-        model.compile("sgd", "mse")
+    def call(self, x):
+        self.rows.update_state(keras.ops.ones(keras.ops.shape(x)[:1]))
+        return x
+
+
+def test_a_metric_that_a_layers_call_updates_is_refused_with_the_remedy():
+    model = keras.Sequential([keras.Input((3,)), Counting(), dense(2)])
+    model.compile("sgd", "mse")
     with pytest.raises(NotImplementedError, match=r"in `compute_loss` or `train_step`"):
         model.fit(X, Y, verbose=0)
+
+
+@pytest.mark.parametrize("batch_size", [2, 4, 3])
+def test_a_metric_that_a_layers_call_updates_counts_under_a_strategy(pair, batch_size):
+    with pair.scope():
+        model = keras.Sequential([keras.Input((3,)), Counting(), dense(2)])
+        model.compile("sgd", "mse")
+    history = model.fit(X, Y, batch_size=batch_size, epochs=2, verbose=0).history
+    assert history["rows"] == [10.0, 10.0]
+    assert model.evaluate(X, Y, batch_size=batch_size, verbose=0, return_dict=True)["rows"] == 10.0
+    model.predict(X, batch_size=batch_size, verbose=0)
+    assert float(model.layers[0].rows.result()) == 20.0  # Nothing begins anew for predictions.
+
+
+def test_what_a_step_in_jaxs_form_would_lose_is_refused_with_the_remedy(pair):
+    class Own(keras.Sequential):
+        def train_step(self, state, data):
+            return super().train_step(state, data)
+
+    with pair.scope():
+        model = Own([keras.Input((3,)), Counting(), dense(2)])
+        model.compile("sgd", "mse")
+    with pytest.raises(NotImplementedError, match=r"in `compute_loss` or `train_step`"):
+        model.train_on_batch(X, Y)
 
 
 def test_metrics_of_a_model_inside_a_model_count_for_itself_only(pair):

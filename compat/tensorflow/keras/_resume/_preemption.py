@@ -17,7 +17,7 @@ import numpy as np
 from tfdist_jax._cluster import LateSave, Preemption
 from tfdist_jax._stateful._snapshot import host_copy
 from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulates
-from tfdist_jax.compat.tensorflow.keras._training._step_function import STATE_KINDS
+from tfdist_jax.compat.tensorflow.keras._training._steps import TRAINED_KINDS, variables_of
 from tfdist_jax.compat.tensorflow.keras._training._workers import mesh_of, writes_files
 
 Values = Sequence[tuple[Any, np.ndarray]]
@@ -75,11 +75,7 @@ class Guard:
 
     def begin_epoch(self) -> None:
         """Look at which variables there are."""
-        model = self._model
-        lists = (getattr(model, kind, ()) for kind in STATE_KINDS)
-        self._variables = dict(zip(STATE_KINDS, lists, strict=True)) | {
-            "optimizer_variables": model.optimizer.variables
-        }
+        self._variables = {kind: variables_of(self._model, kind) for kind in TRAINED_KINDS}
 
     def begin_step(self, *, marked: bool = True) -> None:
         """Come before a step of training or evaluation; end the program if there is to be none any more."""
@@ -93,7 +89,7 @@ class Guard:
         """Note where the training is; it is between two steps, and what they change is settled."""
         model = self._model
         state = getattr(model, "_jax_state", None)
-        if state and not model._jax_state_synced:
+        if state and state["trainable_variables"] and not model._jax_state_synced:
             self._mark = _Mark(self._about(), self._variables, (), weakref.ref(state))
         else:
             held = [[weakref.ref(variable.stored) for variable in some] for some in self._variables.values()]

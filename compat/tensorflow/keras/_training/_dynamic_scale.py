@@ -12,7 +12,6 @@ from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import get_stateless_scope
-from tfdist_jax.compat.tensorflow.keras._training._optimizer import context_to_sum_in
 from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import joined, reduced, separated
 
 # Set on an optimizer between `get_unscaled_gradients` and the `apply` that must not divide a second time.
@@ -51,7 +50,7 @@ def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
             grads = _times(grads, _scale(self))
             object.__setattr__(self, _UNSCALED, False)
         if get_stateless_scope() is not None:
-            _apply_in_step(original, self, list(grads), trainable_variables)
+            original(self, list(grads), trainable_variables)
             return
         if not self.built:
             self.build(trainable_variables)
@@ -65,26 +64,6 @@ def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
             _apply_if_finite(self, grads, variables)
 
     return apply
-
-
-def _apply_in_step(original: Callable[..., Any], optimizer: Any, grads: list[Any], trainable_variables: Any) -> None:
-    """Apply gradients in a step that Keras traces without state, where its own way would leak traced values."""
-    variables = None if trainable_variables is None else list(trainable_variables)
-    context = context_to_sum_in(optimizer, variables)
-    if context is None:
-        original(optimizer, grads, variables)
-        return
-    known = optimizer._trainable_variables
-    variables = known if variables is None else variables
-    given = dict(zip(map(id, variables), reduced(context, grads, variables), strict=True))
-    assigned = [*known, *optimizer.variables]
-    values = [variable.value for variable in assigned]
-    with context.replicated_update():
-        weights, state = optimizer.stateless_apply(
-            values[len(known) :], [given.get(id(variable)) for variable in known], values[: len(known)]
-        )
-    for variable, value in zip(assigned, [*weights, *state], strict=True):
-        variable.assign(value)
 
 
 def _apply_if_finite(optimizer: Any, grads: list[Any], variables: list[Any]) -> None:

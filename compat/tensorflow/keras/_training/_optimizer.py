@@ -3,7 +3,6 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from typing import Any
 
 from keras.optimizers import SGD
@@ -14,21 +13,7 @@ from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow._variables._scatter import scattered
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer, get_stateless_scope
-from tfdist_jax.compat.tensorflow.keras._training._external_variables import UndeclaredOptimizerError
 from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import reduced
-
-# Set while a step in TensorFlow's form is traced, which applies optimizers itself; no argument could carry it.
-_in_step: ContextVar[bool] = ContextVar("in_step", default=False)
-
-
-@contextlib.contextmanager
-def applied_by_steps() -> Iterator[None]:
-    """Let every optimizer that a step applies sum the replicas' gradients, and have its state carried along."""
-    token = _in_step.set(True)
-    try:
-        yield
-    finally:
-        _in_step.reset(token)
 
 
 @contextlib.contextmanager
@@ -43,24 +28,6 @@ def overriding(optimizer: Any, **methods: Callable[..., Any]) -> Iterator[None]:
             object.__delattr__(optimizer, name)
 
 
-def context_to_sum_in(optimizer: Any, variables: Any) -> Any:
-    """Return the replica whose own gradients an optimizer is given, or None if nothing is to be summed.
-
-    Raises:
-        UndeclaredOptimizerError: If the optimizer belongs to a step that does not know its state yet.
-    """
-    context, scope = replica_context(), get_stateless_scope()
-    if context is None or context.is_updating or (scope is not None and not _in_step.get()):
-        return None
-    if scope is not None:
-        if not optimizer.built and variables is not None:
-            optimizer.build(variables)
-        unknown = [variable for variable in optimizer.variables if scope.get_current_value(variable) is None]
-        if unknown:
-            raise UndeclaredOptimizerError(unknown)
-    return context
-
-
 def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def apply(self: BaseOptimizer, grads: Any, trainable_variables: Any = None) -> Any:
@@ -72,8 +39,9 @@ def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
         ]
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
-        context = context_to_sum_in(self, trainable_variables)
-        if context is None:
+        context = replica_context()
+        # A step without state gets gradients that are summed.
+        if context is None or context.is_updating or get_stateless_scope() is not None:
             return original(self, grads, trainable_variables)
         variables = trainable_variables
         if variables is None:

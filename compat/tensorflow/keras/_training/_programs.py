@@ -1,122 +1,109 @@
 """A step and a strategy as a program: one SPMD program, or the replicas side by side."""
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.sharding import PartitionSpec
 
-from tfdist_jax import DATA, fused_sum
+from tfdist_jax import DATA, PerReplica
 from tfdist_jax._gradients import switch_on_size
+from tfdist_jax._replica import is_per_replica
 from tfdist_jax._runtime import runs_on_cpu
-from tfdist_jax._sharding._collectives import map_replicas
-from tfdist_jax._stateful._lockstep import LockStep
+from tfdist_jax._stateful._control_flow import scan
+from tfdist_jax._stateful._lockstep import LockStep, run_in_lockstep
+from tfdist_jax._stateful._merging import Part
+from tfdist_jax._stateful._replica_state import Replicated, is_replicated, run_with_cells
 from tfdist_jax.compat.tensorflow._platform._context import entering_replica
 from tfdist_jax.compat.tensorflow.distribute._replica_contexts import LockStepContext, ProgramContext
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
-from tfdist_jax.compat.tensorflow.keras._training._aggregation import Share
-from tfdist_jax.compat.tensorflow.keras._training._steps import Parts, State, Step
+from tfdist_jax.compat.tensorflow.keras._training._steps import OwnResults, Sizes, Step
 from tfdist_jax.compat.tensorflow.random._random_state import draw_for_iteration
 
-Sizes = tuple[int, ...]
-Results = tuple[Any, Any, State]
-"""Logs, results by row (padded as the batch is) and the new state."""
-
-SPLIT_STEPS = PartitionSpec(None, DATA)
-"""How batches of several steps, `[steps, rows, ...]`, lie on the devices."""
+Results = tuple[Any, Any]
+"""Logs, and results by row (padded as the batch is)."""
 
 
-def stacked(batches: Sequence[Any]) -> Any:
-    """Join host batches of equal shapes to `[steps, rows, ...]`: one transfer for all."""
-    if len(batches) == 1:
-        return jax.tree.map(lambda leaf: leaf[None], batches[0])
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
-
-
-def run_steps(step: Step, strategy: Strategy, sizes: Sizes, state: State, batches: Any) -> Results:
-    """Run `step` on one batch after another, of which every one is split into `sizes`.
+def run_steps(step: Step, strategy: Strategy, sizes: Sizes, batches: Any) -> Results:
+    """Run `step` on one batch after another, of which every one is split into `sizes`, inside a captured program.
 
     Args:
         step: The step.
         strategy: The facade's strategy.
         sizes: Number of real rows of each replica.
-        state: The model's values, equal on all devices.
-        batches: Arrays `[steps, R * max(sizes), ...]`, sharded `SPLIT_STEPS`.
+        batches: Arrays `[steps, R * max(sizes), ...]`, whose rows are split over the replicas.
 
     Returns:
-        The last step's results and the state after it.
+        The last step's results.
     """
+    one_by_one = step.communicates and len(set(sizes)) > 1
+    run = functools.partial(run_side_by_side if one_by_one else _run_as_one, step, strategy, sizes)
+    count = jax.tree.leaves(batches)[0].shape[0]
     # XLA on CPU runs the body of a loop several times slower than the same steps one after another.
-    several = _unrolled if runs_on_cpu(strategy.native.mesh) or _num_steps(batches) == 1 else _looped
-    if step.communicates and len(set(sizes)) > 1:
-        return several(functools.partial(run_side_by_side, step, strategy, sizes), state, batches)
-
-    def replica(state: State, batches: Any) -> Results:
-        with step.prepared(), entering_replica(strategy, ProgramContext(strategy)):
-            return several(functools.partial(_run_replica, step, strategy, sizes), state, batches)
-
-    whole, split = PartitionSpec(), PartitionSpec(DATA)
-    specs = {"in_specs": (whole, SPLIT_STEPS), "out_specs": (whole, split, whole)}
-    program = map_replicas(replica, strategy.native.mesh, **specs)
-    return program(state, batches)
+    if count > 1 and not runs_on_cpu(strategy.native.mesh):
+        return _looped(run, count, batches)
+    return [run(jax.tree.map(lambda leaf, i=i: leaf[i], batches)) for i in range(count)][-1]
 
 
-def run_side_by_side(step: Step, strategy: Strategy, sizes: Sizes, state: State, batch: Any) -> Results:
+def run_side_by_side(step: Step, strategy: Strategy, sizes: Sizes, batch: Any) -> Results:
     """Run `step` for each replica's rows in turn, meeting at collectives; arrays may be concrete or traced.
 
     For steps that communicate while replicas have different numbers of rows, and for stepping through a model in
     a debugger. Replicas without rows take no part, unless none has any.
     """
     running = [i for i, size in enumerate(sizes) if size or not any(sizes)]
-    lockstep = LockStep(len(running))
+    counts = tuple(_counts(sizes)[i] for i in running)
 
-    def replica(i: int) -> Callable[[], Parts]:
+    def make_replica(lockstep: LockStep, place: int) -> Callable[[], Results]:
+        i = running[place]
         start = i * max(sizes)
         rows = jax.tree.map(lambda leaf: leaf[start : start + sizes[i]], batch)
-        context = LockStepContext(strategy, lockstep, i)
+        context = LockStepContext(strategy, lockstep, i, place)
 
-        def run() -> Parts:
+        def replica() -> Results:
             with entering_replica(strategy, context):
-                return step.local(state, rows, Share(sizes[i], sizes))
+                results = step.local(rows, sizes)
+                return step.finish(results, Part(place, counts)), results.rows
 
-        return run
+        return replica
 
     with step.prepared():
-        parts = lockstep.run([replica(i) for i in running])
-    summed = jax.tree.map(lambda *values: functools.reduce(operator.add, values), *[p.summed for p in parts])
-    largest = jax.tree.map(lambda *values: functools.reduce(jnp.maximum, values), *[p.largest for p in parts])
-    logs, state = step.finish(state, parts[0]._replace(summed=summed, largest=largest), Share(sizes[0], sizes))
-    return logs, jax.tree.map(lambda *rows: _side_by_side(rows, sizes), *[p.rows for p in parts]), state
+        results = run_in_lockstep(make_replica, counts)
+    return results[0][0], jax.tree.map(lambda *rows: _side_by_side(rows, sizes), *[rows for _, rows in results])
 
 
-def _run_replica(step: Step, strategy: Strategy, sizes: Sizes, state: State, batch: Any) -> Results:
-    """Run the step on this replica of an SPMD program: one reduction for all that is summed."""
+def _run_as_one(step: Step, strategy: Strategy, sizes: Sizes, batch: Any) -> Results:
+    """Run the step on the replicas of an SPMD program: one reduction for all that is added up."""
+    num_replicas = strategy.num_replicas_in_sync
 
-    def branch(size: int) -> Callable[[Any], Parts]:
+    def branch(size: int) -> Callable[[Any], OwnResults]:
         if size == 0 and any(sizes):
-            return lambda batch: _nothing(branch(max(sizes)), batch)
-        return lambda batch: _local_rows(step, state, batch, Share(size, sizes))
+            return lambda batch: step.nothing(jax.eval_shape(branch(max(sizes)), batch))
+        return lambda batch: _on_rows(step, batch, size, sizes)
 
-    parts = switch_on_size(sizes, branch, batch)
-    leaves, tree = jax.tree.flatten(parts.summed)
-    summed = tree.unflatten(fused_sum(leaves, bucket_bytes=strategy.bucket_bytes))
-    largest = jax.tree.map(functools.partial(jax.lax.pmax, axis_name=DATA), parts.largest)
-    logs, state = step.finish(state, parts._replace(summed=summed, largest=largest), Share(sizes[0], sizes))
-    return logs, parts.rows, state
+    def replica(batch: Any) -> Results:
+        with step.prepared(), entering_replica(strategy, ProgramContext(strategy)):
+            results = switch_on_size(sizes, branch, batch)
+            logs = step.finish(results, Part(jax.lax.axis_index(DATA), _counts(sizes)))
+        return jax.tree.map(Replicated, logs), results.rows
+
+    split = jax.tree.map(lambda leaf: PerReplica(leaf, num_replicas, is_rows=True), batch)
+    mesh, own_cells = strategy.native.mesh, strategy.own_variables()
+    logs, rows = run_with_cells(replica, (split,), mesh, own_cells=own_cells)
+    logs = jax.tree.map(lambda leaf: leaf.value, logs, is_leaf=is_replicated)
+    joined = lambda leaf: leaf.data.reshape(-1, *leaf.data.shape[2:])
+    return logs, jax.tree.map(joined, rows, is_leaf=is_per_replica)
 
 
-def _local_rows(step: Step, state: State, batch: Any, share: Share) -> Parts:
-    parts = step.local(state, jax.tree.map(lambda leaf: leaf[: share.rows], batch), share)
-    return parts._replace(rows=jax.tree.map(lambda rows: _padded(rows, share.rows, share.sizes), parts.rows))
+def _counts(sizes: Sizes) -> Sizes:
+    """Return how much each replica counts in means: its rows, or if there are none at all, all alike."""
+    return sizes if any(sizes) else (1,) * len(sizes)
 
 
-def _nothing(branch: Callable[[Any], Parts], batch: Any) -> Parts:
-    """What a replica without rows contributes: zeros, in the shapes of the others'."""
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(branch, batch))
+def _on_rows(step: Step, batch: Any, size: int, sizes: Sizes) -> OwnResults:
+    results = step.local(jax.tree.map(lambda leaf: leaf[:size], batch), sizes)
+    return results._replace(rows=jax.tree.map(lambda rows: _padded(rows, size, sizes), results.rows))
 
 
 def _side_by_side(rows: Sequence[jax.Array], sizes: Sizes) -> jax.Array:
@@ -147,24 +134,11 @@ def _padded(rows: jax.Array, size: int, sizes: Sizes) -> jax.Array:
     return jnp.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1)) if missing else rows
 
 
-def _num_steps(batches: Any) -> int:
-    return jax.tree.leaves(batches)[0].shape[0]
-
-
-def _unrolled(run: Callable[[State, Any], Results], state: State, batches: Any) -> Results:
-    logs, rows = {}, None
-    for i in range(_num_steps(batches)):
-        logs, rows, state = run(state, jax.tree.map(lambda leaf, i=i: leaf[i], batches))
-    return logs, rows, state
-
-
-def _looped(run: Callable[[State, Any], Results], state: State, batches: Any) -> Results:
-    def body(state: State, numbered: Any) -> tuple[State, Any]:
+def _looped(run: Callable[[Any], Results], count: int, batches: Any) -> Results:
+    def body(nothing: tuple[()], numbered: Any) -> tuple[tuple[()], Results]:
         number, batch = numbered
         with draw_for_iteration(number):
-            logs, rows, state = run(state, batch)
-        return state, (logs, rows)
+            return nothing, run(batch)
 
-    state, results = jax.lax.scan(body, state, (jnp.arange(_num_steps(batches)), batches))
-    logs, rows = jax.tree.map(lambda values: values[-1], results)
-    return logs, rows, state
+    _, results = scan(body, (), (jnp.arange(count), batches))
+    return jax.tree.map(lambda values: values[-1], results)

@@ -4,86 +4,167 @@ import abc
 import contextlib
 import functools
 import inspect
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import keras
 
+from tfdist_jax import ReduceOp
+from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._merging import Part
+from tfdist_jax._stateful._state import Merge
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order
 from tfdist_jax.compat.tensorflow.distribute._current import get_replica_context
 from tfdist_jax.compat.tensorflow.keras._internals import get_keras_mask, set_keras_mask
 from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulates, apply_accumulating
-from tfdist_jax.compat.tensorflow.keras._training._aggregation import Share, changes, merged
 from tfdist_jax.compat.tensorflow.keras._training._loss_scaling import (
     rescale_regularizers,
     scaling_only_gradients,
-    unscale_loss,
 )
 from tfdist_jax.compat.tensorflow.keras._training._optimizer import overriding
+from tfdist_jax.compat.tensorflow.keras._training._reading_scope import ReadingScope
 from tfdist_jax.compat.tensorflow.keras._training._sync_batch_norm import meets_other_replicas
 from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import (
+    forward,
     is_overridden,
     is_tensorflow_form,
-    stateless,
+    takes_state,
 )
-from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import joined, reduced, separated
+from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import (
+    joined,
+    largest_of,
+    reduced,
+    separated,
+)
+from tfdist_jax.compat.tensorflow.keras._variables._variables import merge_of
+
+Sizes = tuple[int, ...]
+"""How many rows each replica has."""
 
 State = tuple[list[jax.Array], ...]
 """The model's values as Keras passes them to a step: a list for each kind of variable."""
 
-BeforeAfter = tuple[list[jax.Array], list[jax.Array]]
+Logs = dict[str, Any]
+
+TRAINED_KINDS = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
+"""What Keras's loops hand to a step: all of it to `fit`'s, which are the only ones with an optimizer."""
 
 
-class Parts(NamedTuple):
+def variables_of(model: keras.Model, kind: str) -> list[Any]:
+    """Return the variables of one kind of a model that was compiled."""
+    return list(model.optimizer.variables if kind == "optimizer_variables" else getattr(model, kind))
+
+
+class OwnResults(NamedTuple):
     """What a replica's own rows give.
 
     Attributes:
-        summed: To be added up over the replicas.
-        same: Equal on all replicas that have rows.
-        largest: Not negative; the largest of the replicas' counts, element by element.
-        own: For this replica alone.
+        logs: Log entries, of which the mean over all replicas' rows is shown; None for those that a metric gives.
+        changes: The new values of the statistics and metrics; None where nothing changed.
+        gradients: To be added up over the replicas.
         rows: Results with one row for each of the batch, which are joined.
     """
 
-    summed: dict[str, Any]
-    same: dict[str, Any]
-    largest: Any = None
-    own: Any = None
+    logs: Logs
+    changes: Sequence[jax.Array | None]
+    gradients: Any = None
     rows: Any = None
 
 
 class Step(abc.ABC):
-    """A training, test or prediction step of one model.
+    """A training, test or prediction step of one model, over its variables as cells.
 
     Attributes:
         name: What it is called in messages.
-        num_read_only: How many leading lists of the state the step leaves as they are.
-        communicates: Whether `local` uses collectives, so that replicas must not branch around it.
-        carried: Variables of optimizers beside the model's own, whose values follow those of the model's optimizer.
+        kinds: The kinds of variables that Keras passes to the step, in its order.
+        communicates: Whether `local` uses collectives or writes variables, so that replicas must not branch around it.
     """
 
     name = "train_step"
-    num_read_only = 0
+    kinds: tuple[str, ...] = ("trainable_variables", "non_trainable_variables", "metrics_variables")
     communicates = False
 
     def __init__(self, model: keras.Model) -> None:
         """Make the step that `model`'s class defines."""
         self.model = model
-        self.carried: list[Any] = []
 
     def prepared(self) -> contextlib.AbstractContextManager[None]:
-        """Return the context in which all replicas' `local` run."""
+        """Return the context in which all replicas run."""
         return contextlib.nullcontext()
 
     @abc.abstractmethod
-    def local(self, state: State, batch: Any, share: Share) -> Parts:
-        """Run the step on one replica's rows."""
+    def local(self, batch: Any, sizes: Sizes) -> OwnResults:
+        """Run the step on one replica's rows; the replicas have `sizes` of them."""
 
-    @abc.abstractmethod
-    def finish(self, state: State, parts: Parts, share: Share) -> tuple[Any, State]:
-        """Return the logs and the new state from the parts of all replicas, the summed ones added up; `share` is any's."""
+    def finish(self, results: OwnResults, part: Part) -> Logs:
+        """Change the variables by what the rows of all replicas give, in one reduction, and return the logs."""
+        return self._merge(results, part)[0]
+
+    def nothing(self, types: OwnResults) -> OwnResults:
+        """Return what no rows give: zeros, in the shapes of the other replicas' results, and variables as they are."""
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), types)
+        kept = zip(self._merged_variables(), types.changes, strict=True)
+        return zeros._replace(changes=[None if new is None else _state.read(variable) for variable, new in kept])
+
+    def variables(self) -> tuple[list[Any], ...]:
+        """Return the variables that the step reads, a list for each kind."""
+        return tuple(variables_of(self.model, kind) for kind in self.kinds)
+
+    def _merged_variables(self) -> list[Any]:
+        """Return the variables that each replica changes by its own rows."""
+        return [*self.model.non_trainable_variables, *self.model.metrics_variables]
+
+    def _merge(self, results: OwnResults, part: Part, others: Any = ()) -> tuple[Logs, Any]:
+        """Change statistics and metrics; return the logs, and `others` added up over the replicas."""
+        scope: Any = _state.current_scope()
+        changed = zip(self._merged_variables(), results.changes, strict=True)
+        for variable, value in changed:
+            if value is not None:
+                merge = merge_of(variable)
+                # What moves on equally on all replicas, such as a seed, stays where there are no rows.
+                merge = Merge.FIRST if merge is Merge.SAME and not all(part.counts) else merge
+                _state.write(variable, jnp.asarray(value, variable.dtype), merge=merge)
+        shares = jax.tree.map(lambda value: value * part.count / part.total, results.logs)
+        leaves, tree = jax.tree.flatten((shares, others))
+        means, sums = tree.unflatten(scope.merge(part, _add_up, leaves))
+        shown = _results(self.model, _written())
+        return {name: shown[name] if value is None else value for name, value in means.items()}, sums
+
+    def _run_on_values(self, fn: Callable[[], tuple[Any, Any]], weights: Any = ()) -> tuple[OwnResults, Any]:
+        """Run a function of the step's variables on values in their place, which JAX can differentiate and branch around.
+
+        Args:
+            fn: Returns log entries and anything else; it may assign the variables.
+            weights: The trainable variables' values, if not the present ones.
+
+        Returns:
+            The log entries with what has become of statistics and metrics; and what else `fn` returns.
+        """
+        pairs = [(variable, _state.read(variable)) for kind in self.variables() for variable in kind]
+        pairs[: len(weights)] = zip(variables_of(self.model, "trainable_variables"), weights, strict=False)
+        with _reading(), keras.StatelessScope(state_mapping=pairs, collect_losses=True) as scope:
+            logs, other = fn()
+            new = {id(variable): scope.get_current_value(variable) for variable, _ in pairs}
+        changed = {id(variable): new[id(variable)] for variable, old in pairs if new[id(variable)] is not old}
+        return self._own(logs, [changed.get(id(variable)) for variable in self._merged_variables()]), other
+
+    def _run_on_state(self, batch: Any, count: int | None = None) -> tuple[State, Any]:
+        """Run a step in JAX's form; return the values that it has got, of the first `count` kinds, and what it returns."""
+        variables = self.variables()[:count]
+        state = tuple(map(_read, variables))
+        with _reading(refused=itertools.chain(*variables)):
+            return state, getattr(self.model, self.name)(state, batch)
+
+    def _own(self, logs: Mapping[str, Any], changes: Sequence[Any]) -> OwnResults:
+        """Return a replica's results, without the log entries that follow from metrics."""
+        changed = zip(self._merged_variables(), changes, strict=True)
+        shown = _results(self.model, {id(variable) for variable, value in changed if value is not None})
+        as_array = functools.partial(jax.tree.map, jnp.asarray)
+        own = {name: None if name in shown else as_array(value) for name, value in _flat(logs).items()}
+        return OwnResults(own, changes)
 
 
 @final
@@ -94,73 +175,64 @@ class TrainStep(Step):
         accumulates_locally: Whether gradients stay on their replicas until the optimizer uses them.
     """
 
+    kinds = TRAINED_KINDS
+
     def __init__(self, model: keras.Model) -> None:
         """Make the training step of `model`."""
         super().__init__(model)
         self.communicates = meets_other_replicas(model)
         self.accumulates_locally = accumulates(model.optimizer) and not model.run_eagerly and not self.communicates
 
-    def local(self, state: State, batch: Any, share: Share) -> Parts:
+    def local(self, batch: Any, sizes: Sizes) -> OwnResults:
         """Return this replica's gradients and what it changes in statistics and metrics.
 
         Raises:
             ValueError: If no replica has rows: a mean over nothing has no gradient.
         """
-        if not any(share.sizes):
+        if not any(sizes):
             raise ValueError(
                 "A batch to train on has no rows. Leave such batches out of what the generator or dataset gives, for instance "
                 "with `if len(x): yield x, y`."
             )
-        trainable, non_trainable, optimizer, metrics = state
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
-        gradient_of = jax.value_and_grad(self._loss_and_updates, has_aux=True)
-        with rescale_regularizers(share.sizes):
-            (_, (aux, masks)), gradients = gradient_of(
-                trainable, non_trainable, optimizer, metrics, x, y, sample_weight
-            )
-        loss, y_pred, new_non_trainable, new_metrics = aux
-        for prediction, mask in zip(jax.tree.leaves(y_pred), masks, strict=True):
-            set_keras_mask(prediction, mask)
-        logs, new_metrics = self.model._update_metrics_variables(
-            new_metrics, unscale_loss(loss), x, y, y_pred, sample_weight
-        )
-        parts = _parts(self.model, share, logs, (non_trainable, new_non_trainable), (metrics, new_metrics))
-        gradients, largest = separated(gradients, self.model.trainable_variables)
-        if self.accumulates_locally:
-            return parts._replace(own=gradients, largest=largest)
-        parts.summed["gradients"] = gradients
-        return parts._replace(largest=largest)
+        trainable = variables_of(self.model, "trainable_variables")
+        with rescale_regularizers(sizes):
+            gradients, results = jax.grad(self._loss_and_results, has_aux=True)(_read(trainable), batch)
+        return results._replace(gradients=gradients)
 
-    def _loss_and_updates(self, trainable: Any, non_trainable: Any, optimizer: Any, metrics: Any, *data: Any) -> Any:
-        """Return Keras's loss and its parts, and the predictions' masks, which the arrays lose in differentiation."""
-        loss, aux = self.model.compute_loss_and_updates(
-            trainable, non_trainable, metrics, *data, training=True, optimizer_variables=optimizer
-        )
-        return loss, (aux, [get_keras_mask(prediction) for prediction in jax.tree.leaves(aux[1])])
+    def _loss_and_results(self, weights: list[Any], batch: Any) -> tuple[Any, OwnResults]:
+        """Return the loss to be differentiated, for a replica's rows and trainable `weights`, and what the rows give beside it."""
 
-    def finish(self, state: State, parts: Parts, share: Share) -> tuple[Any, State]:
-        """Apply the global gradients."""
-        trainable, non_trainable, optimizer, metrics = state
+        def fn() -> tuple[Logs, Any]:
+            x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+            y_pred, loss = forward(self.model, x, y, sample_weight, training=True)
+            scaled = self.model.optimizer.scale_loss(loss)
+            return self.model.compute_metrics(x, y, jax.tree.map(_without_gradient, y_pred), sample_weight), scaled
+
+        results, loss = self._run_on_values(fn, weights)
+        return loss, results
+
+    def finish(self, results: OwnResults, part: Part) -> Logs:
+        """Apply the gradients of all replicas, which share the reduction."""
+        trainable, _, optimizer, _ = self.variables()
+        own, values = separated(results.gradients, trainable)
+        largest = largest_of(get_replica_context(), values)
+        state = _read(optimizer), _read(trainable)
         if self.accumulates_locally:
-            gradients = joined(parts.own, parts.largest)
-            trainable, optimizer = apply_accumulating(self.model.optimizer, optimizer, gradients, trainable)
+            logs, _ = self._merge(results, part)
+            weights, slots = apply_accumulating(self.model.optimizer, state[0], joined(own, largest), state[1])
         else:
-            gradients = joined(parts.summed["gradients"], parts.largest)
-            trainable, optimizer = self.model.optimizer.stateless_apply(optimizer, gradients, trainable)
-        logs, non_trainable, metrics = _merged_parts(self.model, parts, non_trainable, metrics, share)
-        return logs, (trainable, non_trainable, optimizer, metrics)
+            logs, own = self._merge(results, part, own)
+            weights, slots = self.model.optimizer.stateless_apply(state[0], joined(own, largest), state[1])
+        _write_same((*trainable, *optimizer), (*weights, *slots))
+        return logs
 
 
 @final
 class CustomTrainStep(Step):
     """The user's `train_step`: the optimizer sums gradients over replicas when it applies them."""
 
+    kinds = TRAINED_KINDS
     communicates = True
-
-    def __init__(self, model: keras.Model) -> None:
-        """Make the training step that `model`'s class brings."""
-        super().__init__(model)
-        self._train_step = stateless(model, "train_step", self.carried)
 
     @contextlib.contextmanager
     def prepared(self) -> Iterator[None]:
@@ -172,18 +244,23 @@ class CustomTrainStep(Step):
         with _summing_gradients(self.model, "train_step"), _loss_values(self.model, "train_step"):
             yield
 
-    def local(self, state: State, batch: Any, share: Share) -> Parts:
+    def local(self, batch: Any, sizes: Sizes) -> OwnResults:
         """Run the user's step; its weights come out equal on all replicas."""
-        with rescale_regularizers(share.sizes):
-            logs, (trainable, non_trainable, optimizer, metrics) = self._train_step(state, batch)
-        parts = _parts(self.model, share, logs, (state[1], list(non_trainable)), (state[3], list(metrics)))
-        parts.same.update(trainable=list(trainable), optimizer=list(optimizer))
-        return parts
+        if not takes_state(self.model, self.name):
+            return self._run_with_variables(batch, sizes)
+        with rescale_regularizers(sizes):
+            state, (logs, new) = self._run_on_state(batch)
+        trainable, _, optimizer, _ = self.variables()
+        _write_same((*trainable, *optimizer), (*new[0], *new[2]))
+        return self._own(logs, _changed((*state[1], *state[3]), (*new[1], *new[3])))
 
-    def finish(self, state: State, parts: Parts, share: Share) -> tuple[Any, State]:
-        """Put the replicas' statistics and metrics together."""
-        logs, non_trainable, metrics = _merged_parts(self.model, parts, state[1], state[3], share)
-        return logs, (parts.same["trainable"], non_trainable, parts.same["optimizer"], metrics)
+    def _run_with_variables(self, batch: Any, sizes: Sizes) -> OwnResults:
+        """Run a step that reads and writes variables itself."""
+        with rescale_regularizers(sizes):
+            logs = self.model.train_step(batch)
+        written = _written()
+        changes = [_state.read(variable) if id(variable) in written else None for variable in self._merged_variables()]
+        return self._own(logs, changes)
 
 
 @final
@@ -191,34 +268,18 @@ class TestStep(Step):
     """Keras's evaluation step, or the user's `test_step`."""
 
     name = "test_step"
-    num_read_only = 1
 
-    def __init__(self, model: keras.Model) -> None:
-        """Make the evaluation step of `model`."""
-        super().__init__(model)
-        self._test_step = stateless(model, "test_step") if is_overridden(model, "test_step") else self._evaluate
-
-    def local(self, state: State, batch: Any, share: Share) -> Parts:
+    def local(self, batch: Any, sizes: Sizes) -> OwnResults:
         """Return what this replica changes in statistics and metrics."""
-        logs, (_, new_non_trainable, new_metrics) = self._test_step(state, batch)
-        return _parts(self.model, share, logs, (state[1], list(new_non_trainable)), (state[2], list(new_metrics)))
+        if takes_state(self.model, self.name):
+            state, (logs, new) = self._run_on_state(batch)
+            return self._own(logs, _changed((*state[1], *state[2]), (*new[1], *new[2])))
+        return self._run_on_values(lambda: (self.model.test_step(batch), None))[0]
 
     def prepared(self) -> contextlib.AbstractContextManager[None]:
         """Show the user's step losses as its form has them."""
         own = is_overridden(self.model, "test_step")
         return _loss_values(self.model, "test_step") if own else contextlib.nullcontext()
-
-    def _evaluate(self, state: State, batch: Any) -> tuple[Any, Any]:
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
-        _, aux = self.model.compute_loss_and_updates(*state, x, y, sample_weight, training=False)
-        loss, y_pred, non_trainable, metrics = aux
-        logs, metrics = self.model._update_metrics_variables(metrics, unscale_loss(loss), x, y, y_pred, sample_weight)
-        return logs, (state[0], non_trainable, metrics)
-
-    def finish(self, state: State, parts: Parts, share: Share) -> tuple[Any, State]:
-        """Put the replicas' metrics together."""
-        logs, non_trainable, metrics = _merged_parts(self.model, parts, state[1], state[2], share)
-        return logs, (state[0], non_trainable, metrics)
 
 
 @final
@@ -226,23 +287,21 @@ class PredictStep(Step):
     """Keras's prediction step, or the user's `predict_step`."""
 
     name = "predict_step"
-    num_read_only = 1
+    kinds = ("trainable_variables", "non_trainable_variables")
 
-    def __init__(self, model: keras.Model) -> None:
-        """Make the prediction step of `model`."""
-        super().__init__(model)
-        self._predict_step = stateless(model, "predict_step")
+    def variables(self) -> tuple[list[Any], ...]:
+        """Return the variables that the step reads: of metrics too, which layers may count in."""
+        return (*super().variables(), self.model.metrics_variables)
 
-    def local(self, state: State, batch: Any, share: Share) -> Parts:
-        """Predict this replica's rows."""
-        outputs, non_trainable = self._predict_step(state, batch)
-        summed, same = changes(self.model.non_trainable_variables, state[1], list(non_trainable), share)
-        return Parts({"non_trainable": summed}, {"non_trainable": same}, rows=in_order(outputs))
-
-    def finish(self, state: State, parts: Parts, share: Share) -> tuple[Any, State]:
-        """Keep what predicting changes, such as seeds."""
-        variables, summed, same = self.model.non_trainable_variables, parts.summed, parts.same
-        return {}, (state[0], merged(variables, state[1], summed["non_trainable"], same["non_trainable"], share))
+    def local(self, batch: Any, sizes: Sizes) -> OwnResults:
+        """Predict this replica's rows; what predicting changes is kept, such as seeds."""
+        if takes_state(self.model, self.name):
+            state, (outputs, statistics) = self._run_on_state(batch, count=len(self.kinds))
+            totals = [None] * len(self.model.metrics_variables)
+            results = OwnResults({}, [*_changed(state[1], statistics), *totals])
+        else:
+            results, outputs = self._run_on_values(lambda: ({}, self.model.predict_step(batch)))
+        return results._replace(rows=in_order(outputs))
 
 
 def make_train_step(model: keras.Model) -> Step:
@@ -250,45 +309,50 @@ def make_train_step(model: keras.Model) -> Step:
     return CustomTrainStep(model) if is_overridden(model, "train_step") else TrainStep(model)
 
 
-def _parts(model: keras.Model, share: Share, logs: Any, non_trainable: BeforeAfter, metrics: BeforeAfter) -> Parts:
-    """Collect what a replica contributes to statistics, metrics and logs."""
-    statistics, same_statistics = changes(model.non_trainable_variables, *non_trainable, share)
-    totals, same_totals = changes(model.metrics_variables, *metrics, share)
-    tracked = _results(model, *metrics)
-    # A log entry that no metric explains is averaged over the rows. Others follow from the metrics' sums.
-    logs = _flat(logs)
-    others = {name: value for name, value in logs.items() if name not in tracked}
-    others = jax.tree.map(lambda value: jnp.asarray(value) * share.weight, others)
-    tracked = {name: None for name in tracked if name in logs}
-    return Parts(
-        {"non_trainable": statistics, "metrics": totals, "logs": others},
-        {"non_trainable": same_statistics, "metrics": same_totals, "logs": tracked},
-    )
-
-
-def _merged_parts(
-    model: keras.Model, parts: Parts, non_trainable: list[jax.Array], metrics: list[jax.Array], share: Share
-) -> tuple[Mapping[str, Any], list[jax.Array], list[jax.Array]]:
-    summed, same = parts.summed, parts.same
-    new_metrics = merged(model.metrics_variables, metrics, summed["metrics"], same["metrics"], share)
-    variables = model.non_trainable_variables
-    statistics = merged(variables, non_trainable, summed["non_trainable"], same["non_trainable"], share)
-    results = _results(model, metrics, new_metrics)
-    logs = {**summed["logs"], **{name: results[name] for name in same["logs"]}}
-    return logs, statistics, new_metrics
-
-
-def _results(model: keras.Model, old: list[jax.Array], new: list[jax.Array]) -> dict[str, Any]:
-    """Return the results, by name, of the metrics that the step has updated."""
-    updated = {id(v) for v, before, after in zip(model.metrics_variables, old, new, strict=True) if after is not before}
-    results: dict[str, Any] = {}
-    with keras.StatelessScope(state_mapping=list(zip(model.metrics_variables, new, strict=True))):
-        for metric in model.metrics:
-            if updated.isdisjoint(id(v) for v in metric.variables):
-                continue
-            result = metric.result()
-            results.update(result if isinstance(result, Mapping) else {metric.name: result})
+def _results(model: keras.Model, updated: Set[int]) -> Logs:
+    """Return the results, by name, of the metrics that have one of the `updated` variables, given by identity."""
+    results: Logs = {}
+    for metric in model.metrics:
+        if updated.isdisjoint(id(variable) for variable in metric.variables):
+            continue
+        result = metric.result()
+        results.update(result if isinstance(result, Mapping) else {metric.name: result})
     return results
+
+
+def _read(variables: Sequence[Any]) -> list[jax.Array]:
+    return [_state.read(variable) for variable in variables]
+
+
+def _write_same(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    """Write values that are equal on all replicas."""
+    for variable, value in zip(variables, values, strict=True):
+        _state.write(variable, jnp.asarray(value, variable.dtype))
+
+
+def _changed(old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+    return [None if after is before else after for before, after in zip(old, new, strict=True)]
+
+
+def _written() -> set[int]:
+    """Return which variables the replica has written, by identity."""
+    scope: Any = _state.current_scope()
+    return {id(cell) for cell, *_ in scope.writes()}
+
+
+def _reading(refused: Iterable[Any] = ()) -> contextlib.AbstractContextManager[None]:
+    return _state.entering(ReadingScope(_state.current_scope(), refused))
+
+
+def _without_gradient(prediction: Any) -> Any:
+    """Return a prediction for metrics, with its mask."""
+    value, mask = jax.lax.stop_gradient(prediction), get_keras_mask(prediction)
+    set_keras_mask(value, mask)
+    return value
+
+
+def _add_up(values: list[jax.Array]) -> list[jax.Array]:
+    return get_replica_context().reduce(ReduceOp.SUM, values)
 
 
 def _flat(logs: Mapping[str, Any]) -> dict[str, Any]:

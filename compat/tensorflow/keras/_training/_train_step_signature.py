@@ -3,7 +3,7 @@
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +13,6 @@ from tfdist_jax.compat.tensorflow._gradients._gradient_tape import GradientTape
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer
 from tfdist_jax.compat.tensorflow.keras._training._loss_scaling import unscale_loss
-from tfdist_jax.compat.tensorflow.keras._training._optimizer import applied_by_steps
 
 
 def train_step(self: keras.Model, data: Any) -> dict[str, Any]:
@@ -21,7 +20,7 @@ def train_step(self: keras.Model, data: Any) -> dict[str, Any]:
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     optimizer = self.optimizer
     with GradientTape() as tape:
-        y_pred, loss = _forward(self, x, y, sample_weight, training=True)
+        y_pred, loss = forward(self, x, y, sample_weight, training=True)
         scaled = optimizer.scale_loss(loss) if optimizer else loss
     weights = self.trainable_weights
     if weights:
@@ -34,7 +33,7 @@ def train_step(self: keras.Model, data: Any) -> dict[str, Any]:
 def test_step(self: keras.Model, data: Any) -> dict[str, Any]:
     """Evaluate a batch, in TensorFlow's form: update the model's metrics and return them."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    y_pred, _ = _forward(self, x, y, sample_weight, training=False)
+    y_pred, _ = forward(self, x, y, sample_weight, training=False)
     return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
 
@@ -44,7 +43,7 @@ def predict_step(self: keras.Model, data: Any) -> Any:
     return _outputs(self, x, training=False)
 
 
-def _forward(model: keras.Model, x: Any, y: Any, sample_weight: Any, *, training: bool) -> tuple[Any, Any]:
+def forward(model: keras.Model, x: Any, y: Any, sample_weight: Any, *, training: bool) -> tuple[Any, Any]:
     """Return the model's outputs and its loss, which the model's own metric takes note of."""
     y_pred = _outputs(model, x, training=training)
     loss: Any = model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
@@ -78,35 +77,9 @@ def is_tensorflow_form(model: keras.Model, name: str) -> bool:
     return len(needed) == 1 and needed[0].kind is not inspect.Parameter.VAR_POSITIONAL
 
 
-def stateless(model: keras.Model, name: str, carried: Sequence[Any] = ()) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """Return the step `name` of `model` in JAX's form: `step(state, data)` gives its result and the new state.
-
-    The variables `carried`, of other optimizers than the model's, come after those of the model's optimizer.
-    """
-    method = getattr(model, name)
-    if not is_tensorflow_form(model, name):
-        return method
-
-    def step(state: Any, data: Any) -> tuple[Any, Any]:
-        groups = _variables(model, name)
-        if name == "train_step":
-            # When the state was read the optimizer may have had fewer.
-            groups[2] = [*groups[2][: len(state[2]) - len(carried)], *carried]
-        pairs = [pair for group, values in zip(groups, state, strict=True) for pair in zip(group, values, strict=True)]
-        with keras.StatelessScope(state_mapping=pairs, collect_losses=True) as scope, applied_by_steps():
-            result = method(data)
-        new = tuple([scope.get_current_value(variable) for variable in group] for group in groups)
-        return result, new[1] if name == "predict_step" else new
-
-    return step
-
-
-def _variables(model: keras.Model, name: str) -> list[Any]:
-    """Return the model's variables in the lists that Keras passes to its step."""
-    groups = [model.trainable_variables, model.non_trainable_variables]
-    if name == "train_step":
-        groups.append(model.optimizer.variables)
-    return groups if name == "predict_step" else [*groups, model.metrics_variables]
+def takes_state(model: keras.Model, name: str) -> bool:
+    """Tell whether the model's class brings its own step in JAX's form, which takes values and returns new ones."""
+    return is_overridden(model, name) and not is_tensorflow_form(model, name)
 
 
 CHANGES = tuple(

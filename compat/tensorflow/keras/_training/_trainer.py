@@ -8,33 +8,48 @@ from typing import Any
 import keras
 
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
-from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy
+from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy, Strategy
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, get_stateless_scope, jax_trainer
 from tfdist_jax.compat.tensorflow.keras._training._step_function import (
     StepFunction,
-    give_back,
-    note_step,
+    VariableIds,
+    note_training,
+    require_batch,
+    settle,
 )
-from tfdist_jax.compat.tensorflow.keras._training._steps import PredictStep, Step, TestStep, make_train_step
+from tfdist_jax.compat.tensorflow.keras._training._steps import (
+    TRAINED_KINDS,
+    PredictStep,
+    Step,
+    TestStep,
+    make_train_step,
+)
 from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import is_tensorflow_form
 from tfdist_jax.compat.tensorflow.keras._training._workers import STRATEGY, prepared, strategy_of
 
 _STEPS: dict[str, Callable[[Any], Step]] = {"train": make_train_step, "test": TestStep, "predict": PredictStep}
-# Name, kind of step, first parameters.
+# With their first parameters.
 _METHODS = (
-    ("fit", "train", "self x y"),
-    ("train_on_batch", "train", "self x y"),
-    ("evaluate", "test", "self x y"),
-    ("test_on_batch", "test", "self x y"),
-    ("predict", "predict", "self x"),
-    ("predict_on_batch", "predict", "self x"),
+    ("fit", "self x y"),
+    ("train_on_batch", "self x y"),
+    ("evaluate", "self x y"),
+    ("test_on_batch", "self x y"),
+    ("predict", "self x"),
+    ("predict_on_batch", "self x"),
 )
 
 
 @functools.cache
 def _one_replica() -> DefaultStrategy:
     return DefaultStrategy()
+
+
+def _strategy_for(model: keras.Model, kind: str) -> Strategy | None:
+    """Return the strategy under which a model's steps of a kind run; None if Keras runs them itself."""
+    strategy = strategy_of(model)
+    # Keras itself knows only JAX's form.
+    return _one_replica() if strategy is None and is_tensorflow_form(model, f"{kind}_step") else strategy
 
 
 def _remembering_strategy(original: Callable[..., None]) -> Callable[..., None]:
@@ -50,14 +65,12 @@ def _remembering_strategy(original: Callable[..., None]) -> Callable[..., None]:
 def _making_step_function(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make_function(self: keras.Model, force: bool = False) -> Any:
-        strategy, attribute = strategy_of(self), f"{kind}_function"
-        if strategy is None and is_tensorflow_form(self, f"{kind}_step"):
-            strategy = _one_replica()  # Keras itself knows only JAX's form.
+        strategy, attribute = _strategy_for(self, kind), f"{kind}_function"
         if strategy is None:
             before = getattr(self, attribute)
             original(self, force)
             if getattr(self, attribute) is not before:
-                setattr(self, attribute, _giving_back(self, getattr(self, attribute)))
+                setattr(self, attribute, _giving_back(self, kind, getattr(self, attribute)))
             return getattr(self, attribute)
         if force or getattr(self, attribute) is None:
             setattr(self, attribute, StepFunction(_STEPS[kind](self), strategy))
@@ -66,23 +79,27 @@ def _making_step_function(kind: str, original: Callable[..., Any]) -> Callable[.
     return make_function
 
 
-def _giving_back(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Lose no state of a model outside of strategies either, where data end before an epoch's first batch."""
+def _giving_back(model: keras.Model, kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Lose no state of a model outside of strategies, which Keras's loop has taken from the variables, where there is no batch."""
 
     @functools.wraps(function)
     def step_function(state: Any, iterator: Any) -> Any:
         try:
             results = function(state, iterator)
         except StopIteration:
-            give_back(model, state)
+            kinds = [name for name in TRAINED_KINDS if kind == "train" or name != "optimizer_variables"]
+            model._jax_state = dict(zip(kinds, state, strict=False))
+            if kind == "train":
+                require_batch(model)
             raise
-        note_step(model, state)
+        if kind == "train":
+            note_training(model)
         return results
 
     return step_function
 
 
-def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _in_scope(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """Run a training method inside its model's strategy, as if the script had."""
     signature = inspect.signature(original)
 
@@ -96,14 +113,26 @@ def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..
                 given = signature.bind(self, *args, **kwargs)
                 given.apply_defaults()
                 kwargs = prepared(self, name, given.arguments, kwargs)
-            try:
-                return original(self, *args, **kwargs)
-            finally:
-                function = getattr(self, f"{kind}_function")
-                if isinstance(function, StepFunction):
-                    function.forget()
+            return original(self, *args, **kwargs)
 
     return method
+
+
+def _left_in_variables(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave values in the variables, where steps under a strategy find and put them."""
+
+    @functools.wraps(original)
+    def _get_jax_state(self: keras.Model, *, purge_model_variables: bool = False, **wanted: bool) -> Any:
+        names = [name for name in TRAINED_KINDS if wanted.get(name)]
+        kind = "train" if "optimizer_variables" in names else "test" if "metrics_variables" in names else "predict"
+        if _strategy_for(self, kind) is None:
+            return original(self, purge_model_variables=purge_model_variables, **wanted)
+        name = f"make_{kind}_function"
+        if getattr(type(self), name) is not getattr(JAXTrainer, name):
+            return original(self, **wanted)  # The user's own function may work on values.
+        return tuple(VariableIds.of(self, name) for name in names)
+
+    return _get_jax_state
 
 
 def _unless_made_of_built_parts(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -128,9 +157,7 @@ def _settling_first(original: Callable[[Any], None]) -> Callable[[Any], None]:
     def jax_state_sync(self: keras.Model) -> None:
         if get_stateless_scope() is not None:
             return  # It says what the variables hold.
-        state, function = getattr(self, "_jax_state", None), self.train_function
-        if state and not self._jax_state_synced and isinstance(function, StepFunction):
-            function.settle(state)
+        settle(self)
         original(self)
 
     return jax_state_sync
@@ -163,6 +190,13 @@ CHANGES = (
     ),
     Hook(
         JAXTrainer,
+        "_get_jax_state",
+        _left_in_variables,
+        "self trainable_variables non_trainable_variables optimizer_variables metrics_variables purge_model_variables",
+        "values stay in the variables",
+    ),
+    Hook(
+        JAXTrainer,
         "_symbolic_build",
         _unless_made_of_built_parts,
         "self iterator data_batch",
@@ -182,11 +216,11 @@ CHANGES = (
         Hook(
             JAXTrainer,
             name,
-            functools.partial(_in_scope, name, kind),
+            functools.partial(_in_scope, name),
             parameters,
             "run in the strategy of the model, as if the script had opened its scope",
         )
-        for name, kind, parameters in _METHODS
+        for name, parameters in _METHODS
     ),
     Hook(jax_trainer, "_distribute_data", _left_on_host, "data layouts", "no whole batch visits the first device"),
 )

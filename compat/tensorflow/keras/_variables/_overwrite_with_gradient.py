@@ -37,5 +37,9 @@ def reduced(context: Any, gradients: Sequence[Any], variables: Sequence[Any]) ->
         variables: The variable of each.
     """
     own, values = separated(gradients, variables)
-    largest = [None if value is None else jnp.max(context.all_gather(value[None], 0), 0) for value in values]
-    return joined(context.all_reduce("SUM", own), largest)
+    return joined(context.all_reduce("SUM", own), largest_of(context, values))
+
+
+def largest_of(context: Any, values: Sequence[Any]) -> Gradients:
+    """Return the largest of the replicas' values, element by element; None stays None."""
+    return [None if value is None else jnp.max(context.all_gather(value[None], 0), 0) for value in values]

@@ -41,18 +41,23 @@ def _value(original: Callable[[Any], Any], variable: Any) -> Any:
 def _not_built(original: Callable[[Any], Any], variable: Any) -> Any:
     """Return Keras's placeholder; a variable that has lost its value is one that `fit` holds for itself."""
     if variable._initializer is None:
-        raise NotImplementedError(
-            f"The variable {variable.path!r} has no value here: while `fit` trains, Keras on JAX hands the values on from step "
-            "to step. In a layer's `call`, where this is a metric's, update the metric in `compute_loss` or `train_step`, or "
-            "keep the number as a weight with `add_weight(trainable=False)`. In the code that makes the data, keep a count of "
-            "your own, or read the variable in a callback."
-        )
+        raise held_by_step(variable)
     return original(variable)
+
+
+def held_by_step(variable: Any) -> NotImplementedError:
+    """Return the error for reading a variable whose value a step in JAX's form has got as an argument, and will return."""
+    return NotImplementedError(
+        f"The variable {variable.path!r} has no value here: while `fit` trains, Keras on JAX hands the values on from step "
+        "to step. In a layer's `call`, where this is a metric's, update the metric in `compute_loss` or `train_step`, or "
+        "keep the number as a weight with `add_weight(trainable=False)`. In the code that makes the data, keep a count of "
+        "your own, or read the variable in a callback."
+    )
 
 
 def _direct_assign(original: Callable[[Any, Any], None], variable: Any, value: Any) -> None:
     if _state.current_scope() is not None:
-        _state.write(variable, value, merge=_merge(variable))
+        _state.write(variable, value, merge=merge_of(variable))
     elif variable._layout is not None:
         original(variable, value)
     else:
@@ -67,8 +72,8 @@ def _in_place_of(old: Any, value: Any) -> Any:
     return put(jnp.copy(value), old.sharding)
 
 
-def _merge(variable: Any) -> Merge:
-    """Say what becomes of values that replicas assign, from the variable's aggregation or its kind."""
+def merge_of(variable: Any) -> Merge:
+    """Say what becomes of values that replicas assign to a Keras variable, from its aggregation or its kind."""
     context = replica_context()
     if context is None or context.is_updating or context.num_replicas_in_sync == 1:
         return Merge.SAME
@@ -76,8 +81,10 @@ def _merge(variable: Any) -> Merge:
         return Merge.SUM_OF_DELTAS
     if variable.aggregation == "only_first_replica":
         return Merge.FIRST
-    # Statistics such as BatchNormalization's; integer state, such as seeds, advances equally on all replicas.
-    return Merge.MEAN if jnp.issubdtype(variable.dtype, jnp.floating) else Merge.SAME
+    if jnp.issubdtype(variable.dtype, jnp.floating):
+        return Merge.MEAN  # Statistics such as BatchNormalization's.
+    # A seed advances with each draw, whatever the data.
+    return Merge.SAME if variable.name == "seed_generator_state" else Merge.FIRST
 
 
 def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any) -> None:
