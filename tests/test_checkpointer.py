@@ -217,6 +217,7 @@ def test_the_newest_are_kept(tmp_path):
 
 def test_what_earlier_runs_have_left_is_removed_and_other_files_are_not(tmp_path):
     (tmp_path / "step-1.new.abc" / "arrays").mkdir(parents=True)
+    (tmp_path / ".run-abc").touch()
     (tmp_path / "notes.old").touch()
     with td.Checkpointer(tmp_path) as checkpointer:
         assert checkpointer.steps() == []

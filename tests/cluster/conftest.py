@@ -138,8 +138,9 @@ class Worker:
             thread.join()
 
     def _send(self, number: signal.Signals) -> None:
-        if self.returncode is None:
-            os.kill(self.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # It may just have ended.
+            if self.returncode is None:
+                os.kill(self.pid, number)
 
     def clean_up(self) -> None:
         """End it with everything it has started."""

@@ -17,6 +17,8 @@ from tfdist_jax._cluster import Exchange
 from tfdist_jax._strategy import Strategy
 
 _PREFIX = "step-"
+# By this file, which is there for a moment, processes see that they save into the same folder.
+_MARK = ".run-"
 
 
 @final
@@ -229,12 +231,14 @@ class Checkpointer:
     def _run(self) -> str:
         """A name for what this run leaves unfinished; what earlier runs have left is removed before."""
         run, self._newest = self._exchange([uuid.uuid4().hex[:8], self.latest_step()])[0]
-        mark = self._folder / f".{run}"
+        mark = self._folder / f"{_MARK}{run}"
 
         def clear() -> None:
             if jax.process_index() == 0:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 _checkpoint.clear_leftovers(self._folder, _PREFIX)
+                for left in self._folder.glob(f"{_MARK}*"):
+                    left.unlink(missing_ok=True)
                 mark.touch()
 
         def look() -> None:
