@@ -133,7 +133,7 @@ class Step(abc.ABC):
         shown = _results(self.model, _written())
         return {name: shown[name] if value is None else value for name, value in means.items()}, sums
 
-    def _run_on_values(self, fn: Callable[[], tuple[Any, Any]], weights: Any = ()) -> tuple[OwnResults, Any]:
+    def _run_on_values(self, fn: Callable[[], tuple[Any, Any]], weights: Any = None) -> tuple[OwnResults, Any]:
         """Run a function of the step's variables on values in their place, which JAX can differentiate and branch around.
 
         Args:
@@ -144,12 +144,14 @@ class Step(abc.ABC):
             The log entries with what has become of statistics and metrics; and what else `fn` returns.
         """
         pairs = [(variable, _state.read(variable)) for kind in self.variables() for variable in kind]
-        pairs[: len(weights)] = zip(variables_of(self.model, "trainable_variables"), weights, strict=False)
+        if weights is not None:
+            pairs[: len(weights)] = zip(self.variables()[0], weights, strict=True)
         with _reading(), keras.StatelessScope(state_mapping=pairs, collect_losses=True) as scope:
             logs, other = fn()
             new = {id(variable): scope.get_current_value(variable) for variable, _ in pairs}
         changed = {id(variable): new[id(variable)] for variable, old in pairs if new[id(variable)] is not old}
-        return self._own(logs, [changed.get(id(variable)) for variable in self._merged_variables()]), other
+        changes = [changed.get(id(variable)) for variable in self._merged_variables()]
+        return OwnResults(self._own_logs(logs, changed.keys()), changes), other
 
     def _run_on_state(self, batch: Any, count: int | None = None) -> tuple[State, Any]:
         """Run a step in JAX's form; return the values that it has got, of the first `count` kinds, and what it returns."""
@@ -158,13 +160,18 @@ class Step(abc.ABC):
         with _reading(refused=itertools.chain(*variables)):
             return state, getattr(self.model, self.name)(state, batch)
 
-    def _own(self, logs: Mapping[str, Any], changes: Sequence[Any]) -> OwnResults:
-        """Return a replica's results, without the log entries that follow from metrics."""
+    def _from_state(self, logs: Mapping[str, Any], old: Sequence[Any], new: Sequence[Any]) -> OwnResults:
+        """Return a replica's results, given the statistics and metrics that a step in JAX's form has got and returned."""
+        changes = [None if after is before else after for before, after in zip(old, new, strict=True)]
         changed = zip(self._merged_variables(), changes, strict=True)
-        shown = _results(self.model, {id(variable) for variable, value in changed if value is not None})
+        updated = {id(variable) for variable, value in changed if value is not None}
+        return OwnResults(self._own_logs(logs, updated), changes)
+
+    def _own_logs(self, logs: Mapping[str, Any], updated: Set[int]) -> Logs:
+        """Return a step's log entries, None in place of the results of metrics whose variables are `updated`."""
+        shown = _results(self.model, updated)
         as_array = functools.partial(jax.tree.map, jnp.asarray)
-        own = {name: None if name in shown else as_array(value) for name, value in _flat(logs).items()}
-        return OwnResults(own, changes)
+        return {name: None if name in shown else as_array(value) for name, value in _flat(logs).items()}
 
 
 @final
@@ -252,15 +259,13 @@ class CustomTrainStep(Step):
             state, (logs, new) = self._run_on_state(batch)
         trainable, _, optimizer, _ = self.variables()
         _write_same((*trainable, *optimizer), (*new[0], *new[2]))
-        return self._own(logs, _changed((*state[1], *state[3]), (*new[1], *new[3])))
+        return self._from_state(logs, (*state[1], *state[3]), (*new[1], *new[3]))
 
     def _run_with_variables(self, batch: Any, sizes: Sizes) -> OwnResults:
         """Run a step that reads and writes variables itself."""
         with rescale_regularizers(sizes):
             logs = self.model.train_step(batch)
-        written = _written()
-        changes = [_state.read(variable) if id(variable) in written else None for variable in self._merged_variables()]
-        return self._own(logs, changes)
+        return OwnResults(self._own_logs(logs, _written()), [None] * len(self._merged_variables()))
 
 
 @final
@@ -273,7 +278,7 @@ class TestStep(Step):
         """Return what this replica changes in statistics and metrics."""
         if takes_state(self.model, self.name):
             state, (logs, new) = self._run_on_state(batch)
-            return self._own(logs, _changed((*state[1], *state[2]), (*new[1], *new[2])))
+            return self._from_state(logs, (*state[1], *state[2]), (*new[1], *new[2]))
         return self._run_on_values(lambda: (self.model.test_step(batch), None))[0]
 
     def prepared(self) -> contextlib.AbstractContextManager[None]:
@@ -297,8 +302,8 @@ class PredictStep(Step):
         """Predict this replica's rows; what predicting changes is kept, such as seeds."""
         if takes_state(self.model, self.name):
             state, (outputs, statistics) = self._run_on_state(batch, count=len(self.kinds))
-            totals = [None] * len(self.model.metrics_variables)
-            results = OwnResults({}, [*_changed(state[1], statistics), *totals])
+            totals = [variable.stored for variable in self.model.metrics_variables]
+            results = self._from_state({}, (*state[1], *totals), (*statistics, *totals))
         else:
             results, outputs = self._run_on_values(lambda: ({}, self.model.predict_step(batch)))
         return results._replace(rows=in_order(outputs))
@@ -328,10 +333,6 @@ def _write_same(variables: Sequence[Any], values: Sequence[Any]) -> None:
     """Write values that are equal on all replicas."""
     for variable, value in zip(variables, values, strict=True):
         _state.write(variable, jnp.asarray(value, variable.dtype))
-
-
-def _changed(old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
-    return [None if after is before else after for before, after in zip(old, new, strict=True)]
 
 
 def _written() -> set[int]:
