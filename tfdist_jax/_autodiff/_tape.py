@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._autodiff._pullbacks import dense, is_differentiable
-from tfdist_jax._autodiff._tape_trace import Record, recording_below, start, started_traces, stop, traces_that_see
+from tfdist_jax._autodiff._tape_trace import STARTED, Record, recording_below, start, stop, traces_that_see
 from tfdist_jax._internals import Trace, current_trace, set_current_trace
 
 Cell = Any
@@ -183,7 +183,7 @@ class Tape:
 
 def is_recording() -> bool:
     """Whether any tape would see what this thread does now, at once or as part of a larger operation."""
-    return bool(started_traces())
+    return any(trace.tape.recording for trace in STARTED.get())
 
 
 def observe_read(cell: Cell, array: jax.Array, *, trainable: bool) -> jax.Array:

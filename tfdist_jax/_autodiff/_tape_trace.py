@@ -201,19 +201,19 @@ def _distinct(results: list[Any], args: Sequence[Any]) -> list[Any]:
 
 # The tapes that were started and not stopped, outermost first. As for JAX's own trace context, no argument could carry
 # them through user code; and JAX's chain of traces does not reach from inside a shard_map to what is around it.
-_started: ContextVar[tuple[TapeTrace, ...]] = ContextVar("started_tapes", default=())
+STARTED: ContextVar[tuple[TapeTrace, ...]] = ContextVar("started_tapes", default=())
 
 
 def start(tape: Recorder) -> None:
     """Let `tape` see what this thread does from now on."""
     trace = TapeTrace(_only_started(current_trace()), tape)
-    _started.set((*_started.get(), trace))
+    STARTED.set((*STARTED.get(), trace))
     set_trace(trace)
 
 
 def stop(tape: Recorder) -> None:
     """Take `tape` out of the tapes that see what this thread does, wherever in their order it is."""
-    _started.set(tuple(trace for trace in _started.get() if trace.tape is not tape))
+    STARTED.set(tuple(trace for trace in STARTED.get() if trace.tape is not tape))
     set_trace(_only_started(current_trace()))
 
 
@@ -222,14 +222,14 @@ def _only_started(trace: Trace) -> Trace:
     if not isinstance(trace, TapeTrace):
         return trace
     below = _only_started(trace.parent_trace)
-    if all(started.tape is not trace.tape for started in _started.get()):
+    if all(started.tape is not trace.tape for started in STARTED.get()):
         return below
     return trace if below is trace.parent_trace else TapeTrace(below, trace.tape)
 
 
 def started_traces() -> list[TapeTrace]:
     """Return the traces of the tapes that record in this thread, innermost first."""
-    return [trace for trace in reversed(_started.get()) if trace.tape.recording]
+    return [trace for trace in reversed(STARTED.get()) if trace.tape.recording]
 
 
 def traces_that_see(array: jax.Array) -> list[TapeTrace]:

@@ -87,6 +87,7 @@ def replicas(mesh: Mesh) -> tuple[Device, ...]:
     return tuple(groups[:, 0])
 
 
+@functools.lru_cache(maxsize=256)
 def num_replicas(mesh: Mesh) -> int:
     """Return into how many parts a batch is split: the size of the data axis; errors as `replicas`."""
     return len(replicas(mesh))

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import jax
 import numpy as np
-from jax.core import Tracer
+from jax.core import ShapedArray, Tracer
 
 from tfdist_jax._autodiff._tape import is_recording
 from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
@@ -29,15 +29,28 @@ from tfdist_jax.compat.tensorflow.random._random_state import drawing_for_functi
 
 def is_input(leaf: Any) -> bool:
     """Tell whether an argument is an input of the compiled function, and no constant."""
-    return (
-        isinstance(leaf, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct))
-        and getattr(leaf.dtype, "kind", None) != "O"
+    return isinstance(leaf, jax.Array) or (
+        isinstance(leaf, (np.ndarray, np.generic, jax.ShapeDtypeStruct)) and getattr(leaf.dtype, "kind", None) != "O"
     )
 
 
 def is_traced(args: Any) -> bool:
     """Tell whether a call with `args` is part of a program that is being traced already."""
     return _state.current_scope() is not None or any(isinstance(x, Tracer) for x in jax.tree.leaves(args))
+
+
+@final
+class _Compiled:
+    """A program whose results are what the function returns, Python's values among them."""
+
+    def __init__(self, program: StatefulProgram) -> None:
+        self.program = program
+        tree = program.captured.out_tree
+        self._returns_tensors = jax.tree.structure(restore_constants(tree.unflatten([0] * tree.num_leaves))) == tree
+
+    def __call__(self, tensors: Sequence[jax.Array]) -> Any:
+        results = self.program(tensors)
+        return results if self._returns_tensors else restore_constants(results)
 
 
 @final
@@ -48,7 +61,7 @@ class CallCache:
         """Keep at most `limit` programs, forgetting the oldest; `own_random` gives each random numbers of its own."""
         self._limit = limit
         self._own_random = own_random
-        self._programs: dict[tuple[Any, ...], StatefulProgram | None] = {}
+        self._programs: dict[tuple[Any, ...], _Compiled | None] = {}
         self._told = False
         self.traces = 0
 
@@ -66,17 +79,26 @@ class CallCache:
             kwargs: Keyword arguments, likewise.
             guard: What else the program depends on.
         """
-        program, tensors = None, []
+        compiled, tensors = None, []
         try:
-            program, tensors = self.find(fn, args, kwargs, guard)
+            compiled, tensors = self._find(fn, args, kwargs, guard)
         except NotCompilableError as error:
             if isinstance(error, ConcreteValueRequiredError) and not self._told:
                 self._told = True
                 warn_not_compiled(fn, make_uncompiled_plan(Way.PYTHON, error))
         # A tape sees a compiled function as one operation, in which it cannot follow a `while` loop.
-        if program is None or (is_recording() and program.has_float_loop):
+        if compiled is None or (is_recording() and compiled.program.has_float_loop):
             return restore_constants(as_results(fn(*args, **kwargs)))
-        return restore_constants(program(tensors))
+        return compiled(tensors)
+
+    def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+        """Return the compiled call of `fn(*args, **kwargs)`.
+
+        Raises:
+            NotCompilableError: If the function takes data or values from the host and so cannot be one program.
+        """
+        compiled, tensors = self._find(fn, args, kwargs)
+        return functools.partial(compiled, tensors)
 
     def find(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None
@@ -86,6 +108,12 @@ class CallCache:
         Raises:
             NotCompilableError: If the function takes data or values from the host and so cannot be one program.
         """
+        compiled, tensors = self._find(fn, args, kwargs, guard)
+        return compiled.program, tensors
+
+    def _find(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None
+    ) -> tuple["_Compiled", list[jax.Array]]:
         named = {name: in_order(value) for name, value in kwargs.items()}
         leaves, tree = jax.tree.flatten((in_order(tuple(args)), named))
         leaves = [leaf.unknown() if isinstance(leaf, PerReplicaStrings) else leaf for leaf in leaves]
@@ -93,17 +121,17 @@ class CallCache:
         key = (tree, tuple(map(signature, leaves)), guard, current_strategy())
         if key not in self._programs:
             try:
-                self._programs[key] = self._trace(fn, leaves, tree, tensors)
+                self._programs[key] = _Compiled(self._trace(fn, leaves, tree, tensors))
             except NotCompilableError:
                 self._programs[key] = None
                 raise
             finally:
                 if len(self._programs) > self._limit:
                     del self._programs[next(iter(self._programs))]
-        program = self._programs[key]
-        if program is None:
+        compiled = self._programs[key]
+        if compiled is None:
             raise NotCompilableError(_NOT_ONE)
-        return program, tensors
+        return compiled, tensors
 
     def _trace(self, fn: Callable[..., Any], leaves: list[Any], tree: Any, tensors: list[jax.Array]) -> StatefulProgram:
         self.traces += 1
@@ -145,12 +173,14 @@ _CREATED_AGAIN = (
 
 
 def _input(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else convert_to_tensor(leaf)
+    return leaf if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)) else convert_to_tensor(leaf)
 
 
 def signature(leaf: Any) -> Hashable:
     """Return what a compiled function knows of an argument: an input's type, a constant itself."""
-    if is_input(leaf):
+    if isinstance(leaf, jax.Array):
+        leaf = leaf.aval  # A user's code sees another `shape` and `dtype` of the array: asking who asks takes time.
+    if is_input(leaf) or isinstance(leaf, ShapedArray):
         return (leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False))
     if isinstance(leaf, SCALARS):
         return (type(leaf), leaf)

@@ -32,16 +32,17 @@ class ExecutionPlan:
         way: How.
         reason: Why not otherwise.
         line: The line of the user's that is the cause, as "train.py, line 57: float(loss)"; empty if it is none.
+        is_compiled: Whether XLA compiles it.
     """
 
     way: Way
     reason: str
     line: str = ""
+    is_compiled: bool = dataclasses.field(init=False, repr=False, compare=False)
 
-    @property
-    def is_compiled(self) -> bool:
-        """Whether XLA compiles it."""
-        return self.way in (Way.ONE_PROGRAM, Way.LOCK_STEP)
+    def __post_init__(self) -> None:
+        """Look at the way once: each step asks."""
+        object.__setattr__(self, "is_compiled", self.way in (Way.ONE_PROGRAM, Way.LOCK_STEP))
 
     def __str__(self) -> str:
         """Say how and why."""

@@ -90,10 +90,8 @@ class DatasetIterator(Resumable):
         return element
 
     def as_numpy(self) -> Iterator[Any]:
-        """Yield the elements that are left, with NumPy arrays."""
-        for element in self._elements:
-            self._position += 1
-            yield _elements.as_numpy(element)
+        """Return an iterator over the elements that are left, with NumPy arrays, which this one does not count."""
+        return map(_elements.as_numpy, self._elements)
 
     def state(self) -> str:
         """Return where the iterator is, as JSON text.

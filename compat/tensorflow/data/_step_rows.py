@@ -23,11 +23,15 @@ def skip_batches(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int]
 
 
 def peek_first(steps: Iterator[Any], note: Callable[[Any], None]) -> Iterator[Any]:
-    """Yield steps; `note` sees the first one before."""
-    for first in itertools.islice(steps, 1):
-        note(first)
-        yield first
-    yield from steps
+    """Return an iterator over the steps; `note` sees the first one before."""
+
+    def parts() -> Iterator[Iterator[Any]]:
+        for first in itertools.islice(steps, 1):
+            note(first)
+            yield iter((first,))
+        yield steps
+
+    return itertools.chain.from_iterable(parts())
 
 
 def require_same_rows(before: int | None, now: int | None) -> None:

@@ -181,7 +181,7 @@ class DistributedDataset(_Distributed):
         return shards_of_local_rounds(sized, self._mesh, like=in_order(self._dataset.element_spec))
 
     def _place(self, batch: Any) -> Any:
-        return _place(in_order(batch), self._strategy)
+        return _place(in_order(batch), self._mesh)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Yield the whole batches as NumPy arrays."""
@@ -249,7 +249,7 @@ class DistributedPerReplicaDataset(_Distributed):
         return shards_of_local_rounds(joined, self._mesh, like=in_order(self._dataset.element_spec))
 
     def _place(self, batch: Any) -> Any:
-        return _place_parts([in_order(part) for part in _completed(batch)], self._strategy)
+        return _place_parts([in_order(part) for part in _completed(batch)], self._mesh)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Yield the batches of one step joined, as NumPy arrays."""
@@ -325,12 +325,12 @@ def distribute_from_function(
     return DistributedPerReplicaDataset(strategy, RoundRobin(datasets), options)
 
 
-def _place(batch: Any, strategy: "Strategy") -> Any:
-    mesh, columns = strategy.native.mesh, jax.tree.leaves(batch)
+def _place(batch: Any, mesh: Mesh) -> Any:
+    columns = jax.tree.leaves(batch)
     alike = len({np.shape(column)[:1] for column in columns}) == 1 and not any(map(_is_text, columns))
     with jax.enable_x64(True):  # TensorFlow's tensors keep 64-bit dtypes.
         split = split_batch(batch, mesh) if alike else jax.tree.map(functools.partial(_place_column, mesh), batch)
-    return _unwrapped(split, strategy)
+    return _unwrapped(split, mesh)
 
 
 def _place_column(mesh: Mesh, column: Any) -> Any:
@@ -370,22 +370,22 @@ def _joined(parts: Sequence[Any]) -> Any:
     return map_in_order(lambda *leaves: np.concatenate(leaves), *parts)
 
 
-def _place_parts(parts: list[Any], strategy: "Strategy") -> Any:
+def _place_parts(parts: list[Any], mesh: Mesh) -> Any:
     with jax.enable_x64(True):
-        placed = jax.tree.map(lambda *column: _place_parts_of_column(column, strategy), *parts)
-    return _unwrapped(placed, strategy)
+        placed = jax.tree.map(lambda *column: _place_parts_of_column(column, mesh), *parts)
+    return _unwrapped(placed, mesh)
 
 
-def _place_parts_of_column(parts: Sequence[Any], strategy: "Strategy") -> Any:
+def _place_parts_of_column(parts: Sequence[Any], mesh: Mesh) -> Any:
     if _is_text(parts[0]):
         return per_replica_strings([np.asarray(part).view(HostTensor) for part in parts])
     if len({np.shape(part) for part in parts}) == 1 and np.ndim(parts[0]):
-        return split_batch(np.concatenate(parts), strategy.native.mesh)
-    devices = replicas(strategy.native.mesh)
-    return PerReplica.uneven([jax.device_put(part, where) for part, where in zip(parts, devices, strict=True)])
+        return split_batch(np.concatenate(parts), mesh)
+    placed = [jax.device_put(part, where) for part, where in zip(parts, replicas(mesh), strict=True)]
+    return PerReplica.uneven(placed)
 
 
-def _unwrapped(batch: Any, strategy: "Strategy") -> Any:
-    if strategy.num_replicas_in_sync > 1:
+def _unwrapped(batch: Any, mesh: Mesh) -> Any:
+    if num_replicas(mesh) > 1:
         return batch
     return jax.tree.map(lambda leaf: leaf.values[0], batch, is_leaf=is_per_replica)

@@ -12,6 +12,7 @@ from tfdist_jax import PerReplica
 from tfdist_jax._cluster import allgather_object
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._sharding._input import prefetch
+from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
 from tfdist_jax.compat.tensorflow._platform._errors import OutOfRangeError
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
@@ -84,7 +85,8 @@ class DistributedIterator(Resumable):
         return batch
 
     def _next(self) -> Any:
-        require_host()
+        if current_scope() is not None:
+            require_host()
         try:
             batch = next(self._batches)
         except StopIteration:

@@ -35,7 +35,6 @@ from tfdist_jax.compat.tensorflow._functions._results import (
     as_replica_results,
     from_spmd_results,
     join_results,
-    restore_constants,
 )
 from tfdist_jax.compat.tensorflow._platform._context import (
     as_reduce_op,
@@ -99,6 +98,7 @@ class Strategy:
         if cross_device_ops is not None and not isinstance(cross_device_ops, CrossDeviceOps):
             raise TypeError(f"`cross_device_ops` must be a tf.distribute.CrossDeviceOps, got {cross_device_ops!r}.")
         self.native = native
+        self._num_replicas = native.num_replicas
         self.cross_device_ops = cross_device_ops
         self.bucket_bytes = getattr(cross_device_ops, "bucket_bytes", None) or BUCKET_BYTES
         self._kind = kind
@@ -108,7 +108,7 @@ class Strategy:
     @property
     def num_replicas_in_sync(self) -> int:
         """Number of replicas that share each step."""
-        return self.native.num_replicas
+        return self._num_replicas
 
     @functools.cached_property
     def extended(self) -> StrategyExtended:
@@ -172,7 +172,7 @@ class Strategy:
         if step.plan is None or step.plan.is_compiled:
             program = self._find_program(step, fn, args, kwargs)
             if program is not None:
-                return restore_constants(program())
+                return program()
         return self._unwrap(run_with_values(self, fn, args, kwargs))
 
     def _find_program(
@@ -188,8 +188,7 @@ class Strategy:
             return as_replica_results(results)
 
         try:
-            found, tensors = step.programs.find(traced, args, kwargs)
-            program = functools.partial(found, tensors)
+            program = step.programs.bind(traced, args, kwargs)
         except (*NEEDS_VALUES, NotCompilableError) as error:
             plan = make_uncompiled_plan(Way.EAGER, error)
             warn_not_compiled(fn, plan)

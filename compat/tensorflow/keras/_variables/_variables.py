@@ -1,6 +1,7 @@
 """Keras variables as cells: compiled functions, replicas and tapes see their reads and writes."""
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -106,10 +107,11 @@ def _initialize_with_initializer(original: Callable[[Any, Any], None], variable:
 
 
 CHANGES = (
+    Addition(JaxVariable, "_value", None),  # Before it has one.
     Addition(
         JaxVariable,
         "stored",
-        property(lambda self: getattr(self, "_value", None), lambda self, array: setattr(self, "_value", array)),
+        property(operator.attrgetter("_value"), lambda self, array: setattr(self, "_value", array)),
     ),
     Addition(JaxVariable, "per_replica", False),
     Hook(

@@ -1,0 +1,21 @@
+"""What a warm training step passes of the project: a bound on the layers between the user and the compiled program."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import bench_modules
+
+WAYS = {
+    "loop": lambda: bench_modules.loop_step(compiled=False),
+    "tf.function loop": lambda: bench_modules.loop_step(compiled=True),
+    "fit": bench_modules.fit_step,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_warm_step_passes_few_modules(way):
+    passed = bench_modules.passed(WAYS[way]())
+    assert 5 <= passed["modules"] <= 20, passed["names"]
