@@ -10,7 +10,15 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._cluster import allgather_object
 from tfdist_jax._sharding._mesh import DATA, replicas
-from tfdist_jax._sharding._placement import keeping_64_bits, local, local_replicas, put, put_own, spans_processes
+from tfdist_jax._sharding._placement import (
+    keeping_64_bits,
+    local,
+    local_replicas,
+    put,
+    put_own,
+    replicated_sharding,
+    spans_processes,
+)
 
 _LEAST_BYTES = 1 << 16
 
@@ -25,7 +33,7 @@ def broadcast_from_first(value: Any, mesh: Mesh) -> jax.Array:
     Raises:
         ValueError: If the processes' values have different shapes or types.
     """
-    whole = NamedSharding(mesh, PartitionSpec())
+    whole = replicated_sharding(mesh)
     if not spans_processes(mesh):
         return put(value, whole)
     host = np.asarray(value)
@@ -50,4 +58,4 @@ def _row_of_first(mesh: Mesh) -> Any:
     """Return what gives all the row of the first process, whose replicas need not be the first ones."""
     owners = [device.process_index for device in replicas(mesh)]
     row = owners.index(min(owners))
-    return jax.jit(lambda rows: jnp.asarray(rows[row]), out_shardings=NamedSharding(mesh, PartitionSpec()))
+    return jax.jit(lambda rows: jnp.asarray(rows[row]), out_shardings=replicated_sharding(mesh))

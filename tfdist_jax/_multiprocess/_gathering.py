@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._cluster import allgather_object
 from tfdist_jax._sharding._mesh import DATA, replicas
-from tfdist_jax._sharding._placement import local, local_replicas, processes, put_own
+from tfdist_jax._sharding._placement import local, local_replicas, processes, put_own, replicated_sharding
 
 
 def allgather_arrays(
@@ -59,7 +59,7 @@ def _rows_of_processes(mesh: Mesh) -> list[list[int]]:
 
 @functools.lru_cache
 def _to_all(mesh: Mesh) -> Any:
-    return jax.jit(lambda rows: rows, out_shardings=NamedSharding(mesh, PartitionSpec()))
+    return jax.jit(lambda rows: rows, out_shardings=replicated_sharding(mesh))
 
 
 def _arrays(text: bytes, kinds: Sequence[tuple[tuple[int, ...], np.dtype]]) -> Iterator[np.ndarray]:

@@ -1,6 +1,7 @@
 """Host values to arrays over a mesh and back, whether its devices belong to this process alone or to several."""
 
 import contextlib
+import functools
 from typing import Any
 
 import jax
@@ -11,9 +12,15 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 from tfdist_jax._sharding._mesh import replicas
 
 
+@functools.lru_cache(maxsize=256)
+def replicated_sharding(mesh: Mesh) -> NamedSharding:
+    """Return the layout of what is whole on each device of `mesh`; the same object each time."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
 def spans_processes(mesh: Mesh) -> bool:
     """Tell whether some devices of `mesh` belong to other processes."""
-    return not NamedSharding(mesh, PartitionSpec()).is_fully_addressable
+    return not replicated_sharding(mesh).is_fully_addressable
 
 
 def processes(mesh: Mesh) -> tuple[int, ...]:
@@ -77,4 +84,4 @@ def _everywhere(value: jax.Array) -> jax.Array:
     else:
         devices = sorted(sharding.device_set, key=lambda device: (device.process_index, device.id))
         mesh = Mesh(np.array(devices), ("all",))
-    return jax.device_put(value, NamedSharding(mesh, PartitionSpec()))
+    return jax.device_put(value, replicated_sharding(mesh))

@@ -7,6 +7,8 @@ thousand variables.
 
 import dataclasses
 import functools
+import itertools
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -15,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
 from tfdist_jax._autodiff._nested_programs import has_float_loop
 from tfdist_jax._autodiff._tape import is_recording, observe_read
@@ -23,10 +25,11 @@ from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import current_trace, releasing_failed_trace, set_current_trace, trace_of
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._runtime import InFlight, reuses_memory
-from tfdist_jax._sharding._placement import local, put, spans_processes
+from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering
 
+_sharding_of = operator.attrgetter("sharding")
 _read_cell = Primitive("read_cell")
 _read_cell.def_abstract_eval(lambda *, index, aval: aval)
 
@@ -149,9 +152,13 @@ def _reads_to_inputs(traced: ClosedJaxpr, cells: Sequence[Cell]) -> tuple[Closed
     return ClosedJaxpr(changed, traced.consts), tuple(cells[eqn.params["index"]] for eqn in reads)
 
 
-# References to an array that only its cell holds, seen from `_is_uniquely_referenced`: the cell, the list of inputs, the
-# parameter, and the argument of getrefcount.
-_OWN_REFERENCES = 4
+def _count_references(arrays: list[Any]) -> list[int]:
+    # Bound to the name of a loop, each array would have a reference more.
+    return list(map(sys.getrefcount, arrays))
+
+
+# References to an array that only its cell holds, beside the list of inputs: memory of others must not be given away.
+_OWN_REFERENCES = 1 + _count_references([object()])[0]
 
 
 @final
@@ -179,10 +186,14 @@ class StatefulProgram:
         self._written = self.captured.written
         self._only_read = tuple(cell for cell in self.captured.cells if id(cell) not in written)
         self.mesh = self.captured.mesh or _widest_mesh([cell.stored for cell in self.captured.cells], arrays)
-        self._whole = None if self.mesh is None else NamedSharding(self.mesh, PartitionSpec())
+        self._whole = None if self.mesh is None else replicated_sharding(self.mesh)
         self._is_shared = self.mesh is not None and spans_processes(self.mesh)
         self._place_cells()
-        options: dict[str, Any] = {"out_shardings": (None, [_layout(cell.stored) for cell in self._written], None)}
+        # The same objects as in other programs make each step's look at where arrays are short.
+        places = [cell.stored.sharding for cell in (*self._written, *self._only_read)]
+        self._places = [self._whole if sharding == self._whole else sharding for sharding in places]
+        new = [None if _is_free(cell.stored) else self._places[i] for i, cell in enumerate(self._written)]
+        options: dict[str, Any] = {"out_shardings": (None, new, None)}
         if layouts is not None:
             options["in_shardings"] = (None, None, list(layouts))
         program = functools.partial(jit_with_agreement, self._apply, self.mesh, name=name, **options)
@@ -218,17 +229,29 @@ class StatefulProgram:
 
     def _inputs(self, arrays: Sequence[jax.Array]) -> tuple[list[Any], list[Any], list[Any]]:
         if self._whole is not None:
-            self._place_cells()
             arrays = [_replicate(array, self._whole) for array in arrays]
+        written, only_read = self._stored()
         if is_recording():
-            observe = lambda cell: observe_read(cell, cell.stored, trainable=cell.trainable)
-            return [observe(c) for c in self._written], [observe(c) for c in self._only_read], list(arrays)
-        written = [cell.stored for cell in self._written]
+            observe = lambda cell, array: observe_read(cell, array, trainable=cell.trainable)
+            return (
+                list(map(observe, self._written, written)),
+                list(map(observe, self._only_read, only_read)),
+                list(arrays),
+            )
         if self._donating is not self._keeping:
-            for i in range(len(written)):
-                if not _is_uniquely_referenced(written, i):
+            for i, count in enumerate(_count_references(written)):
+                if count > _OWN_REFERENCES:
                     written[i] = jnp.copy(written[i])
-        return written, [cell.stored for cell in self._only_read], list(arrays)
+        return written, only_read, list(arrays)
+
+    def _stored(self) -> tuple[list[Any], list[Any]]:
+        """Return what the cells hold, on the program's devices."""
+        written, only_read = [cell.stored for cell in self._written], [cell.stored for cell in self._only_read]
+        found = map(_sharding_of, itertools.chain(written, only_read))
+        if self._whole is None or all(map(operator.is_, found, self._places)):
+            return written, only_read
+        self._place_cells()
+        return [cell.stored for cell in self._written], [cell.stored for cell in self._only_read]
 
     def _place_cells(self) -> None:
         if self._whole is None:
@@ -253,15 +276,9 @@ def _for_this_process(results: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf if is_split(leaf) else local(leaf), results, is_leaf=is_split)
 
 
-def _is_uniquely_referenced(arrays: list[Any], i: int) -> bool:
-    """Whether nobody but one cell holds the array, so that its memory may be given away."""
-    return sys.getrefcount(arrays[i]) <= _OWN_REFERENCES - 1
-
-
-def _layout(array: jax.Array) -> Any:
-    """Return where a cell's new value belongs; None for JAX's own choice, which leaves it free to meet a mesh's arrays."""
-    free = not array.committed and array.devices() == jnp.zeros(()).devices()
-    return None if free else array.sharding
+def _is_free(array: jax.Array) -> bool:
+    """Whether a cell's new value goes where JAX likes, which leaves it free to meet a mesh's arrays."""
+    return not array.committed and array.devices() == jnp.zeros(()).devices()
 
 
 def _replicate(array: Any, whole: NamedSharding) -> Any:

@@ -16,7 +16,7 @@ from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._sharding._collectives import BUCKET_BYTES
 from tfdist_jax._sharding._mesh import replicas
-from tfdist_jax._sharding._placement import put
+from tfdist_jax._sharding._placement import put, replicated_sharding
 from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._lockstep import LockStep, run_in_lockstep
 from tfdist_jax._stateful._merging import row_counts
@@ -342,7 +342,7 @@ class Strategy:
         """Copy `value` to every device."""
         # The transfer alone would share memory with the first device's copy, which a later step may give away.
         value = jnp.copy(value) if isinstance(value, jax.Array) else value
-        return put(value, NamedSharding(self.native.mesh, PartitionSpec()))
+        return put(value, replicated_sharding(self.native.mesh))
 
     def stacked(self, values: Sequence[Any]) -> jax.Array:
         """Put value `i` on replica `i`: an array `[replicas, ...]` sharded over them."""

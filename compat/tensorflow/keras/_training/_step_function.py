@@ -14,7 +14,7 @@ from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._runtime import runs_on_cpu
 from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._sharding._input import pad_to_equal
-from tfdist_jax._sharding._placement import local
+from tfdist_jax._sharding._placement import local, replicated_sharding
 from tfdist_jax._stateful._capture import StatefulProgram
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
@@ -177,7 +177,7 @@ class StepFunction:
                 return run_steps(self._step, self._strategy, sizes, tree.unflatten(leaves))
 
         arrays = [jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype)) for shape, dtype in types]
-        split, whole = NamedSharding(self._mesh, SPLIT_STEPS), NamedSharding(self._mesh, PartitionSpec())
+        split, whole = NamedSharding(self._mesh, SPLIT_STEPS), replicated_sharding(self._mesh)
         return StatefulProgram(
             steps,
             [*arrays, jax.ShapeDtypeStruct((3,), np.uint32)],

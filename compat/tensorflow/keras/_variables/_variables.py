@@ -107,11 +107,12 @@ def _initialize_with_initializer(original: Callable[[Any, Any], None], variable:
 
 
 CHANGES = (
-    Addition(JaxVariable, "_value", None),  # Before it has one.
+    # An attribute, since each step reads and writes it; what Keras calls it is a name for it.
+    Addition(JaxVariable, "stored", None),
     Addition(
         JaxVariable,
-        "stored",
-        property(operator.attrgetter("_value"), lambda self, array: setattr(self, "_value", array)),
+        "_value",
+        property(operator.attrgetter("stored"), lambda self, array: setattr(self, "stored", array)),
     ),
     Addition(JaxVariable, "per_replica", False),
     Hook(
