@@ -85,13 +85,14 @@ def fit_step() -> Callable[[], Any]:
 
     class Keep(keras.callbacks.Callback):
         def on_train_begin(self, logs: Any = None) -> None:
-            function = self.model.train_function
+            model: Any = self.model
+            function = model.train_function
 
             def train(state: Any, iterator: Any) -> Any:
                 steps[:] = [lambda: function(state, iterator)]
                 return function(state, iterator)
 
-            self.model.train_function = train
+            model.train_function = train
 
     model.fit(dataset, steps_per_epoch=3, epochs=1, verbose=0, callbacks=[Keep()])
     return steps[0]

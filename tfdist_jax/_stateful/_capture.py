@@ -15,6 +15,7 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.sharding import Mesh, NamedSharding
@@ -202,7 +203,7 @@ class StatefulProgram:
         self._donating = program(donate_argnums=0) if reuses_memory(self.mesh, state) else self._keeping
         self._in_flight = InFlight(self.mesh)
 
-    def __call__(self, arrays: Sequence[jax.Array]) -> Any:
+    def __call__(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Run the program on `arrays` and the cells' present values."""
         written, only_read, arrays = self._inputs(arrays)
         run = self._keeping if is_recording() else self._donating
@@ -223,11 +224,11 @@ class StatefulProgram:
         """Whether the program has a loop that a tape cannot follow: JAX has no reverse mode for `while`."""
         return has_float_loop(self.captured.jaxpr)
 
-    def lower(self, arrays: Sequence[jax.Array]) -> Any:
+    def lower(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Lower the program without running it, as `jax.jit(fn).lower` does."""
         return self._donating.lower(*self._inputs(arrays))
 
-    def _inputs(self, arrays: Sequence[jax.Array]) -> tuple[list[Any], list[Any], list[Any]]:
+    def _inputs(self, arrays: Sequence[jax.Array | np.ndarray]) -> tuple[list[Any], list[Any], list[Any]]:
         if self._whole is not None:
             arrays = [_replicate(array, self._whole) for array in arrays]
         written, only_read = self._stored()

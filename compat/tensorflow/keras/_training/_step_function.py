@@ -83,7 +83,7 @@ def settle(model: keras.Model) -> None:
 
     The mean stands for all of them and leaves the coming update as it is.
     """
-    vars(model).pop(_SETTLE, lambda: None)()
+    model.__dict__.pop(_SETTLE, lambda: None)()
 
 
 @final
