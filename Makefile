@@ -25,7 +25,7 @@ INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.installed-peers
 CONSTRAINTS = constraints-$$($(BIN)/python -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
 
-.PHONY: help install peers demo test test-sample test-all coverage check parity api bench fuzz soak lock format clean
+.PHONY: help install peers demo test test-sample test-gpu test-all coverage check parity api bench fuzz soak lock format clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ test: $(INSTALLED) ## Run the tests, but those marked exhaustive.
 
 test-sample: $(INSTALLED) ## Run the tests that CI runs under every Python.
 	$(PYTEST) -m 'not exhaustive and not peers' $(SAMPLE) $(ARGS)
+
+test-gpu: $(INSTALLED) ## Run the tests that need an NVIDIA GPU.
+	TFDIST_TEST_PLATFORMS=cuda,cpu $(BIN)/python -m pytest tests/test_gpu.py $(ARGS)
 
 test-all: $(INSTALLED) ## Run all tests, which takes long.
 	TFDIST_EXAMPLES=25 $(PYTEST) $(ARGS)

@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -98,15 +99,19 @@ def main():
     times = measure(args)
     base = times["hand-written"]
     import jax
-    import keras
 
     result = {
         "model": args.model,
         "devices": args.devices,
         "steps_per_round": args.steps,
         "rounds": args.rounds,
-        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()},
-        "versions": {"jax": jax.__version__, "keras": keras.__version__},
+        "machine": {
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "device": jax.devices()[0].device_kind,
+            "python": platform.python_version(),
+        },
+        "versions": {"jax": jax.__version__, "keras": metadata.version("keras")},
         "ms_per_step": {name: quartiles([1000 * t for t in values]) for name, values in times.items()},
         "speed_of_hand_written": {
             name: quartiles([b / t for b, t in zip(base, values, strict=True)]) for name, values in times.items()

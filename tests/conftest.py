@@ -23,7 +23,7 @@ from tfdist_jax._checkpoint import _array_files
 
 os.environ["KERAS_BACKEND"] = "jax"  # Tests may import Keras before the facade.
 
-jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_platforms", os.environ.get("TFDIST_TEST_PLATFORMS", "cpu"))
 jax.config.update("jax_num_cpu_devices", 8)
 
 os.environ.update(environment.COMPILATION_CACHE)

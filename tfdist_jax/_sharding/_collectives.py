@@ -62,6 +62,8 @@ def fused_sum(
         The sums, in the order of `arrays`, equal on every replica.
     """
     result = list(arrays)
+    if jax.lax.axis_size(axis_name) == 1:
+        return result  # XLA would leave out the all-reduce, but not the copies into buckets and out of them.
     for bucket in _packed(arrays, _buckets(arrays, bucket_bytes), pack_bytes):
         members = [jnp.asarray(arrays[i]) for i in bucket]
         if len(members) == 1:
