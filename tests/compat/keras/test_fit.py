@@ -337,3 +337,34 @@ def test_several_inputs_and_outputs_by_name(strategy, data, assert_same_history)
     predictions = [each.predict(x, batch_size=10, verbose=0) for each in (model, alone)]
     for name in predictions[1]:
         np.testing.assert_allclose(predictions[0][name], predictions[1][name], atol=1e-5)
+
+
+def test_callbacks_see_variables_as_the_last_step_left_them_and_may_change_them(strategy, make_model, fit, data):
+    model = make_model(strategy, hidden=[keras.layers.BatchNormalization])
+    seen = []
+
+    class Watch(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            # Past `self.model`, which would tell Keras to put the values back.
+            seen.append((int(model.optimizer.iterations.numpy()), model.layers[-1].bias.numpy().copy()))
+            if batch == 1:
+                model.layers[-1].bias.assign([9.0] * 4)
+
+    fit(model, data, callbacks=[Watch()], epochs=1)
+    assert [step for step, _ in seen] == [1, 2, 3, 4]
+    assert not np.array_equal(seen[0][1], seen[1][1])
+    assert (seen[2][1] > 8).all()
+
+
+def test_an_error_in_the_middle_of_an_epoch_loses_nothing(strategy, make_model, data):
+    model = make_model(strategy)
+
+    def batches():
+        yield data.x[:16], data.y[:16]
+        yield data.x[16:32], data.y[16:32]
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        model.fit(batches(), shuffle=False, verbose=0)
+    assert int(model.optimizer.iterations.numpy()) == 2
+    assert np.isfinite(model.predict(data.x, verbose=0)).all()

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow.keras._training import _programs
+from tfdist_jax.compat.tensorflow.keras._training._steps import make_train_step
 
 
 class Custom(keras.Model):
@@ -335,3 +337,40 @@ def test_steps_without_a_loop_change_the_model_themselves(make_model, data):
     logs = model.train_step(data.rows(16))
     assert logs == {name: pytest.approx(v) for name, v in own.train_on_batch(*data.rows(16), return_dict=True).items()}
     np.testing.assert_allclose(model.predict_step((data.x,)), own.predict(data.x, verbose=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [16, 10, 2])
+def test_a_step_in_tensorflows_form_may_assign_any_variable(rows, strategy, data):
+    class Counting(keras.Sequential):
+        def train_step(self, data):
+            x, y = data
+            counted.assign_add(float(x.shape[0]))
+            with tf.GradientTape() as tape:
+                loss = keras.ops.mean(self.compute_loss(x=x, y=y, y_pred=self(x, training=True)))
+            weights = self.trainable_variables
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            return {"loss": loss}
+
+    with strategy.scope():
+        counted = tf.Variable(0.0, trainable=False, aggregation=tf.VariableAggregation.SUM)
+        model = Counting([keras.Input((8,)), keras.layers.Dense(4)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(data.x[:rows], data.y[:rows], batch_size=16, epochs=3, verbose=0)
+    assert float(counted) == 3 * rows
+
+
+@pytest.mark.parametrize("sizes", [(2, 0, 1, 0), (0, 2, 0, 1)])
+def test_replicas_without_rows_may_be_any_of_them(sizes, strategy, make_model, data):
+    """With several processes any of them may have none left."""
+
+    def trained(sizes):
+        model = make_model(strategy, hidden=[functools.partial(keras.layers.BatchNormalization, synchronized=True)])
+        model.optimizer.build(model.trainable_variables)
+        rows = iter(range(3))
+        places = [next(rows) if row < size else 0 for size in sizes for row in range(2)]
+        batch = data.x[places], data.y[places]
+        logs, _ = _programs.run_side_by_side(make_train_step(model), strategy, sizes, batch)
+        return [float(logs["loss"]), *(variable.numpy() for variable in model.variables)]
+
+    for value, expected in zip(trained(sizes), trained((2, 1, 0, 0)), strict=True):
+        np.testing.assert_allclose(value, expected, atol=1e-6)
