@@ -87,7 +87,9 @@ def contribution(value: jax.Array, old: jax.Array, merge: Merge, part: Part) -> 
             return weighted if all(part.counts) else jnp.where(part.count, weighted, jnp.zeros_like(weighted))
         case Merge.SUM_OF_DELTAS:
             return _number(value) - _number(old)
-    kept = 0 if merge is Merge.FIRST else len(part.counts) - 1
+    # Where a replica has no rows nothing may have happened.
+    counting = [i for i, count in enumerate(part.counts) if count]
+    kept = counting[0] if merge is Merge.FIRST else counting[-1]
     return jnp.where(part.index == kept, _number(value), jnp.zeros_like(_number(value)))
 
 

@@ -40,13 +40,13 @@ class Merge(enum.Enum):
     SAME = 0
     """They are equal already."""
     FIRST = 1
-    """Replica 0's value is kept."""
+    """The first replica's value is kept, of those that count where some do not."""
     MEAN = 2
     """Their mean is kept, in which a replica counts as often as it has rows of the batch."""
     SUM_OF_DELTAS = 3
     """The changes that all replicas made are added up."""
     LAST = 4
-    """The last replica's value is kept."""
+    """The last replica's value is kept, likewise."""
 
 
 class StateScope(abc.ABC):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow.keras._training import _programs
+from tfdist_jax.compat.tensorflow.keras._training._batch_feeder import stacked
+from tfdist_jax.compat.tensorflow.keras._training._step_function import StepFunction
 from tfdist_jax.compat.tensorflow.keras._training._steps import make_train_step
 
 
@@ -359,18 +360,72 @@ def test_a_step_in_tensorflows_form_may_assign_any_variable(rows, strategy, data
     assert float(counted) == 3 * rows
 
 
+@pytest.mark.parametrize("synchronized", [True, False])
 @pytest.mark.parametrize("sizes", [(2, 0, 1, 0), (0, 2, 0, 1)])
-def test_replicas_without_rows_may_be_any_of_them(sizes, strategy, make_model, data):
-    """With several processes any of them may have none left."""
+def test_replicas_without_rows_may_be_any_of_them(sizes, synchronized, strategy, make_model, data):
+    """With several processes any of them may have none left; in lock-step, and as one program."""
 
     def trained(sizes):
-        model = make_model(strategy, hidden=[functools.partial(keras.layers.BatchNormalization, synchronized=True)])
-        model.optimizer.build(model.trainable_variables)
+        norm = functools.partial(keras.layers.BatchNormalization, synchronized=synchronized)
+        model = make_model(strategy, hidden=[Counter, norm, lambda: keras.layers.Dropout(0.0, seed=1)])
+        model._symbolic_build(data_batch=(data.x[:3], data.y[:3]))
         rows = iter(range(3))
         places = [next(rows) if row < size else 0 for size in sizes for row in range(2)]
-        batch = data.x[places], data.y[places]
-        logs, _ = _programs.run_side_by_side(make_train_step(model), strategy, sizes, batch)
+        function = StepFunction(make_train_step(model), strategy)
+        batch = stacked([(data.x[places], data.y[places])])
+        logs = [function._run(function.variable_ids(), sizes, batch) for _ in range(2)][-1]
         return [float(logs["loss"]), *(variable.numpy() for variable in model.variables)]
 
     for value, expected in zip(trained(sizes), trained((2, 1, 0, 0)), strict=True):
         np.testing.assert_allclose(value, expected, atol=1e-6)
+    assert any(np.array_equal(value, 2) for value in trained(sizes))  # The steps that the layer has counted.
+
+
+class Counter(keras.layers.Layer):
+    """Counts its calls in a whole number, which no mean is taken of."""
+
+    def build(self, shape):
+        self.calls = self.add_weight(shape=(), dtype="int32", initializer="zeros", trainable=False)
+
+    def call(self, x, training=False):
+        if training:
+            self.calls.assign_add(1)
+        return x
+
+
+@pytest.mark.parametrize("rows", [16, 10])
+def test_a_part_of_kerass_step_that_the_model_overrides_is_used(rows, strategy, make_model, fit, data):
+    class Doubled(keras.Sequential):
+        def compute_loss_and_updates(self, *args, **kwargs):
+            loss, aux = super().compute_loss_and_updates(*args, **kwargs)
+            return 2 * loss, (2 * aux[0], *aux[1:])
+
+    layers = lambda: [keras.Input((8,)), keras.layers.Dense(4)]
+    models = [
+        make_model(chosen, model=lambda: Doubled(layers()), optimizer=lambda: keras.optimizers.SGD(0.1))
+        for chosen in (strategy, None)
+    ]
+    histories = [fit(model, data.rows(rows), batch_size=16) for model in models]
+    plain = fit(make_model(strategy, model=lambda: keras.Sequential(layers())), data.rows(rows), batch_size=16)
+    assert histories[0]["loss"][0] == pytest.approx(histories[1]["loss"][0], rel=1e-5)
+    assert histories[0]["loss"][0] == pytest.approx(2 * plain["loss"][0], rel=1e-5)
+    if rows == 16:  # Means of unequal parts differ from the mean of all.
+        np.testing.assert_allclose(*[model.get_weights()[0] for model in models], atol=1e-5)
+    evaluated = [model.evaluate(data.x, data.y, verbose=0)[0] for model in models]
+    if rows == 16:
+        assert evaluated[0] == pytest.approx(evaluated[1], rel=1e-4)
+
+
+def test_whole_numbers_that_replicas_assign_come_from_the_first(strategy):
+    with strategy.scope():
+        number = keras.Variable(0, dtype="int32", trainable=False)
+
+    @tf.function
+    def step():
+        def replica():
+            number.assign(7 + tf.distribute.get_replica_context().replica_id_in_sync_group)
+
+        strategy.run(replica)
+
+    step()
+    assert [int(shard.data) for shard in number.stored.addressable_shards] == [7] * 4

@@ -283,7 +283,7 @@ class TestStep(Step):
 
     def prepared(self) -> contextlib.AbstractContextManager[None]:
         """Show the user's step losses as its form has them."""
-        own = is_overridden(self.model, "test_step")
+        own = is_overridden(self.model, "test_step") or takes_state(self.model, "test_step")
         return _loss_values(self.model, "test_step") if own else contextlib.nullcontext()
 
 
@@ -311,7 +311,8 @@ class PredictStep(Step):
 
 def make_train_step(model: keras.Model) -> Step:
     """Make the training step of `model`, its own or Keras's."""
-    return CustomTrainStep(model) if is_overridden(model, "train_step") else TrainStep(model)
+    is_custom = is_overridden(model, "train_step") or takes_state(model, "train_step")
+    return CustomTrainStep(model) if is_custom else TrainStep(model)
 
 
 def _results(model: keras.Model, updated: Set[int]) -> Logs:

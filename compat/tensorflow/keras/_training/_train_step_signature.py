@@ -78,8 +78,14 @@ def is_tensorflow_form(model: keras.Model, name: str) -> bool:
 
 
 def takes_state(model: keras.Model, name: str) -> bool:
-    """Tell whether the model's class brings its own step in JAX's form, which takes values and returns new ones."""
-    return is_overridden(model, name) and not is_tensorflow_form(model, name)
+    """Tell whether a step runs in JAX's form, which takes values and returns new ones: the class brings it, or a part of Keras's."""
+    if is_overridden(model, name):
+        return not is_tensorflow_form(model, name)
+    return any(getattr(type(model), part) is not getattr(keras.Model, part) for part in _STATELESS_PARTS)
+
+
+# What Keras's own steps in JAX's form are made of.
+_STATELESS_PARTS = ("compute_loss_and_updates", "stateless_call", "stateless_compute_loss")
 
 
 CHANGES = tuple(
