@@ -1,7 +1,8 @@
 """SIGTERM during `fit` with `BackupAndRestore`: all workers stop before the same batch, the backup is saved, they leave.
 
-Keras's training state goes from step to step in `fit`'s own variables. So what a thread saves, while `fit` compiles or waits
-for data, is found by references that keep nothing alive: whatever a step has given away since is gone, and not half new.
+Steps give the memory of variables away, and outside of strategies their values go from step to step in `fit`'s own hands. So what a
+thread saves, while `fit` compiles or waits for data, is found by references that keep nothing alive: whatever a step has
+given away since is gone, and not half new.
 """
 
 import signal
@@ -87,13 +88,13 @@ class Guard:
 
     def mark(self) -> None:
         """Note where the training is; it is between two steps, and what they change is settled."""
-        model = self._model
+        model, about = self._model, self._about()  # Which puts together what replicas have accumulated.
         state = getattr(model, "_jax_state", None)
         if state and state["trainable_variables"] and not model._jax_state_synced:
-            self._mark = _Mark(self._about(), self._variables, (), weakref.ref(state))
+            self._mark = _Mark(about, self._variables, (), weakref.ref(state))
         else:
             held = [[weakref.ref(variable.stored) for variable in some] for some in self._variables.values()]
-            self._mark = _Mark(self._about(), self._variables, held, lambda: {})
+            self._mark = _Mark(about, self._variables, held, lambda: {})
 
     def end(self, *, is_complete: bool) -> None:
         """Let SIGTERM end the process again."""
