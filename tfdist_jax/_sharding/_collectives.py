@@ -61,9 +61,10 @@ def fused_sum(
     Returns:
         The sums, in the order of `arrays`, equal on every replica.
     """
-    result = list(arrays)
     if jax.lax.axis_size(axis_name) == 1:
-        return result  # XLA would leave out the all-reduce, but not the copies into buckets and out of them.
+        # XLA would leave out the all-reduce, but not the copies into buckets and out of them.
+        return [None if array is None else jnp.asarray(array) for array in arrays]
+    result = list(arrays)
     for bucket in _packed(arrays, _buckets(arrays, bucket_bytes), pack_bytes):
         members = [jnp.asarray(arrays[i]) for i in bucket]
         if len(members) == 1:

@@ -186,6 +186,6 @@ def _merge_writes(scopes: Sequence[ReplicaScope], counts: tuple[int, ...]) -> No
         old = cell.stored if around is None else around.read(cell)
         new = jnp.stack(values) if cell.per_replica else merge_values(values, old, merge, counts)
         if around is None:
-            cell.stored = put(new, old.sharding)
+            cell.stored = new if new.sharding == old.sharding else put(new, old.sharding)
         else:
             around.write(cell, new, Merge.SAME)

@@ -45,12 +45,16 @@ class _Compiled:
 
     def __init__(self, program: StatefulProgram) -> None:
         self.program = program
-        tree = program.captured.out_tree
-        self._returns_tensors = jax.tree.structure(restore_constants(tree.unflatten([0] * tree.num_leaves))) == tree
+        self._returns_tensors: bool | None = None
 
     def __call__(self, tensors: Sequence[jax.Array]) -> Any:
         results = self.program(tensors)
-        return results if self._returns_tensors else restore_constants(results)
+        if self._returns_tensors:
+            return results
+        restored = restore_constants(results)
+        if self._returns_tensors is None:  # The structure of the results is the same each time.
+            self._returns_tensors = jax.tree.structure(restored) == jax.tree.structure(results)
+        return restored
 
 
 @final
@@ -113,7 +117,7 @@ class CallCache:
 
     def _find(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None
-    ) -> tuple["_Compiled", list[jax.Array]]:
+    ) -> tuple[_Compiled, list[jax.Array]]:
         named = {name: in_order(value) for name, value in kwargs.items()}
         leaves, tree = jax.tree.flatten((in_order(tuple(args)), named))
         leaves = [leaf.unknown() if isinstance(leaf, PerReplicaStrings) else leaf for leaf in leaves]

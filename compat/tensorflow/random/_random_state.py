@@ -146,7 +146,7 @@ def _key(words: Any, seed: int | None) -> jax.Array:
 class FunctionStreams:
     """The streams of one compiled function: it draws the same numbers as any other that does the same draws.
 
-    SeedLog without a seed share a stream, which goes on from call to call; a draw with a seed has one of its own.
+    Draws without a seed share a stream, which goes on from call to call; a draw with a seed has one of its own.
     """
 
     def __init__(self) -> None:

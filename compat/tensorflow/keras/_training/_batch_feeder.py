@@ -32,7 +32,7 @@ class BatchFeeder:
     """
 
     def __init__(self, mesh: Mesh, steps_per_execution: int, most: int, *, ahead: int) -> None:
-        """BatchFeeder the devices of `mesh`.
+        """Feed the devices of `mesh`.
 
         Args:
             mesh: The mesh of the strategy.
