@@ -7,13 +7,14 @@ import pytest
 
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._capture import StatefulProgram, capture
+from tfdist_jax._stateful._storage import PLAIN
 
 
 class Box:
     """A cell."""
 
     trainable = True
-    per_replica = False
+    storage = PLAIN
 
     def __init__(self, value):
         self.stored = jnp.asarray(value)

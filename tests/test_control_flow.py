@@ -8,13 +8,14 @@ import pytest
 from tfdist_jax._stateful import _control_flow
 from tfdist_jax._stateful._capture import StatefulProgram
 from tfdist_jax._stateful._state import Merge, read, write
+from tfdist_jax._stateful._storage import PLAIN
 
 
 class Box:
     """A cell."""
 
     trainable = True
-    per_replica = False
+    storage = PLAIN
 
     def __init__(self, value):
         self.stored = jnp.asarray(value)

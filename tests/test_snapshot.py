@@ -8,10 +8,12 @@ import numpy as np
 
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._snapshot import Snapshot, read_snapshot
+from tfdist_jax._stateful._storage import PLAIN
 
 
 class Cell:
-    trainable = per_replica = False
+    trainable = False
+    storage = PLAIN
 
     def __init__(self, stored):
         self.stored = stored

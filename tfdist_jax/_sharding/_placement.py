@@ -2,14 +2,16 @@
 
 import contextlib
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from tfdist_jax._sharding._mesh import replicas
+from tfdist_jax._sharding._mesh import DATA, replicas
 
 
 @functools.lru_cache(maxsize=256)
@@ -44,6 +46,11 @@ def put(value: Any, sharding: Sharding) -> Any:
     if sharding.is_fully_addressable:
         return jax.device_put(value, sharding)
     return jax.tree.map(lambda leaf: _put_one(leaf, sharding), value)
+
+
+def stack_replicas(values: Sequence[Any], mesh: Mesh) -> jax.Array:
+    """Lay out a value for each replica, of one shape and type, which every process has: `[num_replicas, ...]`, sharded `P(DATA)`."""
+    return put(jnp.stack(list(values)), NamedSharding(mesh, PartitionSpec(DATA)))
 
 
 def _put_one(value: Any, sharding: Sharding) -> Any:

@@ -28,7 +28,7 @@ from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._runtime import InFlight, reuses_memory
 from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
 from tfdist_jax._sharding._values import PerReplica
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering, load, store
 
 _sharding_of = operator.attrgetter("sharding")
 _read_cell = Primitive("read_cell")
@@ -73,7 +73,7 @@ class CaptureScope(StateScope):
         """Return the cell's value in the program; on first touch, an input of the program."""
         if id(cell) not in self._values:
             with set_current_trace(self._root):
-                value = _read_cell.bind(index=len(self.cells), aval=_type_of(cell.stored))
+                value = _read_cell.bind(index=len(self.cells), aval=_type_of(load(cell)))
             self._values[id(cell)] = value
             self.cells.append(cell)
         return self._values[id(cell)]
@@ -186,20 +186,20 @@ class StatefulProgram:
         written = {id(cell) for cell in self.captured.written}
         self._written = self.captured.written
         self._only_read = tuple(cell for cell in self.captured.cells if id(cell) not in written)
-        self.mesh = self.captured.mesh or _widest_mesh([cell.stored for cell in self.captured.cells], arrays)
+        self._hold_arrays = all(cell.storage.holds_arrays for cell in self.captured.cells)
+        self.mesh = self.captured.mesh or _widest_mesh(list(map(load, self.captured.cells)), arrays)
         self._whole = None if self.mesh is None else replicated_sharding(self.mesh)
         self._is_shared = self.mesh is not None and spans_processes(self.mesh)
-        self._place_cells()
+        state = list(map(self._load, self._written))
         # The same objects as in other programs make each step's look at where arrays are short.
-        places = [cell.stored.sharding for cell in (*self._written, *self._only_read)]
+        places = map(_sharding_of, itertools.chain(state, map(self._load, self._only_read)))
         self._places = [self._whole if sharding == self._whole else sharding for sharding in places]
-        new = [None if _is_free(cell.stored) else self._places[i] for i, cell in enumerate(self._written)]
+        new = [None if _is_free(array) else place for array, place in zip(state, self._places, strict=False)]
         options: dict[str, Any] = {"out_shardings": (None, new, None)}
         if layouts is not None:
             options["in_shardings"] = (None, None, list(layouts))
         program = functools.partial(jit_with_agreement, self._apply, self.mesh, name=name, **options)
         self._keeping = program()
-        state = [cell.stored for cell in self._written]
         self._donating = program(donate_argnums=0) if reuses_memory(self.mesh, state) else self._keeping
         self._in_flight = InFlight(self.mesh)
 
@@ -209,7 +209,10 @@ class StatefulProgram:
         run = self._keeping if is_recording() else self._donating
         results, new_values, token = run(written, only_read, arrays)
         for cell, value in zip(self._written, new_values, strict=True):
-            cell.stored = value
+            if self._hold_arrays:
+                cell.stored = value
+            else:
+                store(cell, value)
         self._in_flight.add(token)
         if self.captured.checks:
             jax.block_until_ready((results, token))
@@ -247,20 +250,23 @@ class StatefulProgram:
 
     def _stored(self) -> tuple[list[Any], list[Any]]:
         """Return what the cells hold, on the program's devices."""
-        written, only_read = [cell.stored for cell in self._written], [cell.stored for cell in self._only_read]
-        found = map(_sharding_of, itertools.chain(written, only_read))
-        if self._whole is None or all(map(operator.is_, found, self._places)):
-            return written, only_read
-        self._place_cells()
-        return [cell.stored for cell in self._written], [cell.stored for cell in self._only_read]
+        if self._hold_arrays:
+            written, only_read = [cell.stored for cell in self._written], [cell.stored for cell in self._only_read]
+            found = map(_sharding_of, itertools.chain(written, only_read))
+            if self._whole is None or all(map(operator.is_, found, self._places)):
+                return written, only_read
+            del written, only_read  # They would be references to memory that may be given away.
+        return list(map(self._load, self._written)), list(map(self._load, self._only_read))
 
-    def _place_cells(self) -> None:
+    def _load(self, cell: Cell) -> jax.Array:
+        """Return a cell's array on the program's devices, where one that its cell holds stays."""
+        array = load(cell)
         if self._whole is None:
-            return
-        for cell in self.captured.cells:
-            placed = _replicate(cell.stored, self._whole)
-            if placed is not cell.stored:
-                cell.stored = placed
+            return array
+        placed = _replicate(array, self._whole)
+        if placed is not array and cell.storage.holds_arrays:
+            cell.stored = placed
+        return placed
 
     def _apply(self, written: list[Any], only_read: list[Any], arrays: list[Any]) -> Any:
         values = {id(cell): value for cell, value in zip(self._written, written, strict=True)}

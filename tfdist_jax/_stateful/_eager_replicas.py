@@ -12,12 +12,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tfdist_jax._cluster import DisagreementError
 from tfdist_jax._multiprocess._gathering import allgather_arrays
 from tfdist_jax._sharding._mesh import DATA, num_replicas, replicas
-from tfdist_jax._sharding._placement import local_replicas, put, spans_processes
+from tfdist_jax._sharding._placement import local, local_replicas, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._lockstep import LockStep
-from tfdist_jax._stateful._merging import merge_values
 from tfdist_jax._stateful._replica_state import ReplicaScope
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering, load, store
 
 
 @final
@@ -120,10 +119,10 @@ class _EagerScope(StateScope):
         return False
 
     def read(self, cell: Cell) -> jax.Array:
-        return _copy_on(cell.stored, self._device)
+        return _copy_on(load(cell), self._device)
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
-        cell.stored = put(array, cell.stored.sharding)
+        store(cell, array)
 
 
 @final
@@ -138,17 +137,19 @@ class _DeviceScope(StateScope):
         self._device = device
 
     def read(self, cell: Cell) -> jax.Array:
-        value = _copy_on(cell.stored, self._device)
-        return value[0] if cell.per_replica else value
+        if cell.storage.per_replica:
+            (own,) = (shard.data for shard in load(cell).addressable_shards if shard.device == self._device)
+            return own[0]
+        return _copy_on(load(cell), self._device)
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         raise RuntimeError("A replica writes to its own scope, never to the surrounding one.")
 
 
 def _copy_on(value: jax.Array, device: Any) -> jax.Array:
-    """Return the part of an array that a device holds; a copy there, if it holds none."""
-    held = [shard.data for shard in value.addressable_shards if shard.device == device]
-    return held[0] if held else jax.device_put(value, device)
+    """Return the copy of an array that a device holds; a new one there, if it holds none or only a part."""
+    held = [shard.data for shard in value.addressable_shards if shard.device == device and value.is_fully_replicated]
+    return held[0] if held else jax.device_put(local(value), device)
 
 
 def run_eagerly(
@@ -191,15 +192,16 @@ def _merge_writes(scopes: Sequence[ReplicaScope], replicas: EagerReplicas, count
     replicas.tell("ends", [merge.name for _, merge in written.values()])
     now = _EagerScope(replicas.devices[0])
     for cell, merge in written.values():
-        values = [one.read(cell) for one in scopes]
-        if cell.per_replica:
-            cell.stored = replicas.stacked(values).data
-        elif merge is Merge.SAME and cell.stored.sharding.addressable_devices == set(replicas.devices):
+        values, array = [one.read(cell) for one in scopes], load(cell)
+        has_copies = array.is_fully_replicated and array.sharding.addressable_devices == set(replicas.devices)
+        if cell.storage.per_replica:
+            store(cell, replicas.stacked(values).data)
+        elif merge is Merge.SAME and has_copies:
             # Each device keeps its own copy: replicas may have been told to let them differ.
-            cell.stored = _copies(values, cell.stored.sharding, replicas.devices)
+            store(cell, _copies(values, array.sharding, replicas.devices))
         else:
             everyone = replicas.of_all("settles variables", values)
-            now.write(cell, merge_values(everyone, now.read(cell), merge, counts), Merge.SAME)
+            now.write(cell, cell.storage.merge(everyone, now.read(cell), merge, counts), Merge.SAME)
 
 
 def _copies(values: Sequence[jax.Array], sharding: Any, devices: Sequence[Any]) -> jax.Array:

@@ -10,14 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
-import jax.numpy as jnp
 
 from tfdist_jax._autodiff._tape_trace import below_tapes
 from tfdist_jax._internals import current_trace, eval_trace, set_trace
-from tfdist_jax._sharding._placement import put
-from tfdist_jax._stateful._merging import merge_values
 from tfdist_jax._stateful._replica_state import ReplicaScope
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering, load, store
 
 Combine = Callable[[list[Any]], list[Any]]
 """The replicas' contributions, in replica order, to what each of them gets."""
@@ -143,8 +140,8 @@ class _ReplicaView(StateScope):
         return self._outer is not None and self._outer.after_run(check)
 
     def read(self, cell: Cell) -> jax.Array:
-        value = cell.stored if self._outer is None else self._outer.read(cell)
-        return value[self._replica] if cell.per_replica else value
+        value = load(cell) if self._outer is None else self._outer.read(cell)
+        return value[self._replica] if cell.storage.per_replica else value
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         raise RuntimeError("A replica writes to its own scope, never to the surrounding one.")
@@ -183,9 +180,9 @@ def _merge_writes(scopes: Sequence[ReplicaScope], counts: tuple[int, ...]) -> No
     around = current_scope()
     for cell, merge in written.values():
         values = [one.read(cell) for one in scopes]
-        old = cell.stored if around is None else around.read(cell)
-        new = jnp.stack(values) if cell.per_replica else merge_values(values, old, merge, counts)
+        old = load(cell) if around is None else around.read(cell)
+        new = cell.storage.merge(values, old, merge, counts)
         if around is None:
-            cell.stored = new if new.sharding == old.sharding else put(new, old.sharding)
+            store(cell, new)
         else:
             around.write(cell, new, Merge.SAME)

@@ -97,7 +97,9 @@ class ReplicaScope(StateScope):
         Returns:
             The sums of `others`.
         """
-        differing = [write for write in self.writes() if not write[0].per_replica and write[2] is not Merge.SAME]
+        differing = [
+            write for write in self.writes() if not write[0].storage.per_replica and write[2] is not Merge.SAME
+        ]
         old = [self._merged[id(cell)] if id(cell) in self._merged else self._outer.read(cell) for cell, *_ in differing]
         amounts = [
             contribution(value, before, merge, part) for (_, value, merge), before in zip(differing, old, strict=True)
@@ -137,12 +139,12 @@ def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: 
         replica.merge(current_part(num_replicas(mesh)), fused_sum)
         writes = replica.writes()
         found["is_same"] = [is_replicated(result) for result in results]
-        found["shared"] = [cell for cell, *_ in writes if not cell.per_replica]
-        found["own"] = [cell for cell, *_ in writes if cell.per_replica]
+        found["shared"] = [cell for cell, *_ in writes if not cell.storage.per_replica]
+        found["own"] = [cell for cell, *_ in writes if cell.storage.per_replica]
         same = [result.value for result in results if is_replicated(result)]
         each = [result for result in results if not is_replicated(result)]
-        same += [value for cell, value, _ in writes if not cell.per_replica]
-        each += [value for cell, value, _ in writes if cell.per_replica]
+        same += [value for cell, value, _ in writes if not cell.storage.per_replica]
+        each += [value for cell, value, _ in writes if cell.storage.per_replica]
         return [jnp.asarray(value)[None] for value in each], same
 
     each, whole = PartitionSpec(DATA), PartitionSpec()

@@ -13,7 +13,7 @@ import numpy as np
 
 from tfdist_jax._internals import is_computed
 from tfdist_jax._sharding._placement import local
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, load
 
 
 def host_copy(array: Any) -> np.ndarray | None:
@@ -41,15 +41,25 @@ class Snapshot:
         self._held = [(cell, weakref.ref(cell.stored)) for cell in cells]
         self._others = list(others)
 
-    def scope(self) -> "SnapshotScope | None":
-        """Return copies of what the cells held; None if there is one whose array is gone, or is not computed yet."""
-        values: dict[int, Any] = {id(owner): value for owner, value in self._others}
-        for cell, held in self._held:
-            value = host_copy(held())
+    def values(self) -> list[tuple[Cell, np.ndarray]] | None:
+        """Return the cells with copies of what they held; None if there is one whose array is gone, or is not computed yet."""
+        found = []
+        for cell, ref in self._held:
+            held = ref()
+            value = None if held is None else host_copy(cell.storage.load(held))
             if value is None:
                 return None
-            values[id(cell)] = value
-        return SnapshotScope(self, values)
+            found.append((cell, value))
+        return found
+
+    def scope(self) -> "SnapshotScope | None":
+        """Return what lets a thread find what was held; None where `values` is."""
+        values = self.values()
+        return (
+            None
+            if values is None
+            else SnapshotScope(self, {id(owner): held for owner, held in [*self._others, *values]})
+        )
 
 
 @final
@@ -66,7 +76,7 @@ class SnapshotScope(StateScope):
         return False
 
     def read(self, cell: Cell) -> jax.Array:
-        value = self._values.get(id(cell), cell.stored)
+        value = self._values[id(cell)] if id(cell) in self._values else load(cell)
         with jax.enable_x64(True):  # As they were.
             return jnp.asarray(local(value))
 

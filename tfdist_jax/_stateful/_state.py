@@ -5,7 +5,7 @@ import contextlib
 import enum
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,24 +14,24 @@ from jax.core import Tracer
 from tfdist_jax._autodiff._tape import observe_read
 from tfdist_jax._sharding._placement import local
 
+if TYPE_CHECKING:
+    from tfdist_jax._stateful._storage import Storage
+
 
 class Cell(Protocol):
     """Something that holds one array and may be given another, such as a variable.
 
     Attributes:
-        stored: The array it holds between programs; `[num_replicas, ...]`, sharded over the data axis, if
-            `per_replica`.
+        stored: What it holds between programs: the array, unless its storage keeps that somewhere else.
+        storage: How the array is kept.
         trainable: Whether tapes watch it on their own.
-        per_replica: Whether each replica has a value of its own.
     """
 
     stored: Any
+    storage: "Storage"
 
     @property
     def trainable(self) -> bool: ...
-
-    @property
-    def per_replica(self) -> bool: ...
 
 
 class Merge(enum.Enum):
@@ -89,10 +89,21 @@ def entering(scope: StateScope | None) -> Iterator[None]:
         _scope.reset(token)
 
 
+def load(cell: Cell) -> jax.Array:
+    """Return the array of `cell` as programs take it; `[num_replicas, ...]` if each replica has a value of its own."""
+    return cell.storage.load(cell.stored)
+
+
+def store(cell: Cell, array: jax.Array) -> None:
+    """Let `cell` hold another array, laid out like the one before."""
+    cell.stored = cell.storage.store(array, cell.stored)
+
+
 def _read_now(cell: Cell) -> Any:
     """Return the value; where several processes hold it, a copy that only this one computes on and no step gives away."""
-    own = cell.stored if cell.per_replica else local(cell.stored)
-    return own if own is cell.stored else jnp.copy(own)
+    array = load(cell)
+    own = array if cell.storage.per_replica else local(array)
+    return own if own is array else jnp.copy(own)
 
 
 def read(cell: Cell) -> jax.Array:
@@ -113,4 +124,4 @@ def write(cell: Cell, array: jax.Array, *, merge: Merge = Merge.SAME) -> None:
             "Assign it outside, or in a function that the strategy or tf.function compiles."
         )
     else:
-        cell.stored = array
+        store(cell, array)

@@ -14,9 +14,10 @@ from jax.core import Tracer
 from tfdist_jax import PerReplica, ReduceOp
 from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import computing_now, known_value
-from tfdist_jax._sharding._placement import local, put
+from tfdist_jax._sharding._placement import local
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._state import Merge
+from tfdist_jax._stateful._storage import PLAIN, Storage
 from tfdist_jax.compat.tensorflow._ops._graph_compat import get_current_name_scope
 from tfdist_jax.compat.tensorflow._ops._selection import gather, gather_nd
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
@@ -114,23 +115,17 @@ class Variable(metaclass=ByCreators):
         self._constraint = constraint
         self._shape, self._dtype = _declared(shape, value, validate_shape), value.dtype
         self._strategy = current_strategy()
-        self.per_replica = on_read and self._strategy is not None
-        self.stored = self._place(value)
-
-    def _place(self, value: jax.Array) -> jax.Array:
+        self.stored: Any = None
+        self.storage: Storage = PLAIN
+        if self._strategy is not None:
+            self.storage = self._strategy.per_replica_storage if on_read else self._strategy.storage
         with computing_now():  # Also where replicas make it: the variable outlives their program.
-            if self._strategy is None:
-                # A variable owns its array: `tf.Variable(x)` must not share memory that a step may reuse.
-                return jnp.copy(value)
-            if not self.per_replica:
-                return self._strategy.initial(value)
-            self._strategy.adopt(self)
-            return self._strategy.stacked([value] * self._strategy.num_replicas_in_sync)
+            self.storage.place(self, value)
 
     def value(self) -> jax.Array:
         """Return the current value; of a per-replica variable, outside of replicas, the aggregate."""
         value = _state.read(self)
-        if not self.per_replica or replica_context() is not None:
+        if not self.storage.per_replica or replica_context() is not None:
             return value
         match self._aggregation:
             case VariableAggregation.SUM:
@@ -149,7 +144,8 @@ class Variable(metaclass=ByCreators):
 
     def per_replica_value(self) -> PerReplica:
         """Return the replicas' own values."""
-        return PerReplica(_state.read(self), self.stored.shape[0])
+        value = _state.read(self)
+        return PerReplica(value, value.shape[0])
 
     def numpy(self) -> np.ndarray:
         """Return a copy of the value as a NumPy array."""
@@ -163,7 +159,7 @@ class Variable(metaclass=ByCreators):
         context = self._writing_context()
         if context is not None:
             new = self._aggregate(new, context)
-        elif self.per_replica:
+        elif self.storage.per_replica:
             new = self._shared_out(new)
         self._write(new, Merge.LAST)
         return self if read_value else None
@@ -197,7 +193,7 @@ class Variable(metaclass=ByCreators):
         context = self._writing_context()
         if context is not None:
             self._write(op(_state.read(self), self._aggregate(delta, context)), Merge.SUM_OF_DELTAS)
-        elif self.per_replica and self._aggregation is VariableAggregation.SUM:
+        elif self.storage.per_replica and self._aggregation is VariableAggregation.SUM:
             raise ValueError(
                 "SyncOnReadVariable does not support `assign_add` in cross-replica context when aggregation is set to "
                 "`tf.VariableAggregation.SUM`."
@@ -222,12 +218,14 @@ class Variable(metaclass=ByCreators):
     def scatter(self, how: str, indices: jax.Array, updates: jax.Array) -> None:
         """Change parts, as `scattered` does; inside `strategy.run`, those of all replicas as `aggregation` says."""
         context = self._writing_context()
-        if context is None and self.per_replica:
+        if context is None and self.storage.per_replica:
             raise NotImplementedError(
                 "Scattered updates of a variable with synchronization=ON_READ are made inside `strategy.run`; outside "
                 "of it use `assign`."
             )
-        aggregated = self._strategy is not None and not self.per_replica and self._aggregation.name in ("SUM", "MEAN")
+        aggregated = (
+            self._strategy is not None and not self.storage.per_replica and self._aggregation.name in ("SUM", "MEAN")
+        )
         if aggregated and how in ("min", "max", "update"):
             raise NotImplementedError(
                 f"scatter_{how} does not support the aggregation {self._aggregation.name}: gather the replicas' rows and "
@@ -250,7 +248,7 @@ class Variable(metaclass=ByCreators):
 
     def _takes_all(self, context: "ReplicaContext") -> bool:
         """Whether each replica's own change counts; without aggregation each changes its own copy."""
-        own = self._strategy is None or self.per_replica or self._aggregation is VariableAggregation.NONE
+        own = self._strategy is None or self.storage.per_replica or self._aggregation is VariableAggregation.NONE
         return own or context.num_replicas_in_sync == 1 or context.is_updating
 
     def _aggregate_parts(self, indices: Any, updates: Any, context: "ReplicaContext") -> tuple[Any, Any]:
@@ -294,7 +292,7 @@ class Variable(metaclass=ByCreators):
                 return total.astype(self._dtype)
 
     def _shared_out(self, value: jax.Array) -> jax.Array:
-        replicas = self.stored.shape[0]
+        replicas = _state.read(self).shape[0]
         if self._aggregation is VariableAggregation.SUM:
             value = (value / replicas).astype(self._dtype)
         return jnp.broadcast_to(value, (replicas, *value.shape))
@@ -303,7 +301,7 @@ class Variable(metaclass=ByCreators):
         """Set the value; `of_no_strategy` says what becomes of the replicas' values if no strategy has made the variable."""
         if _state.current_scope() is None:
             if not isinstance(value, Tracer):
-                value = _placed(value, self.stored)
+                value = jnp.copy(value)  # A variable owns its array.
             elif not is_tracing():
                 raise InaccessibleTensorError(
                     f"Variable '{self.name}' was assigned a tensor of a compiled function, which has a value only there. "
@@ -363,17 +361,17 @@ class Variable(metaclass=ByCreators):
         """The replicas' values, of a variable that was made in a strategy's scope."""
         if self._strategy is None:
             raise AttributeError("Only variables made in the scope of a strategy have `values`, one for each replica.")
-        if self.per_replica:
+        if self.storage.per_replica:
             return self.per_replica_value().values
         value = self.value()
-        if isinstance(value, Tracer):
+        if isinstance(value, Tracer) or not value.is_fully_replicated:
             return (value,) * self._strategy.num_replicas_in_sync
         return tuple(shard.data for shard in value.addressable_shards)
 
     @property
     def device(self) -> str:
         """The name of the (first) device that holds the value."""
-        return device_name(self.stored)
+        return device_name(_state.load(self))
 
     def get_shape(self) -> TensorShape:
         """Return `shape`."""
@@ -401,10 +399,9 @@ class Variable(metaclass=ByCreators):
 
     def __deepcopy__(self, memo: Any) -> "Variable":
         twin = object.__new__(Variable)
-        vars(twin).update(vars(self), stored=jnp.copy(self.stored))
+        vars(twin).update(vars(self))
         memo[id(self)] = twin
-        if self._strategy is not None and self.per_replica:
-            self._strategy.adopt(twin)
+        twin.storage.adopt(twin, jnp.copy(_state.load(self)))
         return twin
 
     def __reduce__(self) -> Any:
@@ -421,10 +418,10 @@ class Variable(metaclass=ByCreators):
         if _state.current_scope() is not None:
             return text(self.name)
         if self._strategy is None or self._strategy.num_replicas_in_sync == 1:
-            return text(self.name, array=np.asarray(self.stored))
+            return text(self.name, array=np.asarray(_state.load(self)))
         names = [f"{self._name}/replica_{i}:0" if i else self.name for i in range(len(self.values))]
         parts = [text(name, array=np.asarray(value)) for name, value in zip(names, self.values, strict=True)]
-        return replicas_text("SyncOnReadVariable" if self.per_replica else "MirroredVariable", parts)
+        return replicas_text("SyncOnReadVariable" if self.storage.per_replica else "MirroredVariable", parts)
 
     def __iter__(self) -> Any:
         return iter(self.value())
@@ -453,20 +450,6 @@ class Variable(metaclass=ByCreators):
 
     def _like_me(self, value: Any) -> jax.Array:
         return convert_to_tensor(value, dtype=self._dtype)
-
-
-def _placed(value: jax.Array, before: jax.Array) -> jax.Array:
-    """Return a copy of a variable's new value, laid out like the one before.
-
-    A variable that is bound to no device stays free, so that it can be combined with any tensor; it follows a value that
-    lies on all devices of a strategy.
-    """
-    value = jnp.copy(value)
-    if before.committed or (not value.committed and value.devices() != before.devices()):
-        return put(value, before.sharding)
-    if value.committed and len(value.devices()) == 1:
-        return jnp.asarray(np.asarray(value))
-    return value
 
 
 def _declared(shape: Any, value: jax.Array, validate: bool) -> TensorShape:

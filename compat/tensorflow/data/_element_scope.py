@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._internals import current_trace, set_current_trace
-from tfdist_jax._stateful._state import Cell, Merge, StateScope
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, load, store
 from tfdist_jax.compat.tensorflow.random._random_state import KeyStream, is_of_function, words_for_element
 
 
@@ -50,7 +50,7 @@ class ElementScope(StateScope):
                     self._streams[cell] = words_for_element(cell, jnp.asarray(self._words()))
             return self._streams[cell]
         self.reads.append((cell, cell.stored))
-        return cell.stored
+        return load(cell)
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         if isinstance(cell, KeyStream) and is_of_function(cell):
@@ -58,4 +58,4 @@ class ElementScope(StateScope):
         elif self._is_traced:
             raise NotImplementedError("A variable is assigned in a dataset's function: it runs for each element alone.")
         else:
-            cell.stored = array
+            store(cell, array)

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import jax
+import jax.numpy as jnp
 
 from tfdist_jax import PerReplica
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._runtime import runs_on_cpu
-from tfdist_jax._sharding._placement import local_replicas
+from tfdist_jax._sharding._placement import local_replicas, put, replicated_sharding
 from tfdist_jax.compat.tensorflow._platform._context import (
     as_reduce_op,
     current_strategy,
@@ -80,7 +81,9 @@ class StrategyExtended:
         way = self._strategy.cross_device_ops
         if way is not None:
             tensor = way.broadcast(tensor, destinations)
-        return self._strategy.mirrored(tensor) if merging_context() is None else _on_each_device(tensor)
+        if merging_context() is not None:
+            return _on_each_device(tensor)
+        return put(jnp.copy(tensor), replicated_sharding(self._strategy.native.mesh))
 
     def update(
         self,

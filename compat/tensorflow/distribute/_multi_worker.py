@@ -1,12 +1,16 @@
 """`tf.distribute.MultiWorkerMirroredStrategy`: one program over the devices of several processes."""
 
+import functools
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 
 import tfdist_jax
 from tfdist_jax._cluster import allgather_object, detect_cluster, limit_waits
 from tfdist_jax._multiprocess._broadcast import broadcast_from_first
+from tfdist_jax._stateful._state import Cell
+from tfdist_jax._stateful._storage import MirroredStorage, Storage
 from tfdist_jax.compat.tensorflow._platform._devices import name_processes
 from tfdist_jax.compat.tensorflow.distribute._cluster_resolvers import TFConfigClusterResolver, cluster_of
 from tfdist_jax.compat.tensorflow.distribute._options import CommunicationImplementation, CommunicationOptions
@@ -64,9 +68,10 @@ class MultiWorkerMirroredStrategy(Strategy):
         """Says which processes there are, and which this is: `task_type`, `task_id`."""
         return self._cluster_resolver
 
-    def initial(self, value: Any) -> jax.Array:
-        """Return the first worker's value on every device."""
-        return broadcast_from_first(value, self.native.mesh)
+    @functools.cached_property
+    def storage(self) -> Storage:
+        """How variables are kept that have the same value for all replicas: they begin with the first worker's."""
+        return _FirstWorkersStorage(self.native.mesh)
 
     def all_agree(self, here: bool) -> bool:
         """Return whether something holds in all workers; each must ask."""
@@ -76,6 +81,14 @@ class MultiWorkerMirroredStrategy(Strategy):
         """Let all workers draw the random numbers that the first one would."""
         if jax.process_count() > 1:
             set_streams(allgather_object("random numbers", get_streams())[0])
+
+
+@final
+class _FirstWorkersStorage(MirroredStorage):
+    """Keeps a copy on each device; cells begin with the first worker's values."""
+
+    def place(self, cell: Cell, value: jax.Array) -> None:
+        self.adopt(cell, broadcast_from_first(jnp.copy(value), self.mesh))
 
 
 def _require(kind: type[Any], name: str, value: Any) -> None:

@@ -2,26 +2,24 @@
 
 import contextlib
 import functools
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
-import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec
 
 import tfdist_jax
-from tfdist_jax import DATA, PerReplica, ReduceOp as ReduceOp
+from tfdist_jax import PerReplica, ReduceOp as ReduceOp
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._sharding._collectives import BUCKET_BYTES
 from tfdist_jax._sharding._mesh import replicas
-from tfdist_jax._sharding._placement import put, replicated_sharding
+from tfdist_jax._sharding._placement import stack_replicas
 from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._lockstep import LockStep, run_in_lockstep
 from tfdist_jax._stateful._merging import row_counts
 from tfdist_jax._stateful._replica_state import run_with_cells
 from tfdist_jax._stateful._state import current_scope
+from tfdist_jax._stateful._storage import MirroredStorage, PerReplicaStorage, Storage
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted_inside
 from tfdist_jax.compat.tensorflow._functions._calls import is_input
 from tfdist_jax.compat.tensorflow._functions._closure_guard import closure_guard
@@ -103,7 +101,16 @@ class Strategy:
         self.bucket_bytes = getattr(cross_device_ops, "bucket_bytes", None) or BUCKET_BYTES
         self._kind = kind
         self._steps = PlannedSteps()
-        self._own_variables: list[weakref.ref[Any]] = []
+
+    @functools.cached_property
+    def storage(self) -> Storage:
+        """How variables are kept that have the same value for all replicas: a copy on each device."""
+        return MirroredStorage(self.native.mesh)
+
+    @functools.cached_property
+    def per_replica_storage(self) -> PerReplicaStorage:
+        """How variables are kept that have a value for each replica."""
+        return PerReplicaStorage(self.native.mesh)
 
     @property
     def num_replicas_in_sync(self) -> int:
@@ -235,7 +242,7 @@ class Strategy:
 
         unknown = lambda leaf: UnavailableString() if has_own_texts(leaf) else leaf
         args, kwargs = jax.tree.map(unknown, in_order((args, kwargs)), is_leaf=is_per_replica)
-        results = run_with_cells(replica, (args, kwargs), self.native.mesh, own_cells=self.own_variables())
+        results = run_with_cells(replica, (args, kwargs), self.native.mesh, own_cells=self.per_replica_storage.cells())
         return from_spmd_results(results, self.num_replicas_in_sync)
 
     def _run_side_by_side(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -318,7 +325,7 @@ class Strategy:
         """Hold tensors of one shape and type as one array, sharded over the replicas."""
         if len({(v.shape, v.dtype) for v in value.values}) > 1:
             return value
-        return PerReplica(self.stacked(value.values), self.num_replicas_in_sync)
+        return PerReplica(stack_replicas(value.values, self.native.mesh), self.num_replicas_in_sync)
 
     def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Any:
         """Make a dataset of the rows of NumPy arrays."""
@@ -327,35 +334,12 @@ class Strategy:
     make_experimental_numpy_dataset = experimental_make_numpy_dataset
     experimental_distribute_datasets_from_function = distribute_datasets_from_function
 
-    def initial(self, value: Any) -> jax.Array:
-        """Return a variable's initial value on every device."""
-        return self.mirrored(value)
-
     def draw_alike(self) -> None:
         """Let all workers draw the same random numbers from here on; there is one."""
 
     def all_agree(self, here: bool) -> bool:
         """Return whether something holds in all processes."""
         return here
-
-    def mirrored(self, value: Any) -> jax.Array:
-        """Copy `value` to every device."""
-        # The transfer alone would share memory with the first device's copy, which a later step may give away.
-        value = jnp.copy(value) if isinstance(value, jax.Array) else value
-        return put(value, replicated_sharding(self.native.mesh))
-
-    def stacked(self, values: Sequence[Any]) -> jax.Array:
-        """Put value `i` on replica `i`: an array `[replicas, ...]` sharded over them."""
-        return put(jnp.stack(list(values)), NamedSharding(self.native.mesh, PartitionSpec(DATA)))
-
-    def adopt(self, variable: Any) -> None:
-        """Note a variable with one value per replica: `run` hands it to its replicas."""
-        self._own_variables = [ref for ref in self._own_variables if ref() is not None]
-        self._own_variables.append(weakref.ref(variable))
-
-    def own_variables(self) -> list[Any]:
-        """Return the variables with one value per replica."""
-        return [variable for ref in self._own_variables if (variable := ref()) is not None]
 
     def _require_cross_replica(self) -> None:
         self._must_not_mix()

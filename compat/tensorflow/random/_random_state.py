@@ -14,6 +14,7 @@ import numpy as np
 from jax.experimental import io_callback
 
 from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._storage import PLAIN
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors._tensor import is_tracing
@@ -32,7 +33,7 @@ class KeyStream:
     """
 
     trainable = False
-    per_replica = False
+    storage = PLAIN
 
     def __init__(self, seed: int | None) -> None:
         """Start the stream of a seed; of a random one if None."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 import jax
 import numpy as np
 
+from tfdist_jax._stateful import _state
 from tfdist_jax.compat.tensorflow._platform._context import entering_scope
 from tfdist_jax.compat.tensorflow.data._step_rows import peek_first, require_same_rows, rows_of
 from tfdist_jax.compat.tensorflow.keras._change import Hook
@@ -108,7 +109,7 @@ class Reader:
     def _draws(self) -> dict[str, Any]:
         """Return the random generators of the steps; arrays stay arrays, for which nobody has to wait."""
         self._generator = self._generator or _keras_generator()
-        return {"tensorflow": get_streams(), "keras": self._generator.state.stored}
+        return {"tensorflow": get_streams(), "keras": _state.load(self._generator.state)}
 
     def follows(self, source: Any) -> bool:
         """Tell whether `source` is the training's own; the first one that is read is."""

@@ -5,6 +5,7 @@ thread saves, while `fit` compiles or waits for data, is found by references tha
 given away since is gone, and not half new.
 """
 
+import itertools
 import signal
 import threading
 import weakref
@@ -16,7 +17,8 @@ import keras
 import numpy as np
 
 from tfdist_jax._cluster import LateSave, Preemption
-from tfdist_jax._stateful._snapshot import host_copy
+from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._snapshot import Snapshot, host_copy
 from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulates
 from tfdist_jax.compat.tensorflow.keras._training._steps import TRAINED_KINDS, variables_of
 from tfdist_jax.compat.tensorflow.keras._training._workers import mesh_of, writes_files
@@ -31,13 +33,13 @@ class _Mark(NamedTuple):
     Attributes:
         about: Where the training is.
         variables: The model's variables.
-        held: References to their arrays, if they hold them.
+        held: What they hold, if they do.
         state: Otherwise a reference to the mapping that does.
     """
 
     about: Any
     variables: Mapping[str, Sequence[Any]]
-    held: Sequence[Sequence["weakref.ref[Any]"]]
+    held: Snapshot | None
     state: Callable[[], Any]
 
 
@@ -91,10 +93,10 @@ class Guard:
         model, about = self._model, self._about()  # Which puts together what replicas have accumulated.
         state = getattr(model, "_jax_state", None)
         if state and state["trainable_variables"] and not model._jax_state_synced:
-            self._mark = _Mark(about, self._variables, (), weakref.ref(state))
+            self._mark = _Mark(about, self._variables, None, weakref.ref(state))
         else:
-            held = [[weakref.ref(variable.stored) for variable in some] for some in self._variables.values()]
-            self._mark = _Mark(about, self._variables, held, lambda: {})
+            held = Snapshot(itertools.chain(*self._variables.values()))
+            self._mark = _Mark(about, self._variables, held, lambda: None)
 
     def end(self, *, is_complete: bool) -> None:
         """Let SIGTERM end the process again."""
@@ -120,12 +122,14 @@ class Guard:
 
 def _values(mark: _Mark) -> Values | None:
     """Return what the variables held at a mark; None if some of it is gone."""
+    if mark.held is not None:
+        return mark.held.values()
     state = mark.state()
     if state is None:
         return None
     values = []
-    for i, (kind, variables) in enumerate(mark.variables.items()):
-        arrays = [ref() for ref in mark.held[i]] if mark.held else state.get(kind, [v.stored for v in variables])
+    for kind, variables in mark.variables.items():
+        arrays = state.get(kind) or list(map(_state.load, variables))
         copies = list(map(host_copy, arrays))
         if any(copy is None for copy in copies):
             return None

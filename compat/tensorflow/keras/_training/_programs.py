@@ -89,7 +89,7 @@ def _run_as_one(step: Step, strategy: Strategy, sizes: Sizes, batch: Any) -> Res
         return jax.tree.map(Replicated, logs), results.rows
 
     split = jax.tree.map(lambda leaf: PerReplica(leaf, num_replicas, is_rows=True), batch)
-    mesh, own_cells = strategy.native.mesh, strategy.own_variables()
+    mesh, own_cells = strategy.native.mesh, strategy.per_replica_storage.cells()
     logs, rows = run_with_cells(replica, (split,), mesh, own_cells=own_cells)
     logs = jax.tree.map(lambda leaf: leaf.value, logs, is_leaf=is_replicated)
     joined = lambda leaf: leaf.data.reshape(-1, *leaf.data.shape[2:])

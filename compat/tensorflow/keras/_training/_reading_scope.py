@@ -27,7 +27,7 @@ class ReadingScope(StateScope):
         """Return the cell's value."""
         if id(cell) in self._refused:
             raise held_by_step(cell)
-        if cell.per_replica:
+        if cell.storage.per_replica:
             raise NotImplementedError(
                 "A Keras model read a tf.Variable with a value per replica (synchronization=ON_READ), which only "
                 "`strategy.run` supports. Make it a Keras metric or a weight of the model."

@@ -16,7 +16,7 @@ from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._sharding._input import pad_to_equal
 from tfdist_jax._sharding._placement import local, replicated_sharding
 from tfdist_jax._stateful._capture import StatefulProgram
-from tfdist_jax._stateful._state import current_scope
+from tfdist_jax._stateful._state import current_scope, load, store
 from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulator_slots
@@ -147,9 +147,9 @@ class StepFunction:
         optimizer, whole = self._model.optimizer, PartitionSpec()
         accumulators = [optimizer.variables[i] for i in accumulator_slots(optimizer) if i is not None]
         mean = map_replicas(fused_mean, self._mesh, in_specs=(whole,), out_specs=whole)
-        means = jit_with_agreement(mean, self._mesh)([variable.stored for variable in accumulators])
+        means = jit_with_agreement(mean, self._mesh)(list(map(load, accumulators)))
         for variable, value in zip(accumulators, means, strict=True):
-            variable.stored = value
+            store(variable, value)
 
     def _run(self, ids: tuple[VariableIds, ...], sizes: Sizes, batches: Any) -> Any:
         if self._runs_eagerly:

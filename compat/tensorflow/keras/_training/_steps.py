@@ -302,7 +302,7 @@ class PredictStep(Step):
         """Predict this replica's rows; what predicting changes is kept, such as seeds."""
         if takes_state(self.model, self.name):
             state, (outputs, statistics) = self._run_on_state(batch, count=len(self.kinds))
-            totals = [variable.stored for variable in self.model.metrics_variables]
+            totals = [None] * len(self.model.metrics_variables)
             results = self._from_state({}, (*state[1], *totals), (*statistics, *totals))
         else:
             results, outputs = self._run_on_values(lambda: ({}, self.model.predict_step(batch)))

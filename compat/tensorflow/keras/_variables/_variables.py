@@ -1,7 +1,6 @@
 """Keras variables as cells: compiled functions, replicas and tapes see their reads and writes."""
 
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +9,9 @@ from jax.core import Tracer
 
 from tfdist_jax._autodiff._tape import observe_read
 from tfdist_jax._internals import computing_now
-from tfdist_jax._sharding._placement import put
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._state import Merge
+from tfdist_jax._stateful._storage import PLAIN
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_stateless_scope
@@ -39,6 +38,14 @@ def _value(original: Callable[[Any], Any], variable: Any) -> Any:
     return variable._maybe_autocast(_state.read(variable))
 
 
+def _array(variable: Any) -> Any:
+    return None if variable.stored is None else _state.load(variable)
+
+
+def _set_array(variable: Any, array: Any) -> None:
+    variable.stored = array if array is None else variable.storage.store(array, variable.stored)
+
+
 def _not_built(original: Callable[[Any], Any], variable: Any) -> Any:
     """Return Keras's placeholder; a variable that has lost its value is one that `fit` holds for itself."""
     if variable._initializer is None:
@@ -62,15 +69,7 @@ def _direct_assign(original: Callable[[Any, Any], None], variable: Any, value: A
     elif variable._layout is not None:
         original(variable, value)
     else:
-        variable.stored = _in_place_of(variable.stored, value)
-
-
-def _in_place_of(old: Any, value: Any) -> Any:
-    """Lay `value` out as what it replaces: a model stays on its strategy's devices whatever is assigned to it."""
-    if old is None or isinstance(value, Tracer) or value.sharding == old.sharding:
-        return value
-    # The transfer alone would share memory, which a later step may give away.
-    return put(jnp.copy(value), old.sharding)
+        _state.store(variable, value)
 
 
 def merge_of(variable: Any) -> Merge:
@@ -98,7 +97,8 @@ def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any)
         original(variable, value)
         strategy = current_strategy()
         if strategy is not None and variable._layout is None:
-            variable.stored = strategy.initial(variable.stored)
+            variable.storage = strategy.storage
+            variable.storage.place(variable, variable.stored)
 
 
 def _initialize_with_initializer(original: Callable[[Any, Any], None], variable: Any, initializer: Any) -> None:
@@ -107,14 +107,10 @@ def _initialize_with_initializer(original: Callable[[Any, Any], None], variable:
 
 
 CHANGES = (
-    # An attribute, since each step reads and writes it; what Keras calls it is a name for it.
+    # An attribute, since each step reads and writes it; what Keras calls it is the array.
     Addition(JaxVariable, "stored", None),
-    Addition(
-        JaxVariable,
-        "_value",
-        property(operator.attrgetter("stored"), lambda self, array: setattr(self, "stored", array)),
-    ),
-    Addition(JaxVariable, "per_replica", False),
+    Addition(JaxVariable, "storage", PLAIN),
+    Addition(JaxVariable, "_value", property(_array, _set_array)),
     Hook(
         JaxVariable,
         "value",

@@ -1,0 +1,105 @@
+"""How cells keep their arrays between programs: each has a storage, which its strategy chooses."""
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import Mesh
+
+from tfdist_jax._sharding._mesh import num_replicas
+from tfdist_jax._sharding._placement import put, replicated_sharding, stack_replicas
+from tfdist_jax._stateful._merging import merge_values
+from tfdist_jax._stateful._state import Cell, Merge
+
+
+class Storage:
+    """Keeps arrays where they come to lie; the base of storages that keep them somewhere else.
+
+    A storage whose cells hold something else than the arrays of programs answers `load` and `store`, and says so by
+    `holds_arrays`. What it holds in a cell must not change, only be replaced, and must allow weak references.
+
+    Attributes:
+        per_replica: Whether each replica has a value of its own. Programs then take an array `[num_replicas, ...]`, sharded over
+            the data axis.
+        holds_arrays: Whether `Cell.stored` is the very array that programs take and return, which costs a step nothing.
+    """
+
+    per_replica = False
+    holds_arrays = True
+
+    def place(self, cell: Cell, value: jax.Array) -> None:
+        """Give a new cell its first value, the one of a replica; `value` stays the caller's."""
+        self.adopt(cell, jnp.copy(value))
+
+    def adopt(self, cell: Cell, array: jax.Array) -> None:
+        """Let a new cell hold an array that is like those that `load` returns, and nobody else's."""
+        cell.stored = self.store(array, None)
+
+    def load(self, held: Any) -> jax.Array:
+        """Return the array, on the devices of programs, of what a cell holds."""
+        return held
+
+    def store(self, array: jax.Array, held: Any) -> Any:
+        """Return what a cell is to hold, given an array and what it has held: laid out like that.
+
+        What is bound to no device stays free to meet any array; it follows a value that lies on all devices of a strategy.
+        """
+        if held is None or isinstance(array, Tracer) or array.sharding == held.sharding:
+            return array
+        if held.committed or (not array.committed and array.devices() != held.devices()):
+            return put(jnp.copy(array), held.sharding)  # The transfer alone would share memory, which a step may reuse.
+        return jnp.asarray(np.asarray(array)) if array.committed and len(array.devices()) == 1 else array
+
+    def merge(self, values: Sequence[jax.Array], old: jax.Array, merge: Merge, counts: tuple[int, ...]) -> jax.Array:
+        """Return what programs are to find after the replicas have written `values`; the arguments are those of `merge_values`."""
+        return merge_values(values, old, merge, counts)
+
+
+class MirroredStorage(Storage):
+    """Keeps a copy on each device of a mesh."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        """Keep copies on the devices of `mesh`."""
+        self.mesh = mesh
+
+    def place(self, cell: Cell, value: jax.Array) -> None:
+        """Copy the first value to all devices."""
+        self.adopt(cell, put(jnp.copy(value), replicated_sharding(self.mesh)))
+
+
+@final
+class PerReplicaStorage(Storage):
+    """Keeps a value for each replica, on its device."""
+
+    per_replica = True
+
+    def __init__(self, mesh: Mesh) -> None:
+        """Keep values on the replicas of `mesh`."""
+        self._mesh = mesh
+        self._cells: list[weakref.ref[Cell]] = []
+
+    def place(self, cell: Cell, value: jax.Array) -> None:
+        """Let all replicas start with `value`."""
+        self.adopt(cell, stack_replicas([value] * num_replicas(self._mesh), self._mesh))
+
+    def adopt(self, cell: Cell, array: jax.Array) -> None:
+        """Note the cell too: programs hand each replica its part of all of them."""
+        super().adopt(cell, array)
+        self._cells = [ref for ref in self._cells if ref() is not None]
+        self._cells.append(weakref.ref(cell))
+
+    def cells(self) -> list[Cell]:
+        """Return the cells that there are."""
+        return [cell for ref in self._cells if (cell := ref()) is not None]
+
+    def merge(self, values: Sequence[jax.Array], old: jax.Array, merge: Merge, counts: tuple[int, ...]) -> jax.Array:
+        """Return the values side by side."""
+        return jnp.stack(values)
+
+
+PLAIN = Storage()
+"""The storage of cells that belong to no strategy."""
