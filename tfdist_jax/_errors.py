@@ -1,4 +1,4 @@
-"""Why a function that is being traced cannot be one compiled program."""
+"""Why a function that is being traced cannot be one compiled program, or not the same one for all replicas."""
 
 from typing import final
 
@@ -10,3 +10,7 @@ class NotCompilableError(RuntimeError):
 @final
 class ConcreteValueRequiredError(NotCompilableError):
     """A function that is being traced needs the value of an array, which it has only when it runs as Python."""
+
+
+class DiffersByReplicaError(Exception):
+    """Replicas that are traced as one would have to be traced one by one: they differ, as the message says."""

@@ -7,7 +7,12 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering, write
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering, load, write
+
+
+@final
+class BranchesDifferError(TypeError):
+    """The branches of a conditional return what cannot be the results of one."""
 
 
 @final
@@ -28,7 +33,7 @@ class BodyScope(StateScope):
         """Return the value at this point of the body."""
         if id(cell) in self._values:
             return self._values[id(cell)]
-        return cell.stored if self._outer is None else self._outer.read(cell)
+        return load(cell) if self._outer is None else self._outer.read(cell)
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Change the value for the rest of the body."""
@@ -50,6 +55,10 @@ class _Traced(NamedTuple):
     jaxpr: ClosedJaxpr
     tree: Any
     merges: list[tuple[Cell, Merge]]
+
+    def result_types(self) -> Sequence[Any]:
+        """Return the shapes and types of the results' arrays."""
+        return self.jaxpr.out_avals[: len(self.jaxpr.out_avals) - len(self.merges)]
 
     def run(self, *arrays: Any) -> tuple[list[Any], dict[int, Any]]:
         """Return the results' arrays, and the new values by the cells' identity."""
@@ -86,7 +95,7 @@ def dry_run(fn: Callable[[], None]) -> None:
 
 def _present(cell: Cell) -> Any:
     scope = current_scope()
-    return cell.stored if scope is None else scope.read(cell)
+    return load(cell) if scope is None else scope.read(cell)
 
 
 def _union(*bodies: _Traced) -> list[tuple[Cell, Merge]]:
@@ -111,20 +120,55 @@ def branch(index: Any, branches: Sequence[Callable[[], Any]]) -> Any:
     Raises:
         TypeError: If the branches' results differ in structure, shape or type.
     """
+    return _switch(jnp.clip(index, 0, len(branches) - 1), _trace_branches(branches))
+
+
+def branch_padded(index: Any, branches: Sequence[Callable[[], Any]]) -> tuple[Any, list[list[tuple[int, ...]]]]:
+    """Run the branch that a number chooses, as `branch` does; the lengths of the branches' results may differ.
+
+    Returns:
+        What the chosen branch returns, each array filled up with zeros to the most that any branch gives; and for each branch
+        the shapes of what it returns.
+
+    Raises:
+        BranchesDifferError: If the results differ in structure, type or number of dimensions.
+    """
+    traced = _trace_branches(branches)
+    shapes = [[aval.shape for aval in body.result_types()] for body in traced]
+    for types in zip(*(body.result_types() for body in traced), strict=True):
+        if len({(aval.dtype, aval.ndim) for aval in types}) > 1:
+            raise BranchesDifferError(f"The branches return different types: {types}.")
+    largest = [tuple(map(max, *of_one, of_one[0])) for of_one in zip(*shapes, strict=True)]
+    fill = lambda results: list(map(pad_to, results, largest))
+    return _switch(index, traced, fill), shapes
+
+
+def _trace_branches(branches: Sequence[Callable[[], Any]]) -> list[_Traced]:
     traced = [_trace(fn, (), ()) for fn in branches]
     if len({body.tree for body in traced}) > 1:
-        raise TypeError(f"The branches return different structures: {[body.tree for body in traced]}.")
+        raise BranchesDifferError(f"The branches return different structures: {[body.tree for body in traced]}.")
+    return traced
+
+
+def pad_to(array: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """Fill an array up with zeros at the ends of its dimensions."""
+    missing = [(0, wanted - size) for size, wanted in zip(array.shape, shape, strict=True)]
+    return jnp.pad(array, missing) if any(after for _, after in missing) else array
+
+
+def _switch(index: Any, traced: Sequence[_Traced], change: Callable[[list[Any]], list[Any]] = list) -> Any:
+    """Run one of several bodies, and `change` on its results; all write the cells that any of them does."""
     written = _union(*traced)
     before = [_present(cell) for cell, _ in written]
 
     def run(body: _Traced) -> Callable[[], Any]:
         def call() -> Any:
             results, values = body.run()
-            return results, [values.get(id(cell), old) for (cell, _), old in zip(written, before, strict=True)]
+            return change(results), [values.get(id(cell), old) for (cell, _), old in zip(written, before, strict=True)]
 
         return call
 
-    results, after = jax.lax.switch(jnp.clip(index, 0, len(branches) - 1), [run(body) for body in traced])
+    results, after = jax.lax.switch(index, [run(body) for body in traced])
     for (cell, merge), value in zip(written, after, strict=True):
         write(cell, value, merge=merge)
     return jax.tree.unflatten(traced[0].tree, results)

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._replica import is_per_replica
-from tfdist_jax._sharding._mesh import DATA
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._state import Merge
 
@@ -42,11 +41,6 @@ class Part:
     def total(self) -> int:
         """What the counts of all replicas add up to."""
         return sum(self.counts)
-
-
-def current_part(num_replicas: int) -> Part:
-    """Return the part of each replica of a program for all of them, which count alike."""
-    return Part(jax.lax.axis_index(DATA), (1,) * num_replicas)
 
 
 def row_counts(args: Any, num_replicas: int) -> tuple[int, ...]:
@@ -87,10 +81,7 @@ def contribution(value: jax.Array, old: jax.Array, merge: Merge, part: Part) -> 
             return weighted if all(part.counts) else jnp.where(part.count, weighted, jnp.zeros_like(weighted))
         case Merge.SUM_OF_DELTAS:
             return _number(value) - _number(old)
-    # Where a replica has no rows nothing may have happened.
-    counting = [i for i, count in enumerate(part.counts) if count]
-    kept = counting[0] if merge is Merge.FIRST else counting[-1]
-    return jnp.where(part.index == kept, _number(value), jnp.zeros_like(_number(value)))
+    return jnp.where(part.index == _kept(merge, part.counts), _number(value), jnp.zeros_like(_number(value)))
 
 
 def merged(total: jax.Array, old: jax.Array, merge: Merge, part: Part) -> jax.Array:
@@ -113,13 +104,19 @@ def merge_values(values: Sequence[jax.Array], old: jax.Array, merge: Merge, coun
         counts: How much each replica counts.
     """
     match merge:
-        case Merge.SAME | Merge.FIRST:
+        case Merge.SAME:
             return values[0]
-        case Merge.LAST:
-            return values[-1]
+        case Merge.FIRST | Merge.LAST:
+            return values[_kept(merge, counts)]
     parts = [Part(i, counts) for i in range(len(values))]
     amounts = [contribution(value, old, merge, part) for value, part in zip(values, parts, strict=True)]
     return merged(functools.reduce(operator.add, amounts), old, merge, parts[0])
+
+
+def _kept(merge: Merge, counts: tuple[int, ...]) -> int:
+    """Return which replica's value is kept; where one has no rows, nothing may have happened."""
+    counting = [i for i, count in enumerate(counts) if count]
+    return counting[0] if merge is Merge.FIRST else counting[-1]
 
 
 def _number(array: jax.Array) -> jax.Array:

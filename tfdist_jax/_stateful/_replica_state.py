@@ -14,7 +14,7 @@ from tfdist_jax._sharding._collectives import fused_sum, map_replicas
 from tfdist_jax._sharding._mesh import DATA, num_replicas
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._capture import CaptureScope
-from tfdist_jax._stateful._merging import Part, contribution, current_part, merged
+from tfdist_jax._stateful._merging import Part, contribution, merged
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering
 
 AddUp = Callable[[list[jax.Array]], list[Any]]
@@ -111,7 +111,14 @@ class ReplicaScope(StateScope):
         return sums[len(differing) :]
 
 
-def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: Sequence[Cell]) -> Any:
+def run_with_cells(
+    fn: Callable[..., Any],
+    args: Any,
+    mesh: Mesh,
+    *,
+    own_cells: Sequence[Cell],
+    counts: tuple[int, ...] | None = None,
+) -> Any:
     """Run `fn(*args)` on every replica of `mesh` inside a captured program.
 
     Args:
@@ -119,6 +126,7 @@ def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: 
         args: Tuple of pytrees whose `PerReplica` leaves (even ones) are split over the replicas.
         mesh: The replicas' mesh.
         own_cells: The per-replica cells that `fn` may touch.
+        counts: How much each replica counts in means; all alike if None.
 
     Returns:
         What `fn` returns, each array as a `PerReplica`; what is `Replicated` is one array.
@@ -136,7 +144,7 @@ def run_with_cells(fn: Callable[..., Any], args: Any, mesh: Mesh, *, own_cells: 
         entries = [_own_entry(leaf, mine) for leaf in leaves]
         with releasing_failed_trace(), entering(replica):
             results, found["tree"] = jax.tree.flatten(fn(*jax.tree.unflatten(tree, entries)), is_leaf=is_replicated)
-        replica.merge(current_part(num_replicas(mesh)), fused_sum)
+        replica.merge(Part(jax.lax.axis_index(DATA), counts or (1,) * num_replicas(mesh)), fused_sum)
         writes = replica.writes()
         found["is_same"] = [is_replicated(result) for result in results]
         found["shared"] = [cell for cell, *_ in writes if not cell.storage.per_replica]

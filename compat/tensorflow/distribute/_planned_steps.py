@@ -18,7 +18,7 @@ class PlannedStep:
 
     Attributes:
         plan: How the step runs, all processes agree; None before its first run. A single call can differ from it: batches of
-            different sizes are traced in lock-step.
+            different sizes are traced in lock-step if the replicas communicate.
         programs: One for each signature.
     """
 

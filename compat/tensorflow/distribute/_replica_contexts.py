@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from tfdist_jax import DATA, ReduceOp, fused_sum
 from tfdist_jax._autodiff._custom_pullback import unseen
+from tfdist_jax._errors import DiffersByReplicaError
 from tfdist_jax._stateful._eager_replicas import EagerReplicas
 from tfdist_jax._stateful._lockstep import LockStep
 from tfdist_jax.compat.tensorflow._ops._binary import truediv
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 
 
-class DiffersByReplicaError(Exception):
-    """Replicas that are traced as one were asked for what differs between them, as the message says: trace them one by one."""
-
-
-@final
 class ProgramContext(ReplicaContext):
-    """The context of all replicas of one SPMD program: which one it is shows when the program runs."""
+    """The context of all replicas of one SPMD program: which one it is shows when the program runs.
+
+    Attributes:
+        has_communicated: Whether the step has called something in which replicas meet.
+    """
+
+    has_communicated = False
 
     def __init__(self, strategy: "Strategy") -> None:
         """Be each replica of `strategy`."""
@@ -43,15 +45,34 @@ class ProgramContext(ReplicaContext):
 
     def from_first_replica(self, value: Any) -> Any:
         """Return replica 0's value everywhere."""
+        self._communicate()
         mine = jax.lax.axis_index(DATA) == 0
         return jax.lax.psum(jnp.where(mine, value, jnp.zeros_like(value)), DATA)
 
+    def merge_call(self, merge_fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        """Call `merge_fn(strategy, *args)` in cross-replica context."""
+        self._communicate()
+        return super().merge_call(merge_fn, args, kwargs)
+
+    def _communicate(self) -> None:
+        self.has_communicated = True
+
     def _all_reduce(self, op: ReduceOp, values: list[jax.Array], pack_bytes: int) -> list[Any]:
+        self._communicate()
         sums = fused_sum(values, bucket_bytes=self._strategy.bucket_bytes, pack_bytes=pack_bytes)
         return sums if op is ReduceOp.SUM else [truediv(total, self.num_replicas_in_sync) for total in sums]
 
     def _all_gather(self, value: jax.Array, axis: int) -> jax.Array:
+        self._communicate()
         return jax.lax.all_gather(value, DATA, axis=axis, tiled=True)
+
+
+@final
+class BranchContext(ProgramContext):
+    """The context of replicas of one program whose arguments differ in shape: in different branches they cannot meet."""
+
+    def _communicate(self) -> None:
+        raise DiffersByReplicaError("its replicas communicate while their batches differ in size.")
 
 
 class LockStepContext(ReplicaContext):

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
@@ -9,7 +10,7 @@ import jax
 
 import tfdist_jax
 from tfdist_jax import PerReplica, ReduceOp as ReduceOp
-from tfdist_jax._errors import NotCompilableError
+from tfdist_jax._errors import DiffersByReplicaError, NotCompilableError
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._sharding._collectives import BUCKET_BYTES
 from tfdist_jax._sharding._mesh import replicas
@@ -18,6 +19,7 @@ from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._lockstep import LockStep, run_in_lockstep
 from tfdist_jax._stateful._merging import row_counts
 from tfdist_jax._stateful._replica_state import run_with_cells
+from tfdist_jax._stateful._shape_branches import run_by_shape
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax._stateful._storage import MirroredStorage, PerReplicaStorage, Storage
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted_inside
@@ -64,7 +66,7 @@ from tfdist_jax.compat.tensorflow.distribute._input import (
 from tfdist_jax.compat.tensorflow.distribute._planned_steps import AS_ONE_PROGRAM, PlannedStep, PlannedSteps
 from tfdist_jax.compat.tensorflow.distribute._reduction import gather_replicas, reduce_merging, reduce_replicas
 from tfdist_jax.compat.tensorflow.distribute._replica_contexts import (
-    DiffersByReplicaError,
+    BranchContext,
     LockStepContext,
     OnlyReplicaContext,
     ProgramContext,
@@ -101,6 +103,8 @@ class Strategy:
         self.bucket_bytes = getattr(cross_device_ops, "bucket_bytes", None) or BUCKET_BYTES
         self._kind = kind
         self._steps = PlannedSteps()
+        # The code of steps whose replicas have not communicated when they were traced.
+        self._independent: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @functools.cached_property
     def storage(self) -> Storage:
@@ -220,21 +224,27 @@ class Strategy:
         self, plan: ExecutionPlan, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[ExecutionPlan, Any]:
         """Run a step's replicas inside a program as planned; return the results, and the plan that the step turns out to need."""
-        fn = converted_inside(fn)
+        code, fn = _code_of(fn), converted_inside(fn)
         leaves = jax.tree.leaves((args, kwargs), is_leaf=is_per_replica)
         is_even = not any(
             isinstance(leaf, PerReplica) and leaf.is_uneven and not has_own_texts(leaf) for leaf in leaves
         )
-        if is_even and plan.way is Way.ONE_PROGRAM:
+        if plan.way is Way.ONE_PROGRAM and (is_even or code in self._independent):
+            context = ProgramContext(self) if is_even else BranchContext(self)
             try:
-                return plan, self._unwrap(self._run_as_one(fn, args, kwargs, leaves))
+                results = self._run_as_one(context, fn, args, kwargs, leaves)
             except DiffersByReplicaError as error:
-                plan = ExecutionPlan(Way.LOCK_STEP, str(error))
+                plan = ExecutionPlan(Way.LOCK_STEP, str(error)) if is_even else plan
+                self._independent.discard(code)
+            else:
+                if not context.has_communicated:
+                    self._independent.add(code)
+                return plan, self._unwrap(results)
         return plan, self._unwrap(self._run_side_by_side(fn, args, kwargs))
 
-    def _run_as_one(self, fn: Callable[..., Any], args: Any, kwargs: Any, shared: Sequence[Any]) -> Any:
-        context = ProgramContext(self)
-
+    def _run_as_one(
+        self, context: ProgramContext, fn: Callable[..., Any], args: Any, kwargs: Any, shared: Sequence[Any]
+    ) -> Any:
         def replica(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
             args, kwargs = restore_dict_order((args, kwargs))
             with entering_replica(self, context):
@@ -242,7 +252,10 @@ class Strategy:
 
         unknown = lambda leaf: UnavailableString() if has_own_texts(leaf) else leaf
         args, kwargs = jax.tree.map(unknown, in_order((args, kwargs)), is_leaf=is_per_replica)
-        results = run_with_cells(replica, (args, kwargs), self.native.mesh, own_cells=self.per_replica_storage.cells())
+        run = run_with_cells
+        if isinstance(context, BranchContext):
+            run = functools.partial(run_by_shape, counts=row_counts(shared, self.num_replicas_in_sync))
+        results = run(replica, (args, kwargs), self.native.mesh, own_cells=self.per_replica_storage.cells())
         return from_spmd_results(results, self.num_replicas_in_sync)
 
     def _run_side_by_side(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -451,6 +464,14 @@ class ValueContext:
 
 
 _UNCOMPILED_ELSEWHERE = ExecutionPlan(Way.EAGER, "another process could not compile it, and says why in its log.")
+
+
+def _code_of(fn: Callable[..., Any]) -> Any:
+    """Return what stands for all functions that are made by the same lines."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    fn = getattr(fn, "python_function", fn)
+    return getattr(fn, "__code__", type(fn))
 
 
 def _program_scope() -> CaptureScope:

@@ -84,3 +84,108 @@ def test_replicas_count_alike_where_batches_disagree_about_the_rows():
     assert row_counts((ragged, PerReplica.uneven([1, 2])), 2) == (5, 1)
     assert row_counts((ragged, rows), 2) == (1, 1)
     assert row_counts(PerReplica.uneven([jnp.ones(0)] * 2), 2) == (1, 1)
+
+
+def evaluate(rows, *, first):
+    """Return what an evaluation by three replicas gives for so many rows, after one for `first` rows; and how often it was traced."""
+    strategy, model, _ = make_parts(3)
+    with strategy.scope():
+        error = keras.metrics.MeanAbsoluteError()
+        options = {"synchronization": tf.VariableSynchronization.ON_READ, "aggregation": tf.VariableAggregation.SUM}
+        own = tf.Variable(0.0, trainable=False, **options)
+    free = tf.Variable(0.0)
+    traces, results = [], []
+
+    def step(x, y):
+        traces.append(x.shape)
+        predictions = model(x)
+        error.update_state(y, predictions)
+        own.assign_add(tf.reduce_sum(x))
+        free.assign(tf.reduce_sum(predictions))
+        return predictions, {"loss": tf.reduce_sum((predictions - y) ** 2), "three": 3}, x[:2]
+
+    @tf.function
+    def run(batch):
+        predictions, others, some = strategy.run(step, args=batch)
+        return strategy.gather(predictions, 0), strategy.reduce("SUM", others["loss"], None), strategy.gather(some, 0)
+
+    random = np.random.RandomState(0)
+    for n in (first, rows):
+        arrays = random.randn(rows, 4).astype("f4")[:n], random.randn(rows, 1).astype("f4")[:n]
+        (batch,) = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(arrays).batch(n))
+        error.reset_state()
+        results = [np.asarray(value) for value in (*run(batch), error.result(), own, free)]
+        random.seed(0)
+        own.assign(0.0)
+    return results, len(traces) - 1
+
+
+@pytest.mark.parametrize("rows", [8, 5, 2, 1])
+def test_a_step_that_does_not_communicate_is_one_program_with_a_branch_for_each_size(rows):
+    results, traces = evaluate(rows, first=3)
+    expected, traces_in_lockstep = evaluate(rows, first=rows)
+    assert traces == 2 and traces_in_lockstep == 3 - 1
+    for one, other in zip(results, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def run_on_rows(step, num_replicas=2):
+    """Return a function of a number of rows: what each replica returns for its own of them, which are ones."""
+    strategy, _, _ = make_parts(num_replicas)
+    run = tf.function(lambda rows: strategy.run(step, args=(rows,)))
+
+    def call(n):
+        (batch,) = strategy.experimental_distribute_dataset(
+            tf.data.Dataset.from_tensor_slices(np.ones(n, "f4")).batch(n)
+        )
+        return [float(value) for value in strategy.experimental_local_results(run(batch))]
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("step", "even", "uneven"),
+    [
+        (len, [2], [2, 1]),
+        (lambda x: x[0] if len(x) == 2 else tf.cast(x[0], tf.int32), [1, 1], [1, 1]),
+        (lambda x: x if len(x) == 0 else x[0], [1, 1], [1, 1]),
+    ],
+    ids=["Python value", "type", "same"],
+)
+def test_what_a_step_returns_may_depend_on_the_size_of_the_batch(step, even, uneven):
+    run = run_on_rows(step)
+    assert run(4) == even and run(3) == uneven
+
+
+def test_a_step_that_communicates_only_for_some_sizes_is_an_error():
+    def step(x):
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce("SUM", x[0]) if len(x) == 1 else x[0]
+
+    run = run_on_rows(step)
+    assert run(4) == [1, 1]
+    with pytest.raises(RuntimeError, match="1 of 2 replicas ended while the others wait in a collective"):
+        run(3)
+    assert run(2) == [2, 2]
+
+
+def test_a_tape_around_uneven_replicas_sees_them():
+    strategy, _, _ = make_parts(2)
+    with strategy.scope():
+        w = tf.Variable([1.0, 2.0])
+
+    def step(x):
+        return tf.reduce_sum(w * x, 1)
+
+    @tf.function
+    def run(x):
+        with tf.GradientTape() as tape:
+            losses = strategy.run(step, args=(x,))
+            loss = strategy.reduce("SUM", losses, 0)
+        return loss, tape.gradient(loss, w)
+
+    for n in (4, 3):
+        rows = np.arange(2.0 * n, dtype="f4").reshape(n, 2)
+        (batch,) = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(rows).batch(n))
+        loss, gradient = run(batch)
+        assert float(loss) == (rows * [1, 2]).sum() and gradient.numpy().tolist() == rows.sum(0).tolist()
