@@ -24,8 +24,7 @@ from tfdist_jax._autodiff._nested_programs import has_float_loop
 from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import current_trace, releasing_failed_trace, set_current_trace, trace_of
-from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
-from tfdist_jax._runtime import InFlight, reuses_memory
+from tfdist_jax._program import CompiledStep
 from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering, load, store
@@ -195,27 +194,20 @@ class StatefulProgram:
         places = map(_sharding_of, itertools.chain(state, map(self._load, self._only_read)))
         self._places = [self._whole if sharding == self._whole else sharding for sharding in places]
         new = [None if _is_free(array) else place for array, place in zip(state, self._places, strict=False)]
-        options: dict[str, Any] = {"out_shardings": (None, new, None)}
-        if layouts is not None:
-            options["in_shardings"] = (None, None, list(layouts))
-        program = functools.partial(jit_with_agreement, self._apply, self.mesh, name=name, **options)
-        self._keeping = program()
-        self._donating = program(donate_argnums=0) if reuses_memory(self.mesh, state) else self._keeping
-        self._in_flight = InFlight(self.mesh)
+        options = {} if layouts is None else {"in_shardings": (None, None, list(layouts))}
+        self._step = CompiledStep(self._apply, self.mesh, state, layout=new, name=name, **options)
 
     def __call__(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Run the program on `arrays` and the cells' present values."""
         written, only_read, arrays = self._inputs(arrays)
-        run = self._keeping if is_recording() else self._donating
-        results, new_values, token = run(written, only_read, arrays)
-        for cell, value in zip(self._written, new_values, strict=True):
+        values, results = self._step(written, only_read, arrays, keep=is_recording())
+        for cell, value in zip(self._written, values, strict=True):
             if self._hold_arrays:
                 cell.stored = value
             else:
                 store(cell, value)
-        self._in_flight.add(token)
         if self.captured.checks:
-            jax.block_until_ready((results, token))
+            jax.block_until_ready((results, values))
             jax.effects_barrier()
             for check in self.captured.checks:
                 check()
@@ -229,7 +221,7 @@ class StatefulProgram:
 
     def lower(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Lower the program without running it, as `jax.jit(fn).lower` does."""
-        return self._donating.lower(*self._inputs(arrays))
+        return self._step.lower(*self._inputs(arrays))
 
     def _inputs(self, arrays: Sequence[jax.Array | np.ndarray]) -> tuple[list[Any], list[Any], list[Any]]:
         if self._whole is not None:
@@ -242,7 +234,7 @@ class StatefulProgram:
                 list(map(observe, self._only_read, only_read)),
                 list(arrays),
             )
-        if self._donating is not self._keeping:
+        if self._step.gives_away:
             for i, count in enumerate(_count_references(written)):
                 if count > _OWN_REFERENCES:
                     written[i] = jnp.copy(written[i])
@@ -274,7 +266,7 @@ class StatefulProgram:
         inputs = [values[id(cell)] for cell in self.captured.cells]
         outputs = jaxpr_as_fun(self.captured.jaxpr)(*arrays, *inputs)
         split = len(outputs) - len(self._written)
-        return outputs[:split], outputs[split:], jnp.zeros((), jnp.int32)
+        return outputs[split:], outputs[:split]
 
 
 def _for_this_process(results: Any) -> Any:
