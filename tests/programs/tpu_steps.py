@@ -103,7 +103,7 @@ def keras_step(chips):
     strategy, net = Strategy(td.Mirrored(chips)), model()
     net.compile(keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     net.optimizer.build(net.trainable_variables)
-    step, sizes = make_train_step(net), (BATCH // len(chips),) * len(chips)
+    step, sizes = make_train_step(net, len(chips)), (BATCH // len(chips),) * len(chips)
     one_step = lambda types: jax.ShapeDtypeStruct((1, *types.shape), types.dtype)
     batches = on(strategy.native, tuple(map(one_step, images(strategy.native))), (SPLIT_STEPS,) * 2)
 

@@ -49,6 +49,8 @@ class LockStep:
             value: Its contribution.
             combine: What the contributions become; the same collective on all replicas.
         """
+        if len(self._turns) == 1:
+            return combine([value])[0]
         self._offers[replica] = (value, combine)
         self._back.release()
         self._turns[replica].acquire()
@@ -62,8 +64,10 @@ class LockStep:
         Raises:
             RuntimeError: If some replicas communicate where others do not.
         """
-        results: list[Any] = [None] * len(replicas)
         trace = self._trace = current_trace()
+        if len(replicas) == 1:
+            return [replicas[0]()]  # In this thread, which has settings of JAX that others have not.
+        results: list[Any] = [None] * len(replicas)
         threads = [
             threading.Thread(
                 target=self._replica, args=(i, contextvars.copy_context(), fn, trace, results), daemon=True

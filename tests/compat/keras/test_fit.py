@@ -116,11 +116,12 @@ def test_state_lies_on_every_device_of_the_strategy(strategy, make_model, fit, d
     assert_state_is_everywhere(model, strategy)
 
 
-def test_model_made_outside_of_scopes_stays_as_keras_trains_it(make_model, fit, data):
-    model = make_model()
-    fit(model, data)
-    assert {v.value.sharding.device_set == {jax.devices()[0]} for v in model.variables} == {True}
-    assert isinstance(model.train_function, type(lambda: 0))
+def test_model_made_outside_of_scopes_is_bound_to_no_device(make_model, fit, data):
+    with jax.default_device(jax.devices()[2]):
+        model = make_model()
+        fit(model, data)
+    assert not any(v.value.committed for v in [*model.variables, *model.optimizer.variables])
+    assert {device for v in model.variables for device in v.value.devices()} == {jax.devices()[2]}
 
 
 def test_model_made_outside_of_scopes_ignores_the_scope_it_is_fitted_in(strategy, make_model, fit, data):

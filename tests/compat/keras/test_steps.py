@@ -371,7 +371,7 @@ def test_replicas_without_rows_may_be_any_of_them(sizes, synchronized, strategy,
         model._symbolic_build(data_batch=(data.x[:3], data.y[:3]))
         rows = iter(range(3))
         places = [next(rows) if row < size else 0 for size in sizes for row in range(2)]
-        function = StepFunction(make_train_step(model), strategy)
+        function = StepFunction(make_train_step(model, strategy.num_replicas_in_sync), strategy)
         batch = stacked([(data.x[places], data.y[places])])
         logs = [function._run(function.variable_ids(), sizes, batch) for _ in range(2)][-1]
         return [float(logs["loss"]), *(variable.numpy() for variable in model.variables)]

@@ -1,15 +1,12 @@
 """SIGTERM during `fit` with `BackupAndRestore`: all workers stop before the same batch, the backup is saved, they leave.
 
-Steps give the memory of variables away, and outside of strategies their values go from step to step in `fit`'s own hands. So what a
-thread saves, while `fit` compiles or waits for data, is found by references that keep nothing alive: whatever a step has
-given away since is gone, and not half new.
+Steps give the memory of variables away. So what a thread saves, while `fit` compiles or waits for data, is found by references that
+keep nothing alive: whatever a step has given away since is gone, and not half new.
 """
 
-import itertools
 import signal
 import threading
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, final
 
@@ -17,8 +14,7 @@ import keras
 import numpy as np
 
 from tfdist_jax._cluster import LateSave, Preemption
-from tfdist_jax._stateful import _state
-from tfdist_jax._stateful._snapshot import Snapshot, host_copy
+from tfdist_jax._stateful._snapshot import Snapshot
 from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulates
 from tfdist_jax.compat.tensorflow.keras._training._steps import TRAINED_KINDS, variables_of
 from tfdist_jax.compat.tensorflow.keras._training._workers import mesh_of, writes_files
@@ -32,15 +28,11 @@ class _Mark(NamedTuple):
 
     Attributes:
         about: Where the training is.
-        variables: The model's variables.
-        held: What they hold, if they do.
-        state: Otherwise a reference to the mapping that does.
+        held: What the model's variables hold.
     """
 
     about: Any
-    variables: Mapping[str, Sequence[Any]]
-    held: Snapshot | None
-    state: Callable[[], Any]
+    held: Snapshot
 
 
 def is_possible() -> bool:
@@ -72,13 +64,13 @@ class Guard:
         self._model = model
         self._about, self._save, self._saving_as = about, save, saving_as
         self._mark: _Mark | None = None
-        self._variables: Mapping[str, Sequence[Any]] = {}
+        self._variables: Sequence[Any] = ()
         self.saving = threading.RLock()
         self._preemption = Preemption(late=self._late)
 
     def begin_epoch(self) -> None:
         """Look at which variables there are."""
-        self._variables = {kind: variables_of(self._model, kind) for kind in TRAINED_KINDS}
+        self._variables = [variable for kind in TRAINED_KINDS for variable in variables_of(self._model, kind)]
 
     def begin_step(self, *, marked: bool = True) -> None:
         """Come before a step of training or evaluation; end the program if there is to be none any more."""
@@ -90,13 +82,9 @@ class Guard:
 
     def mark(self) -> None:
         """Note where the training is; it is between two steps, and what they change is settled."""
-        model, about = self._model, self._about()  # Which puts together what replicas have accumulated.
-        state = getattr(model, "_jax_state", None)
-        if state and state["trainable_variables"] and not model._jax_state_synced:
-            self._mark = _Mark(about, self._variables, None, weakref.ref(state))
-        else:
-            held = Snapshot(itertools.chain(*self._variables.values()))
-            self._mark = _Mark(about, self._variables, held, lambda: None)
+        about = self._about()  # Which puts together what replicas have accumulated.
+        are_held = all(variable.stored is not None for variable in self._variables)
+        self._mark = _Mark(about, Snapshot(self._variables)) if are_held else None
 
     def end(self, *, is_complete: bool) -> None:
         """Let SIGTERM end the process again."""
@@ -112,26 +100,9 @@ class Guard:
         if not writes_files(model):
             return LateSave(lambda: None)
         mark = self._mark
-        values = None if mark is None else _values(mark)
+        values = None if mark is None else mark.held.values()
         return None if mark is None or values is None else LateSave(lambda: self._save_late(mark.about, values))
 
     def _save_late(self, about: Any, values: Values) -> None:
         with self.saving, self._saving_as(about), keras.StatelessScope(state_mapping=values):
             self._save()
-
-
-def _values(mark: _Mark) -> Values | None:
-    """Return what the variables held at a mark; None if some of it is gone."""
-    if mark.held is not None:
-        return mark.held.values()
-    state = mark.state()
-    if state is None:
-        return None
-    values = []
-    for kind, variables in mark.variables.items():
-        arrays = state.get(kind) or list(map(_state.load, variables))
-        copies = list(map(host_copy, arrays))
-        if any(copy is None for copy in copies):
-            return None
-        values += zip(variables, copies, strict=True)
-    return values

@@ -31,7 +31,7 @@ class BatchFeeder:
     On CPU (`ahead=0`) batches stay NumPy arrays until their step, which takes each device's rows from them.
     """
 
-    def __init__(self, mesh: Mesh, steps_per_execution: int, most: int, *, ahead: int) -> None:
+    def __init__(self, mesh: Mesh, steps_per_execution: int, most: int, *, ahead: int, is_bound: bool = True) -> None:
         """Feed the devices of `mesh`.
 
         Args:
@@ -39,12 +39,13 @@ class BatchFeeder:
             steps_per_execution: How many batches a call of Keras's loop takes.
             most: How many of them one program takes.
             ahead: How many calls' transfers are started early.
+            is_bound: Whether they go to the mesh, rather than where JAX puts what is bound to no device.
         """
         self._steps, self._most = steps_per_execution, most
         self._mesh = mesh
-        split = NamedSharding(mesh, SPLIT_STEPS)
         self._is_shared = spans_processes(mesh)
-        transfer = put_own if self._is_shared else jax.device_put
+        split = NamedSharding(mesh, SPLIT_STEPS) if is_bound else None
+        transfer: Any = put_own if self._is_shared else jax.device_put
         placed = lambda runs: [(sizes, transfer(batches, split)) for sizes, batches in runs]
         self._place = placed if ahead or self._is_shared else lambda runs: runs
         self._depth = ahead

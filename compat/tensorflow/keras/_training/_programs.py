@@ -37,7 +37,8 @@ def run_steps(step: Step, strategy: Strategy, sizes: Sizes, batches: Any) -> Res
     Returns:
         The last step's results.
     """
-    one_by_one = step.communicates and len(set(sizes)) > 1
+    # Without a strategy there are no devices that a program for all replicas could be bound to.
+    one_by_one = strategy.is_default or (step.communicates and len(set(sizes)) > 1)
     run = functools.partial(run_side_by_side if one_by_one else _run_as_one, step, strategy, sizes)
     count = jax.tree.leaves(batches)[0].shape[0]
     # XLA on CPU runs the body of a loop several times slower than the same steps one after another.
@@ -49,8 +50,8 @@ def run_steps(step: Step, strategy: Strategy, sizes: Sizes, batches: Any) -> Res
 def run_side_by_side(step: Step, strategy: Strategy, sizes: Sizes, batch: Any) -> Results:
     """Run `step` for each replica's rows in turn, meeting at collectives; arrays may be concrete or traced.
 
-    For steps that communicate while replicas have different numbers of rows, and for stepping through a model in
-    a debugger. Replicas without rows take no part, unless none has any.
+    For steps that communicate while replicas have different numbers of rows, for stepping through a model in a debugger,
+    and for the one replica that there is without a strategy. Replicas without rows take no part, unless none has any.
     """
     running = [i for i, size in enumerate(sizes) if size or not any(sizes)]
     counts = tuple(_counts(sizes)[i] for i in running)

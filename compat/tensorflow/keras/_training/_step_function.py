@@ -96,9 +96,12 @@ class StepFunction:
         self._model = step.model
         self._strategy = strategy
         self._mesh = strategy.native.mesh
+        self._is_bound = not strategy.is_default  # Without a strategy, nothing is bound to a device.
         depth = 0 if runs_on_cpu(self._mesh) else _AHEAD
         steps = self._model.steps_per_execution
-        self._feed = BatchFeeder(self._mesh, steps, _most_in_program(step, strategy), ahead=depth)
+        self._feed = BatchFeeder(
+            self._mesh, steps, _most_in_program(step, strategy), ahead=depth, is_bound=self._is_bound
+        )
         self._runs_eagerly = self._model.run_eagerly
         self._program = functools.lru_cache(_MOST_PROGRAMS)(self._make_program)
 
@@ -170,8 +173,9 @@ class StepFunction:
         del ids
 
         def steps(*arrays: Any) -> Any:
-            scope: Any = current_scope()
-            scope.belong_to(self._mesh)
+            if self._is_bound:
+                scope: Any = current_scope()
+                scope.belong_to(self._mesh)
             *leaves, words = arrays
             with drawing_from(words):
                 return run_steps(self._step, self._strategy, sizes, tree.unflatten(leaves))
@@ -182,7 +186,7 @@ class StepFunction:
             steps,
             [*arrays, jax.ShapeDtypeStruct((3,), np.uint32)],
             name=self._step.name,
-            layouts=[*(split for _ in arrays), whole],
+            layouts=[*(split for _ in arrays), whole] if self._is_bound else None,
         )
 
 

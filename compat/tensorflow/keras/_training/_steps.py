@@ -87,9 +87,10 @@ class Step(abc.ABC):
     kinds: tuple[str, ...] = ("trainable_variables", "non_trainable_variables", "metrics_variables")
     communicates = False
 
-    def __init__(self, model: keras.Model) -> None:
-        """Make the step that `model`'s class defines."""
+    def __init__(self, model: keras.Model, num_replicas: int) -> None:
+        """Make the step that `model`'s class defines, for so many replicas."""
         self.model = model
+        self.num_replicas = num_replicas
 
     def prepared(self) -> contextlib.AbstractContextManager[None]:
         """Return the context in which all replicas run."""
@@ -127,7 +128,8 @@ class Step(abc.ABC):
                 # What moves on equally on all replicas, such as a seed, stays where there are no rows.
                 merge = Merge.FIRST if merge is Merge.SAME and not all(part.counts) else merge
                 _state.write(variable, jnp.asarray(value, variable.dtype), merge=merge)
-        shares = jax.tree.map(lambda value: value * part.count / part.total, results.logs)
+        share = lambda value: value * part.count / part.total
+        shares = jax.tree.map(share, results.logs) if len(part.counts) > 1 else results.logs
         leaves, tree = jax.tree.flatten((shares, others))
         means, sums = tree.unflatten(scope.merge(part, _add_up, leaves))
         shown = _results(self.model, _written())
@@ -184,11 +186,12 @@ class TrainStep(Step):
 
     kinds = TRAINED_KINDS
 
-    def __init__(self, model: keras.Model) -> None:
+    def __init__(self, model: keras.Model, num_replicas: int) -> None:
         """Make the training step of `model`."""
-        super().__init__(model)
+        super().__init__(model, num_replicas)
         self.communicates = meets_other_replicas(model)
-        self.accumulates_locally = accumulates(model.optimizer) and not model.run_eagerly and not self.communicates
+        may = num_replicas > 1 and not model.run_eagerly and not self.communicates
+        self.accumulates_locally = may and accumulates(model.optimizer)
 
     def local(self, batch: Any, sizes: Sizes) -> OwnResults:
         """Return this replica's gradients and what it changes in statistics and metrics.
@@ -309,10 +312,10 @@ class PredictStep(Step):
         return results._replace(rows=in_order(outputs))
 
 
-def make_train_step(model: keras.Model) -> Step:
-    """Make the training step of `model`, its own or Keras's."""
+def make_train_step(model: keras.Model, num_replicas: int) -> Step:
+    """Make the training step of `model`, its own or Keras's, for so many replicas."""
     is_custom = is_overridden(model, "train_step") or takes_state(model, "train_step")
-    return CustomTrainStep(model) if is_custom else TrainStep(model)
+    return (CustomTrainStep if is_custom else TrainStep)(model, num_replicas)
 
 
 def _results(model: keras.Model, updated: Set[int]) -> Logs:

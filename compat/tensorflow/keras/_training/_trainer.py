@@ -6,18 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+from keras.distribution import distribution
 
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy, Strategy
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, get_stateless_scope, jax_trainer
-from tfdist_jax.compat.tensorflow.keras._training._step_function import (
-    StepFunction,
-    VariableIds,
-    note_training,
-    require_batch,
-    settle,
-)
+from tfdist_jax.compat.tensorflow.keras._training._step_function import StepFunction, VariableIds, settle
 from tfdist_jax.compat.tensorflow.keras._training._steps import (
     TRAINED_KINDS,
     PredictStep,
@@ -28,7 +23,7 @@ from tfdist_jax.compat.tensorflow.keras._training._steps import (
 from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import is_tensorflow_form
 from tfdist_jax.compat.tensorflow.keras._training._workers import STRATEGY, prepared, strategy_of
 
-_STEPS: dict[str, Callable[[Any], Step]] = {"train": make_train_step, "test": TestStep, "predict": PredictStep}
+_STEPS: dict[str, Callable[[Any, int], Step]] = {"train": make_train_step, "test": TestStep, "predict": PredictStep}
 # With their first parameters.
 _METHODS = (
     ("fit", "self x y"),
@@ -46,10 +41,11 @@ def _one_replica() -> DefaultStrategy:
 
 
 def _strategy_for(model: keras.Model, kind: str) -> Strategy | None:
-    """Return the strategy under which a model's steps of a kind run; None if Keras runs them itself."""
+    """Return the strategy under which a model's steps of a kind run; None if Keras runs them, as a `keras.distribution` wants."""
     strategy = strategy_of(model)
-    # Keras itself knows only JAX's form.
-    return _one_replica() if strategy is None and is_tensorflow_form(model, f"{kind}_step") else strategy
+    if strategy is not None or (distribution() is not None and not is_tensorflow_form(model, f"{kind}_step")):
+        return strategy
+    return _one_replica()
 
 
 def _remembering_strategy(original: Callable[..., None]) -> Callable[..., None]:
@@ -67,36 +63,12 @@ def _making_step_function(kind: str, original: Callable[..., Any]) -> Callable[.
     def make_function(self: keras.Model, force: bool = False) -> Any:
         strategy, attribute = _strategy_for(self, kind), f"{kind}_function"
         if strategy is None:
-            before = getattr(self, attribute)
-            original(self, force)
-            if getattr(self, attribute) is not before:
-                setattr(self, attribute, _giving_back(self, kind, getattr(self, attribute)))
-            return getattr(self, attribute)
+            return original(self, force)
         if force or getattr(self, attribute) is None:
-            setattr(self, attribute, StepFunction(_STEPS[kind](self), strategy))
+            setattr(self, attribute, StepFunction(_STEPS[kind](self, strategy.num_replicas_in_sync), strategy))
         return getattr(self, attribute)
 
     return make_function
-
-
-def _giving_back(model: keras.Model, kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Lose no state of a model outside of strategies, which Keras's loop has taken from the variables, where there is no batch."""
-
-    @functools.wraps(function)
-    def step_function(state: Any, iterator: Any) -> Any:
-        try:
-            results = function(state, iterator)
-        except StopIteration:
-            kinds = [name for name in TRAINED_KINDS if kind == "train" or name != "optimizer_variables"]
-            model._jax_state = dict(zip(kinds, state, strict=False))
-            if kind == "train":
-                require_batch(model)
-            raise
-        if kind == "train":
-            note_training(model)
-        return results
-
-    return step_function
 
 
 def _in_scope(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -168,7 +140,7 @@ def _left_on_host(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def distribute_data(data: Any, layouts: Any = None) -> Any:
-        return original(data, layouts) if current_strategy() is None else data
+        return data if current_strategy() is not None or distribution() is None else original(data, layouts)
 
     return distribute_data
 
