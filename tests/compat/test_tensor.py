@@ -149,7 +149,7 @@ def test_texts_are_bytes_on_the_host():
     assert tf.constant(np.array(["a"])).numpy().tolist() == [b"a"]
     with pytest.raises(TypeError, match="Cannot convert 'a'"):
         tf.constant("a", tf.float32)
-    with pytest.raises(ValueError, match="Cannot convert texts"):
+    with pytest.raises(ValueError, match="Cannot convert strings"):
         tf.constant(np.array(["a"]), tf.float32)
     with pytest.raises(TypeError, match="dtype string"):
         tf.constant(1, tf.string)

@@ -95,7 +95,7 @@ def read(
 
 
 def read_tree(folder: Path) -> dict[str, Any]:
-    """Return the arrays and texts of any tree that Orbax has written, arrays as NumPy's; a process reads without the others."""
+    """Return the arrays and strings of any tree that Orbax has written, arrays as NumPy's; a process reads without the others."""
     import orbax.checkpoint as ocp
 
     kept = _handler().metadata(folder).tree

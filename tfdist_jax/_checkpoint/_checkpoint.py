@@ -22,7 +22,7 @@ class Together(NamedTuple):
     """How the processes of a program do what they can only do together.
 
     Attributes:
-        run: A text that no run of the program before has had, so that nobody has to wait until old rests are removed.
+        run: A string that no run of the program before has had, so that nobody has to wait until old rests are removed.
         do: Does something, and raises if it, or the same thing in another process, has failed.
     """
 

@@ -1,4 +1,4 @@
-"""Where the data and the random generators are, as text."""
+"""Where the data and the random generators are, as a string."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ _BYTES, _ARRAY = "__bytes__", "__array__"
 
 
 def encoded(position: Any) -> str:
-    """Return a position as it is now as text.
+    """Return a position as it is now as a string.
 
     Args:
         position: What JSON has, arrays, bytes, and objects with `get_state`.
@@ -34,7 +34,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         host = np.asarray(value)
         if host.dtype.hasobject or host.dtype.names:
-            raise TypeError(f"Arrays in a position hold numbers, truth values or texts; got one of type {host.dtype}.")
+            raise TypeError(
+                f"Arrays in a position hold numbers, truth values or strings; got one of type {host.dtype}."
+            )
         return {_ARRAY: [str(host.dtype), list(host.shape), base64.b64encode(host.tobytes()).decode()]}
     raise TypeError(
         f"A position is what JSON has, with arrays, bytes, and objects that have `get_state` and `set_state`; got "

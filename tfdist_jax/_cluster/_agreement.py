@@ -32,7 +32,7 @@ def step_fields(args: Any, *, results: Any = (), program: str | None = None, **v
     Args:
         args: The step's arguments: a tree whose arrays' shapes, dtypes and shardings count.
         results: A tree of its results, as `jax.eval_shape` has them.
-        program: The step as text, such as `jax.jit(step).lower(*args).as_text()`.
+        program: The text of the step, such as `jax.jit(step).lower(*args).as_text()`.
         values: Whatever else must be the same, such as `steps_per_epoch`.
 
     Example:
@@ -127,7 +127,7 @@ def _difference(what: str, fields: Mapping[str, str]) -> str:
 
 
 def _packed(value: Any) -> str:
-    """Return a value as a short text: programs are long and repeat themselves."""
+    """Return a value as a short string: programs are long and repeat themselves."""
     return base64.b64encode(zlib.compress(json.dumps(value).encode())).decode()
 
 
@@ -158,7 +158,7 @@ def _compared(first: tuple[str, str, dict[str, str]], other: tuple[str, str, dic
 
 
 def _where_different(one: str, other: str) -> tuple[str, str]:
-    """Return the first lines in which two texts differ, shortened."""
+    """Return the first lines in which two strings differ, shortened."""
     pairs = itertools.zip_longest(one.splitlines(), other.splitlines(), fillvalue="nothing")
     found = next(((a, b) for a, b in pairs if a != b), (one, other))
     return _shown(found[0]), _shown(found[1])

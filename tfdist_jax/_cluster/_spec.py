@@ -198,7 +198,7 @@ class Cluster:
         return self.training[0].address or ""
 
     def to_tf_config(self) -> str:
-        """Return the cluster as TF_CONFIG's text; only where all addresses are known."""
+        """Return the cluster as TF_CONFIG's string; only where all addresses are known."""
         jobs: dict[str, list[str | None]] = {}
         for task in self.tasks:
             jobs.setdefault(task.type, []).append(task.address)

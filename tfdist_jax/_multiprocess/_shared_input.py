@@ -21,7 +21,7 @@ Sizes = tuple[int, ...]
 
 Shard = tuple[Any, list[Sizes]]
 """The rows of this process's replicas, `[replicas * p, ...]`, filled up with zeros to `p` for each, where `p` is the most
-that any replica has; and how many of them are real, for each array. Arrays of objects, such as texts, are not filled up."""
+that any replica has; and how many of them are real, for each array. Arrays of objects, such as strings, are not filled up."""
 
 
 def shards_of_global_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Shard]:

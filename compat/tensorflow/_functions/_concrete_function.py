@@ -63,7 +63,7 @@ class ConcreteFunction:
 
     @property
     def function_type(self) -> str:
-        """What it takes and returns, as text."""
+        """What it takes and returns, as a string."""
         return one_line(self._form.parameters(*self._signature), self.structured_outputs)
 
     @property
@@ -177,7 +177,7 @@ class ConcreteFunction:
         return captured.out_tree.unflatten([TensorSpec(TensorShape(a.shape), a.dtype) for a in shapes])
 
     def pretty_printed_signature(self, verbose: bool = True) -> str:
-        """Return what it takes and returns as text; if `verbose`, with a line for each argument and variable."""
+        """Return what it takes and returns as a string; if `verbose`, with a line for each argument and variable."""
         if not verbose:
             return self.function_type
         return several_lines(self._form.parameters(*self._signature), self.structured_outputs, self.captured_inputs)
@@ -209,5 +209,5 @@ def _merged(one: TensorSpec, other: TensorSpec) -> TensorSpec:
 def _with_size(spec: TensorSpec, size: int) -> Any:
     shape = spec.shape.as_list()
     if spec.dtype == "string":
-        raise NotCompilableError("A function of texts cannot be compiled.")
+        raise NotCompilableError("A function of strings cannot be compiled.")
     return jax.ShapeDtypeStruct([size if n is None else n for n in shape], spec.dtype.dtype)

@@ -186,7 +186,7 @@ class Function:
         return self._concrete[key], is_new
 
     def pretty_printed_concrete_signatures(self, verbose: bool = True) -> str:
-        """Return, as text, what the function takes and returns for each signature that it was compiled for."""
+        """Return, as a string, what the function takes and returns for each signature that it was compiled for."""
         texts = []
         for concrete in self._concrete.values():
             with contextlib.suppress(NotCompilableError):  # What runs as Python has no signature.

@@ -1,4 +1,4 @@
-"""What compiled functions and replicas return: tensors, and beside them Python values, texts and variables."""
+"""What compiled functions and replicas return: tensors, and beside them Python values, strings and variables."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, final
@@ -48,7 +48,7 @@ def as_replica_results(results: Any, shared: Sequence[Any] = (), merged: Sequenc
     """Turn what a replica returns into tensors and constants.
 
     Args:
-        results: Any structure. Python's numbers and texts are constants, and what is `shared` too: it is the same object
+        results: Any structure. Python's numbers and strings are constants, and what is `shared` too: it is the same object
             on all replicas.
         shared: The arguments of all replicas.
         merged: Tensors that are equal on all replicas; they become `Replicated`.
@@ -67,7 +67,7 @@ def mark_replicated(results: Any, merged: Sequence[Any]) -> Any:
 
 
 def as_results(results: Any) -> Any:
-    """Turn what a traced function returns into tensors: variables give their values; texts are constants."""
+    """Turn what a traced function returns into tensors: variables give their values; strings are constants."""
     return jax.tree.map(_as_result, in_order(results))
 
 
@@ -85,7 +85,7 @@ def from_spmd_results(results: Any, num_replicas: int) -> Any:
         if is_replicated(leaf):
             return leaf.value
         if _is_constant(leaf):
-            # Text that the program has made is one text for each replica.
+            # A string that the program has made is one for each replica.
             is_text = isinstance(leaf.value, HostTensor)
             return per_replica_strings([leaf.value] * num_replicas) if is_text else leaf.value
         return leaf

@@ -4,7 +4,7 @@ _GRAPHS = (
     "it is about TensorFlow's graphs, which are not there: functions become XLA's programs. Write a `tf.function`."
 )
 _TEXT = (
-    "JAX has no tensors of text. Work on texts with Python or `numpy.strings`, on `t.numpy()` or before they become "
+    "JAX has no tensors of strings. Work on strings with Python or `numpy.strings`, on `t.numpy()` or before they become "
     "tensors."
 )
 _RAGGED = (

@@ -27,7 +27,7 @@ _TEXT = np.dtype(object)
 
 
 def zeros(shape: Any, dtype: Any = _dtypes.float32, name: str | None = None, layout: Any = None) -> Any:
-    """Return a tensor of zeros (False, or empty texts).
+    """Return a tensor of zeros (False, or empty strings).
 
     Args:
         shape: The sizes.

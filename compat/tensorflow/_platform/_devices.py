@@ -89,7 +89,7 @@ def device_name(array: jax.Array) -> str:
 
 
 def host_name() -> str:
-    """Return TensorFlow's name of the processor, which holds texts."""
+    """Return TensorFlow's name of the processor, which holds strings."""
     return f"{_process_name(_own_process())}/device:CPU:0"
 
 

@@ -1,4 +1,4 @@
-"""Tensors that stay on the host: text, and sizes that a program must know while it is traced."""
+"""Tensors that stay on the host: strings, and sizes that a program must know while it is traced."""
 
 import sys
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ from tfdist_jax.compat.tensorflow._tensors._tensor_text import tensor_repr, tens
 class HostTensor(np.ndarray):
     """A tensor in host memory, with a tensor's methods.
 
-    Holds texts, as objects; or sizes, which are objects too while Keras and JAX find out shapes with symbols in them.
-    JAX has no text. And while a function is traced, whatever JAX computes has no value yet: sizes that come from
+    Holds strings, as objects; or sizes, which are objects too while Keras and JAX find out shapes with symbols in them.
+    JAX has no strings. And while a function is traced, whatever JAX computes has no value yet: sizes that come from
     `tf.shape(x)` must have one, because `tf.reshape(y, [tf.shape(x)[0], -1])` needs it. Arithmetic with
     host tensors gives host tensors; together with other tensors they act like NumPy arrays.
     """

@@ -19,7 +19,7 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
 
     Args:
         value: NumPy arrays keep their type; Python's integers become int32 (int64 if they must), floats float32;
-            texts become an array of bytes objects.
+            strings become an array of bytes objects.
         dtype: The type to use. NumPy arrays are converted; of Python's values only those that fit.
         hint: The type to use if the value fits.
 
@@ -88,7 +88,7 @@ def _converted(array: np.ndarray, dtype: Any) -> np.ndarray:
 
 def _texts(array: np.ndarray, dtype: DType | None) -> np.ndarray:
     if dtype not in (None, _dtypes.string):
-        raise ValueError(f"Cannot convert texts ({array!r}) to a tensor of dtype {dtype.name}.")
+        raise ValueError(f"Cannot convert strings ({array!r}) to a tensor of dtype {dtype.name}.")
     texts = np.empty(array.shape, object)
     for index, text in np.ndenumerate(array):
         if not isinstance(text, str | bytes):

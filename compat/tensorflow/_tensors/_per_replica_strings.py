@@ -1,4 +1,4 @@
-"""Texts that differ between replicas: a step that does not look at them is still one program."""
+"""Strings that differ between replicas: a step that does not look at them is still one program."""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn, final
@@ -12,10 +12,10 @@ from tfdist_jax.compat.tensorflow._tensors._tensor import NoValueError
 
 @final
 class UnavailableString:
-    """Stands for a replica's text while the replicas are traced, when it has no value, or where another process has it."""
+    """Stands for a replica's string while the replicas are traced, when it has no value, or where another process has it."""
 
     def __init__(self, *, is_elsewhere: bool = False) -> None:
-        """Stand for a text that is traced, or elsewhere."""
+        """Stand for a string that is traced, or elsewhere."""
         self._is_elsewhere = is_elsewhere
 
     def __jax_array__(self) -> NoReturn:
@@ -29,18 +29,18 @@ class UnavailableString:
     def _no_value(self) -> NoValueError:
         if self._is_elsewhere:
             return NoValueError(
-                "This text is another process's: texts stay where they have been read. "
+                "This string is another process's: strings stay where they have been read. "
                 "`strategy.experimental_local_results` returns those of this process's replicas."
             )
         return NoValueError(
-            "XLA has no text: a compiled step cannot use a text that differs between replicas. Use it outside of the "
+            "XLA has no strings: a compiled step cannot use a string that differs between replicas. Use it outside of the "
             "compiled function, by `strategy.experimental_local_results`, or turn it into numbers in the dataset."
         )
 
 
 @final
 class PerReplicaStrings(tuple):
-    """The texts of all replicas; as a subclass no structure for JAX, but one leaf of it."""
+    """The strings of all replicas; as a subclass no structure for JAX, but one leaf of it."""
 
     __slots__ = ()
 
@@ -50,16 +50,16 @@ class PerReplicaStrings(tuple):
 
 
 def per_replica_strings(texts: Sequence[Any]) -> PerReplica:
-    """Hold a text tensor for each replica."""
+    """Hold a string tensor for each replica."""
     return PerReplica(PerReplicaStrings(texts), len(texts))
 
 
 def strings_of_this_process(parts: Sequence[Any]) -> PerReplica:
-    """Hold the texts of this process's replicas, of which others, given as None, are elsewhere."""
+    """Hold the strings of this process's replicas, of which others, given as None, are elsewhere."""
     known = lambda part: UnavailableString(is_elsewhere=True) if part is None else np.asarray(part).view(HostTensor)
     return per_replica_strings(list(map(known, parts)))
 
 
-def has_own_texts(value: Any) -> bool:
-    """Tell whether a value is a text for each replica."""
+def has_own_strings(value: Any) -> bool:
+    """Tell whether a value is a string for each replica."""
     return isinstance(value, PerReplica) and isinstance(value.data, PerReplicaStrings)

@@ -33,7 +33,7 @@ def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, nam
 
     Args:
         value: A tensor (returned as it is), a variable (its present value), a NumPy array (which keeps its type), or
-            numbers, texts and sequences of them: integers become int32, floats float32.
+            numbers, strings and sequences of them: integers become int32, floats float32.
         dtype: The type that the tensor must have; a tensor of another type is an error, not converted.
         dtype_hint: The type to use, if `value` can have it and `dtype` is not given.
         name: Unused.

@@ -99,7 +99,9 @@ class Variable(metaclass=ByCreators):
                 "one depends on the function's tensors. Make it from constants and assign the tensor afterwards."
             )
         if value.dtype == object:
-            raise NotImplementedError("JAX has no arrays of texts: keep texts in a Python attribute or a tf.constant.")
+            raise NotImplementedError(
+                "JAX has no arrays of strings: keep strings in a Python attribute or a tf.constant."
+            )
         note_creation(self)
         self._synchronization = VariableSynchronization(synchronization)
         self._aggregation = VariableAggregation(aggregation)

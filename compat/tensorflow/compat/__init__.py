@@ -1,4 +1,4 @@
-"""`tf.compat`: texts and bytes, and names of other versions.
+"""`tf.compat`: strings and bytes, and names of other versions.
 
 See https://www.tensorflow.org/api_docs/python/tf/compat.
 """

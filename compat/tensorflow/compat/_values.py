@@ -1,4 +1,4 @@
-"""`tf.compat`: texts and bytes, and names of other versions."""
+"""`tf.compat`: strings and bytes, and names of other versions."""
 
 import codecs
 import importlib
@@ -18,7 +18,7 @@ v2 = importlib.import_module(__name__.rpartition(".compat.")[0])
 
 
 def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
-    """Return a text or bytes as bytes."""
+    """Return a string or bytes as bytes."""
     codec = codecs.lookup(encoding).name
     if isinstance(bytes_or_text, str):
         return bytes_or_text.encode(codec)
@@ -28,7 +28,7 @@ def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
 
 
 def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
-    """Return a text or bytes as a text."""
+    """Return a string or bytes as a string."""
     codec = codecs.lookup(encoding).name
     if isinstance(bytes_or_text, str):
         return bytes_or_text
@@ -41,12 +41,12 @@ as_str = as_text
 
 
 def as_str_any(value: Any, encoding: str = "utf-8") -> str:
-    """Return anything as a text."""
+    """Return anything as a string."""
     return as_text(value, encoding) if isinstance(value, bytes) else str(value)
 
 
 def path_to_str(path: Any) -> Any:
-    """Return a path object as a text, anything else as it is."""
+    """Return a path object as a string, anything else as it is."""
     return as_str_any(os.fspath(path)) if hasattr(path, "__fspath__") else path
 
 

@@ -17,7 +17,7 @@ __getattr__ = LazyNames(
             "get_visible_devices list_logical_devices list_physical_devices set_logical_device_configuration "
             "set_visible_devices"
         ),
-        "distribute._resolvers": "experimental_connect_to_cluster experimental_connect_to_host",
+        "distribute._resolver_base": "experimental_connect_to_cluster experimental_connect_to_host",
         "_platform._devices": "get_soft_device_placement set_soft_device_placement",
     },
     modules="experimental",

@@ -20,7 +20,7 @@ from tfdist_jax.compat.tensorflow.config._devices import (
     set_logical_device_configuration as set_logical_device_configuration,
     set_visible_devices as set_visible_devices,
 )
-from tfdist_jax.compat.tensorflow.distribute._resolvers import (
+from tfdist_jax.compat.tensorflow.distribute._resolver_base import (
     experimental_connect_to_cluster as experimental_connect_to_cluster,
     experimental_connect_to_host as experimental_connect_to_host,
 )

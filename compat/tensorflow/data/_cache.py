@@ -27,8 +27,8 @@ class CacheRows(Rows):
     def get(self, positions: np.ndarray) -> Any:
         return self.cache.get(positions)
 
-    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
-        return self.cache.order(draws)
+    def order(self, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        return self.cache.order(seed_log)
 
     def make_spec(self) -> Any:
         return self.parent.make_spec()
@@ -50,17 +50,17 @@ class Cache(Batches):
         default_factory=dict, repr=False
     )
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        if draws.share in self.kept:
-            seen, seeds = self.kept[draws.share]
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        if seed_log.share in self.kept:
+            seen, seeds = self.kept[seed_log.share]
             # As if they had been drawn now: it is what brings the same order back.
-            draws.take(seeds)
+            seed_log.take(seeds)
             return iter(seen)
 
         def keep(seen: list[Any]) -> None:
-            self.kept[draws.share] = seen, draws.taken()
+            self.kept[seed_log.share] = seen, seed_log.taken()
 
-        return _remembering(self.parent.elements(draws.part("cached")), keep)
+        return _remembering(self.parent.elements(seed_log.part("cached")), keep)
 
     def make_spec(self) -> Any:
         return self.parent.make_spec()
@@ -95,22 +95,22 @@ class _RowCache:
         self._pieces: list[tuple[np.ndarray, Any]] = []
         self._joined: tuple[np.ndarray, Any] | None = None
 
-    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
-        if draws.share != self._share:
+    def order(self, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        if seed_log.share != self._share:
             self._forget()
-            self._share = draws.share
+            self._share = seed_log.share
         if self._order is not None:
             if self._joined is None:
                 self._join(np.concatenate(self._order))
-            draws.take(self._seeds)
+            seed_log.take(self._seeds)
             return iter(self._order)
 
         def keep(order: list[np.ndarray]) -> None:
-            if order and draws.share == self._share:
-                self._order, self._seeds = order, draws.taken()
+            if order and seed_log.share == self._share:
+                self._order, self._seeds = order, seed_log.taken()
 
         self._pieces.clear()
-        return _remembering(self._plan.order(draws.part("cached")), keep)
+        return _remembering(self._plan.order(seed_log.part("cached")), keep)
 
     def get(self, positions: np.ndarray) -> Any:
         if self._joined is not None:

@@ -10,9 +10,9 @@ import numpy as np
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _cache, _elements, _mapping, _plan, _sampling
-from tfdist_jax.compat.tensorflow.data._groups import Groups
+from tfdist_jax.compat.tensorflow.data._batch_methods import Groups
+from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._iterator import DatasetIterator
-from tfdist_jax.compat.tensorflow.data._map import ElementFunction
 from tfdist_jax.compat.tensorflow.data._options import AUTOTUNE, SHARD_HINT, Options
 from tfdist_jax.compat.tensorflow.data._planned import positive
 from tfdist_jax.compat.tensorflow.data._prefetch import Prefetch

@@ -136,7 +136,7 @@ def split(element: Any, sizes: Sequence[int]) -> Iterator[Any]:
 
 
 def _entries(array: np.ndarray) -> Iterable[Any]:
-    # NumPy hands texts out as bare objects, which have no shape.
+    # NumPy hands strings out as bare objects, which have no shape.
     return (array[i, ...] for i in range(len(array))) if array.dtype.kind == "O" else array
 
 

@@ -94,9 +94,9 @@ class DatasetIterator(Resumable):
         return map(_elements.as_numpy, self._elements)
 
     def state(self) -> str:
-        """Return where the iterator is, as JSON text.
+        """Return where the iterator is, as JSON.
 
-        It says how many elements were handed out, how many rows the first one had, and the shuffles' seeds. The text is small,
+        It says how many elements were handed out, how many rows the first one had, and the shuffles' seeds. It is small,
         whatever the shuffles' buffers hold.
         """
         return json.dumps({"position": self._position, "rows": self._rows, "seeds": self._draws.seeds()})

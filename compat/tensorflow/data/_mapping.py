@@ -10,7 +10,7 @@ import numpy as np
 
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow.data import _elements, _order, _plan_text
-from tfdist_jax.compat.tensorflow.data._map import ElementFunction, call_in_python, tuple_of
+from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction, call_in_python, tuple_of
 from tfdist_jax.compat.tensorflow.data._plan import Part, Plan, Rows, Stream, Uncounted, made_once, rows_at_once
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
 
@@ -23,7 +23,7 @@ def mapped(plan: Plan, fn: Callable[..., Any]) -> Plan:
         if function.compiles(example):
             spec = function.spec_of(example)
             at_once = 1 if function.reads_variables(example) else min(plan.at_once(), rows_at_once(spec))
-            return MapRows(plan, function, example, spec, at_once, is_random=function.draws(example))
+            return MapRows(plan, function, example, spec, at_once, is_random=function.is_random(example))
     return Map(plan, function)
 
 
@@ -45,11 +45,11 @@ class MapRows(Rows):
         words = np.ascontiguousarray(positions[:, -2:]).view(np.uint32)
         return self.map_func.call_rows(self.parent.get(_order.without_numbers(positions)), self.example, words)
 
-    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
+    def order(self, seed_log: SeedLog) -> Iterator[np.ndarray]:
         if not self.is_random:
-            return self.parent.order(draws)
-        seed, first = self.map_func.words(draws).view(np.int64)
-        return _order.numbered(self.parent.order(draws.part("mapped")), seed, first)
+            return self.parent.order(seed_log)
+        seed, first = self.map_func.words(seed_log).view(np.int64)
+        return _order.numbered(self.parent.order(seed_log.part("mapped")), seed, first)
 
     def make_spec(self) -> Any:
         return self.spec
@@ -69,8 +69,8 @@ class Map(Stream):
     parent: Plan
     map_func: ElementFunction
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return map(self.map_func.caller(draws), self.parent.elements(draws.part("mapped")))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return map(self.map_func.caller(seed_log), self.parent.elements(seed_log.part("mapped")))
 
     @made_once
     def make_spec(self) -> Any:
@@ -117,8 +117,8 @@ class Filter(Part):
     parent: Plan
     predicate: ElementFunction
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return filter(_test(self.predicate, draws), self.parent.elements(draws.part("filtered")))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return filter(_test(self.predicate, seed_log), self.parent.elements(seed_log.part("filtered")))
 
 
 @final
@@ -129,13 +129,13 @@ class TakeWhile(Part):
     parent: Plan
     predicate: ElementFunction
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return itertools.takewhile(_test(self.predicate, draws), self.parent.elements(draws.part("taken")))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return itertools.takewhile(_test(self.predicate, seed_log), self.parent.elements(seed_log.part("taken")))
 
 
-def _test(predicate: ElementFunction, draws: SeedLog) -> Callable[[Any], bool]:
+def _test(predicate: ElementFunction, seed_log: SeedLog) -> Callable[[Any], bool]:
     """Return the predicate for the elements of one iteration, in their order."""
-    call = predicate.caller(draws)
+    call = predicate.caller(seed_log)
 
     def is_true(element: Any) -> bool:
         value = call(element)
@@ -155,8 +155,8 @@ class Scan(Stream):
     initial_state: Any
     scan_func: ElementFunction
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return self._scanned(self.scan_func.caller(draws), self.parent.elements(draws.part("scanned")))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return self._scanned(self.scan_func.caller(seed_log), self.parent.elements(seed_log.part("scanned")))
 
     def _scanned(self, call: Callable[[Any], Any], source: Iterator[Any]) -> Iterator[Any]:
         state = self.initial_state
@@ -190,9 +190,9 @@ class DatasetFunction:
             raise TypeError(f"`map_func` must return a `Dataset` object. Got {type(dataset)}.")
         return dataset._plan
 
-    def iterations(self, plan: Plan, draws: SeedLog) -> Iterator[Iterator[Any]]:
+    def iterations(self, plan: Plan, seed_log: SeedLog) -> Iterator[Iterator[Any]]:
         """Return an iteration over each dataset that is made of the elements of `plan`."""
-        part, outer = draws.parts(self.seed), enumerate(plan.elements(draws.part("outer")))
+        part, outer = seed_log.parts(self.seed), enumerate(plan.elements(seed_log.part("outer")))
         return (self.plan_of(element).elements(part(number)) for number, element in outer)
 
     def spec_for(self, plan: Plan) -> Any:
@@ -209,8 +209,8 @@ class FlatMap(Uncounted):
     parent: Plan
     map_func: DatasetFunction
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return itertools.chain.from_iterable(self.map_func.iterations(self.parent, draws))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return itertools.chain.from_iterable(self.map_func.iterations(self.parent, seed_log))
 
     @made_once
     def make_spec(self) -> Any:
@@ -227,8 +227,8 @@ class Interleave(Uncounted):
     cycle_length: int
     block_length: int
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return in_turn(self.map_func.iterations(self.parent, draws), self.cycle_length, self.block_length)
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return in_turn(self.map_func.iterations(self.parent, seed_log), self.cycle_length, self.block_length)
 
     @made_once
     def make_spec(self) -> Any:

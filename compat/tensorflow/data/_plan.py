@@ -38,11 +38,11 @@ class Plan(abc.ABC):
     """
 
     @abc.abstractmethod
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        """Return an iterator over the elements; random choices come from `draws`."""
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        """Return an iterator over the elements; random choices come from `seed_log`."""
 
     @abc.abstractmethod
-    def batches(self, draws: SeedLog, size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
+    def batches(self, seed_log: SeedLog, size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
         """Return an iterator over batches of `size` elements, the last one smaller unless it is dropped."""
 
     @abc.abstractmethod
@@ -72,8 +72,8 @@ class Rows(Plan):
         """
 
     @abc.abstractmethod
-    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
-        """Return an iterator over the positions, in chunks; random choices come from `draws`."""
+    def order(self, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        """Return an iterator over the positions, in chunks; random choices come from `seed_log`."""
 
     @abc.abstractmethod
     def at_once(self) -> int:
@@ -82,17 +82,17 @@ class Rows(Plan):
         1 where each is work of its own, or where a position may give something else later, since variables are read.
         """
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         at_once = self.at_once()
         pieces = (
             self.get(chunk[start : start + at_once])
-            for chunk in self.order(draws)
+            for chunk in self.order(seed_log)
             for start in range(0, len(chunk), at_once)
         )
         return itertools.chain.from_iterable(map(_elements.rows, pieces))
 
-    def batches(self, draws: SeedLog, size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
-        cut = _order.regroup(self.order(draws), size, drop_remainder=drop_remainder)
+    def batches(self, seed_log: SeedLog, size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
+        cut = _order.regroup(self.order(seed_log), size, drop_remainder=drop_remainder)
         at_once = self.at_once()
         return self._together(cut, at_once // size) if at_once >= 2 * size else map(self.get, cut)
 
@@ -115,8 +115,8 @@ def _bytes(spec: Any) -> int:
 class Stream(Plan):
     """Elements that come one after the other."""
 
-    def batches(self, draws: SeedLog, size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
-        return map(_elements.stack, _elements.groups(self.elements(draws), size, drop_remainder=drop_remainder))
+    def batches(self, seed_log: SeedLog, size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
+        return map(_elements.stack, _elements.groups(self.elements(seed_log), size, drop_remainder=drop_remainder))
 
 
 class Uncounted(Stream):
@@ -171,11 +171,11 @@ class Selection(abc.ABC):
     """Which elements of a plan come, and in which order: the same for positions of rows as for elements of streams."""
 
     @abc.abstractmethod
-    def positions(self, rows: Rows, draws: SeedLog) -> Iterator[np.ndarray]:
+    def positions(self, rows: Rows, seed_log: SeedLog) -> Iterator[np.ndarray]:
         """Return an iterator over the positions of `rows`, in chunks."""
 
     @abc.abstractmethod
-    def elements(self, plan: Plan, draws: SeedLog) -> Iterator[Any]:
+    def elements(self, plan: Plan, seed_log: SeedLog) -> Iterator[Any]:
         """Return an iterator over elements of `plan`."""
 
     @abc.abstractmethod
@@ -199,8 +199,8 @@ class SelectRows(Rows):
     def get(self, positions: np.ndarray) -> Any:
         return self.parent.get(positions)
 
-    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
-        return self.selection.positions(self.parent, draws)
+    def order(self, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        return self.selection.positions(self.parent, seed_log)
 
     def make_spec(self) -> Any:
         return self.parent.make_spec()
@@ -220,8 +220,8 @@ class Select(Batches):
     parent: Plan
     selection: Selection
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return self.selection.elements(self.parent, draws)
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return self.selection.elements(self.parent, seed_log)
 
     def make_spec(self) -> Any:
         return self.parent.make_spec()

@@ -30,7 +30,7 @@ def method(step: Any) -> str:
 
 
 def text(value: Any) -> str:
-    """Return a short text of a parameter; never the values of an array, which may be large."""
+    """Return a short string of a parameter; never the values of an array, which may be large."""
     match value:
         case np.ndarray() | np.generic() | jax.Array():
             return f"{tuple(value.shape)} {value.dtype}"

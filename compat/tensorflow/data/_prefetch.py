@@ -67,8 +67,8 @@ class Prefetch(Batches):
     parent: Plan
     buffer_size: int
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return prefetched(self.parent.elements(draws), self.buffer_size)
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return prefetched(self.parent.elements(seed_log), self.buffer_size)
 
     def make_spec(self) -> Any:
         return self.parent.make_spec()

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow.data import _elements
-from tfdist_jax.compat.tensorflow.data._map import ElementFunction
+from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._mapping import first_of
 from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN, Part, Plan, Stream, Uncounted
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
@@ -24,8 +24,8 @@ class Zip(Stream):
 
     datasets: Any
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        iterations = _iterations(_elements.leaves(self.datasets), draws)
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        iterations = _iterations(_elements.leaves(self.datasets), seed_log)
         return (_elements.rebuilt(self.datasets, together) for together in zip(*iterations, strict=False))
 
     def make_spec(self) -> Any:
@@ -37,8 +37,8 @@ class Zip(Stream):
         return UNKNOWN if UNKNOWN in counts else min(finite, default=INFINITE)
 
 
-def _iterations(plans: Sequence[Plan], draws: SeedLog) -> list[Iterator[Any]]:
-    return [plan.elements(draws.part(i)) for i, plan in enumerate(plans)]
+def _iterations(plans: Sequence[Plan], seed_log: SeedLog) -> list[Iterator[Any]]:
+    return [plan.elements(seed_log.part(i)) for i, plan in enumerate(plans)]
 
 
 @final
@@ -49,8 +49,8 @@ class Concatenate(Stream):
     parent: Plan
     dataset: Plan
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return itertools.chain.from_iterable(_iterations([self.parent, self.dataset], draws))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return itertools.chain.from_iterable(_iterations([self.parent, self.dataset], seed_log))
 
     def make_spec(self) -> Any:
         return _elements.common_spec(self.parent.make_spec(), self.dataset.make_spec())
@@ -69,8 +69,10 @@ class ChooseFromDatasets(Uncounted):
     choice_dataset: Plan
     stop_on_empty_dataset: bool
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return self._chosen(_iterations(self.datasets, draws), self.choice_dataset.elements(draws.part("choices")))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return self._chosen(
+            _iterations(self.datasets, seed_log), self.choice_dataset.elements(seed_log.part("choices"))
+        )
 
     def _chosen(self, sources: list[Iterator[Any]], numbers: Iterator[Any]) -> Iterator[Any]:
         left = set(range(len(sources)))
@@ -109,10 +111,10 @@ class SampleFromDatasets(Stream):
     seed: SeedSource
     stop_on_empty_dataset: bool
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        part = draws.part("weights")
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        part = seed_log.part("weights")
         weights = self.weights.elements(part) if isinstance(self.weights, Plan) else itertools.repeat(self.weights)
-        return self._sampled(_iterations(self.datasets, draws), weights, draws.generator(self.seed))
+        return self._sampled(_iterations(self.datasets, seed_log), weights, seed_log.generator(self.seed))
 
     def _sampled(
         self, sources: list[Iterator[Any]], weights: Iterator[Any], generator: np.random.Generator
@@ -145,8 +147,8 @@ class Unique(Part):
 
     parent: Plan
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return self._new(self.parent.elements(draws))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return self._new(self.parent.elements(seed_log))
 
     def _new(self, items: Iterator[Any]) -> Iterator[Any]:
         seen: set[str] = set()
@@ -170,9 +172,9 @@ class RejectionResample(Uncounted):
     initial_dist: np.ndarray | None
     seed: SeedSource
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        items = self.parent.elements(draws.part("resampled"))
-        return self._kept(self.class_func.caller(draws.part("class")), items, draws.generator(self.seed))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        items = self.parent.elements(seed_log.part("resampled"))
+        return self._kept(self.class_func.caller(seed_log.part("class")), items, seed_log.generator(self.seed))
 
     def _kept(self, call: Callable[[Any], Any], items: Iterator[Any], generator: np.random.Generator) -> Iterator[Any]:
         wanted, given = self.target_dist, self.initial_dist

@@ -21,11 +21,15 @@ class Shuffle(Selection):
     buffer_size: int
     seed: SeedSource
 
-    def positions(self, rows: Rows, draws: SeedLog) -> Iterator[np.ndarray]:
-        return _order.shuffled_chunks(rows.order(draws.part("shuffled")), self.buffer_size, draws.generator(self.seed))
+    def positions(self, rows: Rows, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        return _order.shuffled_chunks(
+            rows.order(seed_log.part("shuffled")), self.buffer_size, seed_log.generator(self.seed)
+        )
 
-    def elements(self, plan: Plan, draws: SeedLog) -> Iterator[Any]:
-        return _order.shuffled(plan.elements(draws.part("shuffled")), self.buffer_size, draws.generator(self.seed))
+    def elements(self, plan: Plan, seed_log: SeedLog) -> Iterator[Any]:
+        return _order.shuffled(
+            plan.elements(seed_log.part("shuffled")), self.buffer_size, seed_log.generator(self.seed)
+        )
 
     def cardinality(self, count: int) -> int:
         return count
@@ -38,16 +42,16 @@ class Repeat(Selection):
 
     count: int
 
-    def positions(self, rows: Rows, draws: SeedLog) -> Iterator[np.ndarray]:
-        return self._first(rows.order, draws)
+    def positions(self, rows: Rows, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        return self._first(rows.order, seed_log)
 
-    def elements(self, plan: Plan, draws: SeedLog) -> Iterator[Any]:
-        return self._first(plan.elements, draws)
+    def elements(self, plan: Plan, seed_log: SeedLog) -> Iterator[Any]:
+        return self._first(plan.elements, seed_log)
 
-    def _first(self, make: Callable[[SeedLog], Iterator[Any]], draws: SeedLog) -> Iterator[Any]:
-        return self._all(make, draws, make(draws.for_repetition(0))) if self.count else iter(())
+    def _first(self, make: Callable[[SeedLog], Iterator[Any]], seed_log: SeedLog) -> Iterator[Any]:
+        return self._all(make, seed_log, make(seed_log.for_repetition(0))) if self.count else iter(())
 
-    def _all(self, make: Callable[[SeedLog], Iterator[Any]], draws: SeedLog, items: Iterator[Any]) -> Iterator[Any]:
+    def _all(self, make: Callable[[SeedLog], Iterator[Any]], seed_log: SeedLog, items: Iterator[Any]) -> Iterator[Any]:
         for number in itertools.count(1) if self.count < 0 else range(1, self.count + 1):
             first = next(items, None)
             if first is None:  # Repeating nothing for ever would never come back.
@@ -55,7 +59,7 @@ class Repeat(Selection):
             yield first
             yield from items
             if number != self.count:
-                items = make(draws.for_repetition(number))
+                items = make(seed_log.for_repetition(number))
 
     def cardinality(self, count: int) -> int:
         if count == 0 or self.count == 0:
@@ -72,11 +76,11 @@ class Take(Selection):
 
     count: int
 
-    def positions(self, rows: Rows, draws: SeedLog) -> Iterator[np.ndarray]:
-        return _order.take(rows.order(draws), self.count)
+    def positions(self, rows: Rows, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        return _order.take(rows.order(seed_log), self.count)
 
-    def elements(self, plan: Plan, draws: SeedLog) -> Iterator[Any]:
-        elements = plan.elements(draws)
+    def elements(self, plan: Plan, seed_log: SeedLog) -> Iterator[Any]:
+        elements = plan.elements(seed_log)
         return elements if self.count < 0 else itertools.islice(elements, self.count)
 
     def cardinality(self, count: int) -> int:
@@ -92,12 +96,12 @@ class Skip(Selection):
 
     count: int
 
-    def positions(self, rows: Rows, draws: SeedLog) -> Iterator[np.ndarray]:
-        order = rows.order(draws)
+    def positions(self, rows: Rows, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        order = rows.order(seed_log)
         return _order.take(order, 0) if self.count < 0 else _order.skip(order, self.count)
 
-    def elements(self, plan: Plan, draws: SeedLog) -> Iterator[Any]:
-        elements = plan.elements(draws)
+    def elements(self, plan: Plan, seed_log: SeedLog) -> Iterator[Any]:
+        elements = plan.elements(seed_log)
         return itertools.islice(elements, 0) if self.count < 0 else itertools.islice(elements, self.count, None)
 
     def cardinality(self, count: int) -> int:
@@ -114,11 +118,11 @@ class Shard(Selection):
     num_shards: int
     index: int
 
-    def positions(self, rows: Rows, draws: SeedLog) -> Iterator[np.ndarray]:
-        return _order.every(rows.order(draws), self.num_shards, self.index)
+    def positions(self, rows: Rows, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        return _order.every(rows.order(seed_log), self.num_shards, self.index)
 
-    def elements(self, plan: Plan, draws: SeedLog) -> Iterator[Any]:
-        return itertools.islice(plan.elements(draws), self.index, None, self.num_shards)
+    def elements(self, plan: Plan, seed_log: SeedLog) -> Iterator[Any]:
+        return itertools.islice(plan.elements(seed_log), self.index, None, self.num_shards)
 
     def cardinality(self, count: int) -> int:
         return count if count < 0 else len(range(self.index, count, self.num_shards))
@@ -132,8 +136,8 @@ class AutoShard(Part):
     parent: Plan
     share: DataShard
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return self.parent.elements(draws.sharing(self.share))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return self.parent.elements(seed_log.sharing(self.share))
 
 
 @final
@@ -143,8 +147,8 @@ class ShardHint(Part):
 
     parent: Plan
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        share = draws.share
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        share = seed_log.share
         if share is None or share.by != "hint":
             raise FailedPreconditionError(
                 None,
@@ -152,4 +156,4 @@ class ShardHint(Part):
                 "`tf.data.Dataset.shard(SHARD_HINT, ...)` needs `Strategy.experimental_distribute_dataset` and "
                 "`AutoShardPolicy.HINT` in the dataset's options: they say what to put in its place.",
             )
-        return select(self.parent, Shard(share.count, share.index)).elements(draws)
+        return select(self.parent, Shard(share.count, share.index)).elements(seed_log)

@@ -34,7 +34,7 @@ class FromTensorSlices(Rows):
     def get(self, positions: np.ndarray) -> Any:
         return _elements.pick(self.tensors, positions)
 
-    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
+    def order(self, seed_log: SeedLog) -> Iterator[np.ndarray]:
         return _order.in_order(self.cardinality())
 
     @made_once
@@ -58,8 +58,8 @@ class ListFiles(Rows):
     def get(self, positions: np.ndarray) -> Any:
         return _elements.pick(self.names, positions)
 
-    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
-        return _order.cut(draws.own_files(np.arange(len(self.names))))
+    def order(self, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        return _order.cut(seed_log.own_files(np.arange(len(self.names))))
 
     def make_spec(self) -> Any:
         return _elements.unbatched_spec(_elements.spec_of(self.names))
@@ -78,7 +78,7 @@ class FromTensors(Stream):
 
     tensors: Any
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         return iter([self.tensors])
 
     def make_spec(self) -> Any:
@@ -96,7 +96,7 @@ class Elements(Stream):
     items: Sequence[Any]
     like: Any = dataclasses.field(repr=False)
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         return iter(self.items)
 
     def make_spec(self) -> Any:
@@ -115,7 +115,7 @@ class FromGenerator(Uncounted):
     args: Sequence[Any]
     output_signature: Any
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         # An iteration may go on after an element that does not fit: a generator expression would be over.
         return map(functools.partial(_yielded, self.output_signature), self.generator(*self.args))
 
@@ -130,8 +130,8 @@ class Random(Stream):
 
     seed: SeedSource
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        generator = draws.generator(self.seed)
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        generator = seed_log.generator(self.seed)
         return (generator.integers(_INT64_MAX, dtype=np.int64) for _ in itertools.count())
 
     def make_spec(self) -> Any:
@@ -150,7 +150,7 @@ class Counter(Stream):
     step: Any
     dtype: Any
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         dtype = self.dtype.as_numpy_dtype
         return (np.asarray(self.start + self.step * i, dtype)[()] for i in itertools.count())
 

@@ -95,12 +95,12 @@ class Sources(Planned):
     def random(
         cls, seed: int | None = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
     ) -> Self:
-        """Make an endless dataset of random int64 numbers, not negative."""
+        """Make an infinite dataset of random int64 numbers, not negative."""
         return cls(_source_plans.Random(SeedSource.of_seed(seed, fixed=not rerandomize_each_iteration)))
 
     @classmethod
     def counter(cls, start: int = 0, step: int = 1, dtype: Any = np.int64, name: str | None = None) -> Self:
-        """Make the endless dataset of the numbers from `start` on, `step` apart."""
+        """Make the infinite dataset of the numbers from `start` on, `step` apart."""
         return cls(_source_plans.Counter(start, step, as_dtype(dtype)))
 
     @classmethod

@@ -130,8 +130,8 @@ class LoadRows(Rows):
     def get(self, positions: np.ndarray) -> Any:
         return _elements.stack(list(map(self.examples.__getitem__, positions.tolist())))
 
-    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
-        return self.files.order(draws)
+    def order(self, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        return self.files.order(seed_log)
 
     def make_spec(self) -> Any:
         return self.examples.spec
@@ -153,8 +153,8 @@ class Load(Stream):
     examples: _Examples = dataclasses.field(repr=False)
     files: "_Files"
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        numbers = itertools.chain.from_iterable(map(np.ndarray.tolist, self.files.order(draws)))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        numbers = itertools.chain.from_iterable(map(np.ndarray.tolist, self.files.order(seed_log)))
         return map(self.examples.__getitem__, numbers)
 
     def make_spec(self) -> Any:
@@ -221,11 +221,11 @@ class _Files:
     def count(self) -> int:
         return sum(file.take for file in self.chosen)
 
-    def order(self, draws: SeedLog) -> Iterator[np.ndarray]:
-        own = draws.own_files(self.chosen)
+    def order(self, seed_log: SeedLog) -> Iterator[np.ndarray]:
+        own = seed_log.own_files(self.chosen)
         if self.seed is None:
             return _order.cut(self._in_files_order if own is self.chosen else self._positions(own))
-        return _order.cut(self._positions([own[i] for i in draws.generator(self.seed).permutation(len(own))]))
+        return _order.cut(self._positions([own[i] for i in seed_log.generator(self.seed).permutation(len(own))]))
 
     @functools.cached_property
     def _in_files_order(self) -> np.ndarray:

@@ -37,8 +37,8 @@ class AssertCardinality(Stream):
     parent: Plan
     expected_cardinality: int
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return self._checked(self.parent.elements(draws))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return self._checked(self.parent.elements(seed_log))
 
     def _checked(self, elements: Iterator[Any]) -> Iterator[Any]:
         found, count = 0, self.expected_cardinality
@@ -175,7 +175,7 @@ class RandomDataset(Dataset):
     def __init__(
         self, seed: int | None = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
     ) -> None:
-        """Make an endless dataset of random int64 numbers, not negative."""
+        """Make an infinite dataset of random int64 numbers, not negative."""
         super().__init__(Dataset.random(seed, rerandomize_each_iteration)._plan)
 
     def _with(self, plan: Plan, *beside: Planned) -> Any:

@@ -4,7 +4,7 @@ import functools
 from typing import Any
 
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context, set_current_strategy
-from tfdist_jax.compat.tensorflow.distribute._replica_contexts import OnlyReplicaContext
+from tfdist_jax.compat.tensorflow.distribute._execution_contexts import OnlyReplicaContext
 from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy, Strategy
 
 

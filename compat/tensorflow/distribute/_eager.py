@@ -23,7 +23,7 @@ from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_orde
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import strings_of_this_process
 from tfdist_jax.compat.tensorflow._tensors._tensor import NoValueError
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
-from tfdist_jax.compat.tensorflow.distribute._replica_contexts import EagerContext
+from tfdist_jax.compat.tensorflow.distribute._execution_contexts import EagerContext
 
 if TYPE_CHECKING:
     from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy

@@ -290,7 +290,7 @@ def _has_known_shapes(dataset: Any) -> bool:
 
 
 def _array(value: Any) -> np.ndarray:
-    # NumPy would make one text an array of a type of its own, and cut off its zeros.
+    # NumPy would make one string an array of a type of its own, and cut off its zeros.
     return np.asarray(value, object if isinstance(value, bytes) else None)
 
 
@@ -301,7 +301,7 @@ def _completed(parts: Sequence[Any]) -> list[Any]:
 
 
 def _nothing(leaf: np.ndarray) -> np.ndarray:
-    return leaf[:0] if leaf.ndim else np.full_like(leaf, b"" if _is_text(leaf) else 0)
+    return leaf[:0] if leaf.ndim else np.full_like(leaf, b"" if _is_string(leaf) else 0)
 
 
 def _spec_of_replicas(spec: Any, of_replicas: Callable[[TensorSpec], Any], strategy: "Strategy") -> Any:
@@ -327,30 +327,30 @@ def distribute_from_function(
 
 def _place(batch: Any, mesh: Mesh) -> Any:
     columns = jax.tree.leaves(batch)
-    alike = len({np.shape(column)[:1] for column in columns}) == 1 and not any(map(_is_text, columns))
+    alike = len({np.shape(column)[:1] for column in columns}) == 1 and not any(map(_is_string, columns))
     with jax.enable_x64(True):  # TensorFlow's tensors keep 64-bit dtypes.
         split = split_batch(batch, mesh) if alike else jax.tree.map(functools.partial(_place_column, mesh), batch)
     return _unwrapped(split, mesh)
 
 
 def _place_column(mesh: Mesh, column: Any) -> Any:
-    """Split one column of a batch whose columns have different lengths, or are texts."""
-    if not _is_text(column):
+    """Split one column of a batch whose columns have different lengths, or are strings."""
+    if not _is_string(column):
         return split_batch(column, mesh)
     return per_replica_strings([np.asarray(part).view(HostTensor) for part in split_rows(column, num_replicas(mesh))])
 
 
-def _is_text(column: Any) -> bool:
+def _is_string(column: Any) -> bool:
     return np.asarray(column).dtype == object
 
 
 def _place_shard(shard: Shard, strategy: "Strategy") -> Any:
     with jax.enable_x64(True):
         batch = put_shard(shard, strategy.native.mesh)
-    return restore_dict_order(jax.tree.map(_with_texts, batch, is_leaf=is_per_replica))
+    return restore_dict_order(jax.tree.map(_with_strings, batch, is_leaf=is_per_replica))
 
 
-def _with_texts(value: PerReplica) -> PerReplica:
+def _with_strings(value: PerReplica) -> PerReplica:
     is_text = value.is_uneven and any(part is None for part in value.values)
     return strings_of_this_process(value.values) if is_text else value
 
@@ -377,7 +377,7 @@ def _place_parts(parts: list[Any], mesh: Mesh) -> Any:
 
 
 def _place_parts_of_column(parts: Sequence[Any], mesh: Mesh) -> Any:
-    if _is_text(parts[0]):
+    if _is_string(parts[0]):
         return per_replica_strings([np.asarray(part).view(HostTensor) for part in parts])
     if len({np.shape(part) for part in parts}) == 1 and np.ndim(parts[0]):
         return split_batch(np.concatenate(parts), mesh)

@@ -17,7 +17,7 @@ from tfdist_jax.compat.tensorflow._functions._autograph._host import require_hos
 from tfdist_jax.compat.tensorflow._platform._errors import OutOfRangeError
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import map_in_order
-from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import has_own_texts
+from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import has_own_strings
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
 from tfdist_jax.compat.tensorflow.data._iterator import Resumable
 from tfdist_jax.compat.tensorflow.data._optional import Optional
@@ -102,7 +102,7 @@ class DistributedIterator(Resumable):
                 yield self._next()
 
     def state(self) -> str:
-        """Return where the iterator is, as JSON text, the same in all processes.
+        """Return where the iterator is, as JSON, the same in all processes.
 
         It says how many steps were given data, how many rows the first one had on all replicas, and the shuffles' seeds.
         """
@@ -188,7 +188,7 @@ def prefetch_to_device(batches: Iterator[Any], place: Callable[[Any], Any], opti
 
 
 def _parts_on(value: Any, device: Any) -> Any:
-    if has_own_texts(value) or isinstance(value, HostTensor):
+    if has_own_strings(value) or isinstance(value, HostTensor):
         return value
     if not isinstance(value, PerReplica):
         return jax.device_put(value, device)

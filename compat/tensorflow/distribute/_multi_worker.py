@@ -12,9 +12,9 @@ from tfdist_jax._multiprocess._broadcast import broadcast_from_first
 from tfdist_jax._stateful._state import Cell
 from tfdist_jax._stateful._storage import MirroredStorage, Storage
 from tfdist_jax.compat.tensorflow._platform._devices import name_processes
-from tfdist_jax.compat.tensorflow.distribute._cluster_resolvers import TFConfigClusterResolver, cluster_of
+from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import TFConfigClusterResolver, cluster_of
 from tfdist_jax.compat.tensorflow.distribute._options import CommunicationImplementation, CommunicationOptions
-from tfdist_jax.compat.tensorflow.distribute._resolvers import ClusterResolver
+from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 from tfdist_jax.compat.tensorflow.random._random_state import get_streams, set_streams
 

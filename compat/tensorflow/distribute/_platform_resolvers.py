@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, final
 
 from tfdist_jax import _nvidia
-from tfdist_jax.compat.tensorflow.distribute._resolvers import ClusterResolver, with_protocol
+from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver, with_protocol
 from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
 
 

@@ -15,8 +15,8 @@ from tfdist_jax._stateful._snapshot import Snapshot, SnapshotScope
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
-from tfdist_jax.compat.tensorflow.distribute._cluster_resolvers import cluster_of
-from tfdist_jax.compat.tensorflow.distribute._resolvers import ClusterResolver
+from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import cluster_of
+from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver
 from tfdist_jax.compat.tensorflow.train._checkpoint import Checkpoint
 from tfdist_jax.compat.tensorflow.train._manager import CheckpointManager
 from tfdist_jax.compat.tensorflow.train._objects import Snapshots

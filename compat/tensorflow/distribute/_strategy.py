@@ -49,7 +49,7 @@ from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import (
     UnavailableString,
-    has_own_texts,
+    has_own_strings,
     per_replica_strings,
 )
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
@@ -57,6 +57,12 @@ from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
 from tfdist_jax.compat.tensorflow.distribute._cross_device_ops import CrossDeviceOps
 from tfdist_jax.compat.tensorflow.distribute._eager import NEEDS_VALUES, run_with_values
+from tfdist_jax.compat.tensorflow.distribute._execution_contexts import (
+    BranchContext,
+    LockStepContext,
+    OnlyReplicaContext,
+    ProgramContext,
+)
 from tfdist_jax.compat.tensorflow.distribute._extended import StrategyExtended
 from tfdist_jax.compat.tensorflow.distribute._input import (
     DistributedDataset,
@@ -65,12 +71,6 @@ from tfdist_jax.compat.tensorflow.distribute._input import (
 )
 from tfdist_jax.compat.tensorflow.distribute._planned_steps import AS_ONE_PROGRAM, PlannedStep, PlannedSteps
 from tfdist_jax.compat.tensorflow.distribute._reduction import gather_replicas, reduce_merging, reduce_replicas
-from tfdist_jax.compat.tensorflow.distribute._replica_contexts import (
-    BranchContext,
-    LockStepContext,
-    OnlyReplicaContext,
-    ProgramContext,
-)
 
 
 class Strategy:
@@ -227,7 +227,7 @@ class Strategy:
         code, fn = _code_of(fn), converted_inside(fn)
         leaves = jax.tree.leaves((args, kwargs), is_leaf=is_per_replica)
         is_even = not any(
-            isinstance(leaf, PerReplica) and leaf.is_uneven and not has_own_texts(leaf) for leaf in leaves
+            isinstance(leaf, PerReplica) and leaf.is_uneven and not has_own_strings(leaf) for leaf in leaves
         )
         if plan.way is Way.ONE_PROGRAM and (is_even or code in self._independent):
             context = ProgramContext(self) if is_even else BranchContext(self)
@@ -250,7 +250,7 @@ class Strategy:
             with entering_replica(self, context):
                 return as_replica_results(fn(*args, **kwargs), shared, context.merged)
 
-        unknown = lambda leaf: UnavailableString() if has_own_texts(leaf) else leaf
+        unknown = lambda leaf: UnavailableString() if has_own_strings(leaf) else leaf
         args, kwargs = jax.tree.map(unknown, in_order((args, kwargs)), is_leaf=is_per_replica)
         run = run_with_cells
         if isinstance(context, BranchContext):
@@ -321,7 +321,7 @@ class Strategy:
         return distribute_from_function(self, dataset_fn, options)
 
     def experimental_distribute_values_from_function(self, value_fn: Callable[..., Any]) -> Any:
-        """Give each replica the value that `value_fn` makes for it; Python's numbers and texts stay what they are."""
+        """Give each replica the value that `value_fn` makes for it; Python's numbers and strings stay what they are."""
         self._require_cross_replica()
         replicas = range(self.num_replicas_in_sync)
         made = [value_fn(ValueContext(i, self.num_replicas_in_sync)) for i in replicas]

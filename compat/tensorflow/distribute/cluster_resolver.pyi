@@ -1,5 +1,5 @@
 # Made by `make api` from the namespace's table of names.
-from tfdist_jax.compat.tensorflow.distribute._cluster_resolvers import (
+from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import (
     SimpleClusterResolver as SimpleClusterResolver,
     TFConfigClusterResolver as TFConfigClusterResolver,
     UnionResolver as UnionResolver,
@@ -10,7 +10,7 @@ from tfdist_jax.compat.tensorflow.distribute._platform_resolvers import (
     KubernetesExecutableLocation as KubernetesExecutableLocation,
     SlurmClusterResolver as SlurmClusterResolver,
 )
-from tfdist_jax.compat.tensorflow.distribute._resolvers import (
+from tfdist_jax.compat.tensorflow.distribute._resolver_base import (
     ClusterResolver as ClusterResolver,
     TPUClusterResolver as TPUClusterResolver,
 )

@@ -215,7 +215,7 @@ def extract_jpeg_shape(contents: Any, output_type: Any = _dtypes.int32, name: st
 def _host_image(image: Any, what: str, types: tuple[Any, ...]) -> np.ndarray:
     tensor = convert_to_tensor(image)
     if isinstance(tensor, Tracer):
-        raise NotImplementedError(f"{what} makes text, which XLA does not have. Call it outside of the function.")
+        raise NotImplementedError(f"{what} makes strings, which XLA does not have. Call it outside of the function.")
     if as_dtype(tensor.dtype) not in types:
         names = " or ".join(kind.name for kind in types)
         raise invalid(f"{what} takes {names} images, got {as_dtype(tensor.dtype).name}: tf.image.convert_image_dtype.")

@@ -1,4 +1,4 @@
-"""`tf.io`: whole files as texts."""
+"""`tf.io`: whole files as strings."""
 
 import os
 from typing import Any
@@ -9,13 +9,13 @@ from tfdist_jax.compat.tensorflow.io import _gfile
 
 
 def read_file(filename: Any, name: str | None = None) -> HostTensor:
-    """Return a file's bytes as a text tensor."""
+    """Return a file's bytes as a string tensor."""
     with _gfile.GFile(_name(filename), "rb") as file:
         return convert_to_tensor(file.read())
 
 
 def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
-    """Write a text to a file, making its folder if it is not there."""
+    """Write a string to a file, making its folder if it is not there."""
     path = _name(filename)
     _gfile.makedirs(os.path.dirname(path) or ".")
     with _gfile.GFile(path, "wb") as file:
@@ -23,7 +23,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
 
 
 def matching_files(pattern: Any, name: str | None = None) -> HostTensor:
-    """Return the paths that match a pattern, or any of several, as a text tensor."""
+    """Return the paths that match a pattern, or any of several, as a string tensor."""
     patterns = convert_to_tensor(pattern).numpy()
     names = [patterns] if isinstance(patterns, bytes) else list(patterns)
     return convert_to_tensor(_gfile.glob([one.decode() for one in names]), "string")

@@ -16,7 +16,7 @@ from tfdist_jax.compat.tensorflow.sparse._arithmetic import at_places, known_pla
 
 
 def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
-    """Return the elements of a tensor that are not zero (or empty texts).
+    """Return the elements of a tensor that are not zero (or empty strings).
 
     See https://www.tensorflow.org/api_docs/python/tf/sparse/from_dense. It works outside of functions only.
     """

@@ -64,11 +64,11 @@ def images(array: np.ndarray) -> tuple[np.ndarray, bytes]:
     else:
         pixels = (array >> max(0, 8 * array.dtype.itemsize - (8 if array.dtype.kind == "u" else 7))).astype(np.uint8)
     _, height, width, _ = array.shape
-    return texts([str(width), str(height), *(_png(one) for one in pixels)]), b""
+    return strings([str(width), str(height), *(_png(one) for one in pixels)]), b""
 
 
 def text(array: np.ndarray) -> tuple[np.ndarray, bytes]:
-    """Return texts as TensorBoard's plugin for them wants them."""
+    """Return strings as TensorBoard's plugin for them wants them."""
     return array, TextPluginData(version=0).SerializeToString()
 
 
@@ -76,10 +76,10 @@ def sounds(array: np.ndarray, sample_rate: int) -> tuple[np.ndarray, bytes]:
     """Return pairs of a WAV file and its label, `[count, 2]`."""
     samples = np.clip(array.astype(np.float64) * 32767, -32768, 32767).astype("<i2")
     pairs = [item for one in samples for item in (_wav(one, sample_rate), b"")]
-    return texts(pairs).reshape(-1, 2), b""
+    return strings(pairs).reshape(-1, 2), b""
 
 
-def texts(given: Any) -> np.ndarray:
+def strings(given: Any) -> np.ndarray:
     """Return an array of bytes objects."""
     given = np.asarray(given, dtype=object)
     array = np.empty(given.shape, object)
@@ -91,7 +91,7 @@ def texts(given: Any) -> np.ndarray:
 def _tensor(array: np.ndarray) -> TensorProto:
     shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=size) for size in array.shape])
     if array.dtype.kind in "OSU":
-        return TensorProto(dtype=DataType.DT_STRING, tensor_shape=shape, string_val=list(texts(array).flat))
+        return TensorProto(dtype=DataType.DT_STRING, tensor_shape=shape, string_val=list(strings(array).flat))
     dtype = DataType.Value(f"DT_{_PROTO_NAMES.get(array.dtype.name) or as_dtype(array.dtype).name.upper()}")
     if array.dtype == np.float32 and array.ndim == 0:
         return TensorProto(dtype=dtype, tensor_shape=shape, float_val=[float(array)])

@@ -26,7 +26,7 @@ def scalar(name: str, data: Any, step: Any = None, description: str | None = Non
         name: The tag; name scopes come before it.
         data: A number, or a tensor of one.
         step: The step; the default one if None.
-        description: A text that TensorBoard shows with it.
+        description: A string that TensorBoard shows with it.
 
     Returns:
         Whether it was written; True in functions that are compiled, where that is known only later.
@@ -56,7 +56,7 @@ def image(name: str, data: Any, step: Any = None, max_outputs: int = 3, descript
             largest.
         step: The step; the default one if None.
         max_outputs: How many of the images are written at most.
-        description: A text that TensorBoard shows with them.
+        description: A string that TensorBoard shows with them.
     """
     shape = np.shape(data)
     if len(shape) != 4 or not 1 <= shape[-1] <= 4:
@@ -65,8 +65,8 @@ def image(name: str, data: Any, step: Any = None, max_outputs: int = 3, descript
 
 
 def text(name: str, data: Any, step: Any = None, description: str | None = None) -> Any:
-    """Write a text, or a tensor of texts, which TensorBoard shows as Markdown."""
-    return _write(name, HostTensor.of(_encoding.texts(data)), step, "text", _encoding.text, description)
+    """Write a string, or a tensor of strings, which TensorBoard shows as Markdown."""
+    return _write(name, HostTensor.of(_encoding.strings(data)), step, "text", _encoding.text, description)
 
 
 def audio(
@@ -90,7 +90,7 @@ def audio(
 def write(tag: str, tensor: Any, step: Any = None, metadata: Any = None, name: str | None = None) -> Any:
     """Write a tensor as it is, with `metadata` that says which of TensorBoard's plugins it is for."""
     if isinstance(tensor, str | bytes):
-        tensor = HostTensor.of(_encoding.texts(tensor))
+        tensor = HostTensor.of(_encoding.strings(tensor))
     described = _encoding.copy_of(metadata)
     return _record(tag, tensor, step, lambda array: _encoding.value(tag, array, described))
 

@@ -25,18 +25,18 @@ _POSITION = "/.ATTRIBUTES/ITERATOR_STATE"
 
 
 class PythonState(abc.ABC):
-    """Something else that checkpoints save with the variables: a text that `serialize` gives and `deserialize` takes.
+    """Something else that checkpoints save with the variables: a string that `serialize` gives and `deserialize` takes.
 
     Ref: https://www.tensorflow.org/api_docs/python/tf/train/experimental/PythonState
     """
 
     @abc.abstractmethod
     def serialize(self) -> str:
-        """Return the state as text."""
+        """Return the state as a string."""
 
     @abc.abstractmethod
     def deserialize(self, string_value: str) -> None:
-        """Take the state from a text."""
+        """Take the state from a string."""
 
 
 class Collection(abc.ABC):

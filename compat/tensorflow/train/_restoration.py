@@ -139,6 +139,6 @@ def _top(key: str) -> str:
 
 
 def listed(keys: Any, most: int = 5) -> str:
-    """Return names as a text, the first few of them."""
+    """Return names as a string, the first few of them."""
     shown = sorted(keys)
     return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

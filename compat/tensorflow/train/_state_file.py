@@ -32,7 +32,7 @@ class CheckpointState:
 
 
 def as_text(path: Any) -> str:
-    """Return a path as text, from a text, bytes, a `pathlib.Path` or a tensor."""
+    """Return a path as a string, from a string, bytes, a `pathlib.Path` or a tensor."""
     if hasattr(path, "numpy"):
         path = path.numpy()
     return os.fspath(os.fsdecode(path))

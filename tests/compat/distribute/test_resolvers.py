@@ -5,7 +5,7 @@ from types import SimpleNamespace as Made
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow.distribute._cluster_resolvers import cluster_of
+from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import cluster_of
 
 resolvers = tf.distribute.cluster_resolver
 

@@ -11,7 +11,7 @@ import keras
 from tfdist_jax import fused_mean
 from tfdist_jax._sharding._mesh import DATA
 from tfdist_jax.compat.tensorflow.keras._training._optimizer import overriding
-from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import is_overwritten, joined
+from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import is_overwritten, join_overwriting
 
 Arrays = Sequence[Any]
 
@@ -80,10 +80,10 @@ def _apply(optimizer: Any, stateless_apply: Any, values: Arrays, gradients: Arra
         # The accumulators' loss scale is undone already, the gradients' is not.
         waiting = [None if i is None else values[i] * scale for i in slots]
         totals = [None if g is None else w + g for w, g in zip(waiting, followed, strict=True)]
-        return stateless_apply(_cleared(values, slots), joined(fused_mean(totals), others), trainable)
+        return stateless_apply(_cleared(values, slots), join_overwriting(fused_mean(totals), others), trainable)
 
     def accumulate() -> tuple[Any, Any]:
-        return stateless_apply(values, joined(followed, others), trainable)
+        return stateless_apply(values, join_overwriting(followed, others), trainable)
 
     # Equal on all replicas, so that they meet in the reduction or none does.
     is_update = (iteration + 1) % optimizer.gradient_accumulation_steps == 0

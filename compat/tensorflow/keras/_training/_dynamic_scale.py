@@ -12,7 +12,11 @@ from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import get_stateless_scope
-from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import joined, reduced, separated
+from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import (
+    join_overwriting,
+    reduce_gradients,
+    split_overwriting,
+)
 
 # Set on an optimizer between `get_unscaled_gradients` and the `apply` that must not divide a second time.
 _UNSCALED = "_tfdist_unscaled"
@@ -46,7 +50,7 @@ def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def apply(self: LossScaleOptimizer, grads: Sequence[Any], trainable_variables: Any = None) -> None:
         if vars(self).get(_UNSCALED, False):
-            # What follows divides by the scale, a power of two: so nothing is lost, and what `separated` keeps is whole again.
+            # What follows divides by the scale, a power of two: so nothing is lost, and what `split_overwriting` keeps is whole again.
             grads = _times(grads, _scale(self))
             object.__setattr__(self, _UNSCALED, False)
         if get_stateless_scope() is not None:
@@ -59,7 +63,7 @@ def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
         if context is None:
             _apply_if_finite(self, list(grads), variables)
             return
-        grads = reduced(context, grads, variables)
+        grads = reduce_gradients(context, grads, variables)
         with context.replicated_update():
             _apply_if_finite(self, grads, variables)
 
@@ -71,8 +75,8 @@ def _apply_if_finite(optimizer: Any, grads: list[Any], variables: list[Any]) -> 
     scale, counter = optimizer.dynamic_scale, optimizer.step_counter
 
     def update() -> None:
-        scaled, values = separated(grads, variables)
-        own = joined(_times(scaled, 1 / _scale(optimizer)), values)
+        scaled, values = split_overwriting(grads, variables)
+        own = join_overwriting(_times(scaled, 1 / _scale(optimizer)), values)
         optimizer.inner_optimizer.apply(own, variables)
         grows = convert_to_tensor(counter) == optimizer.dynamic_growth_steps - 1
         scale.assign(jnp.where(grows, 2 * convert_to_tensor(scale), convert_to_tensor(scale)))

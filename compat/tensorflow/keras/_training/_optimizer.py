@@ -13,7 +13,7 @@ from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow._variables._scatter import scattered
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer, get_stateless_scope
-from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import reduced
+from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import reduce_gradients
 
 
 @contextlib.contextmanager
@@ -46,7 +46,7 @@ def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
         variables = trainable_variables
         if variables is None:
             variables = self._trainable_variables if self.built else [None] * len(grads)
-        grads = reduced(context, grads, variables)
+        grads = reduce_gradients(context, grads, variables)
         with context.replicated_update():
             return original(self, grads, trainable_variables)
 

@@ -16,7 +16,7 @@ from tfdist_jax._stateful._lockstep import LockStep, run_in_lockstep
 from tfdist_jax._stateful._merging import Part
 from tfdist_jax._stateful._replica_state import Replicated, is_replicated, run_with_cells
 from tfdist_jax.compat.tensorflow._platform._context import entering_replica
-from tfdist_jax.compat.tensorflow.distribute._replica_contexts import LockStepContext, ProgramContext
+from tfdist_jax.compat.tensorflow.distribute._execution_contexts import LockStepContext, ProgramContext
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 from tfdist_jax.compat.tensorflow.keras._training._steps import OwnResults, Sizes, Step
 from tfdist_jax.compat.tensorflow.random._random_state import draw_for_iteration

@@ -34,10 +34,10 @@ from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import (
     takes_state,
 )
 from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import (
-    joined,
+    join_overwriting,
     largest_of,
-    reduced,
-    separated,
+    reduce_gradients,
+    split_overwriting,
 )
 from tfdist_jax.compat.tensorflow.keras._variables._variables import merge_of
 
@@ -224,15 +224,17 @@ class TrainStep(Step):
     def finish(self, results: OwnResults, part: Part) -> Logs:
         """Apply the gradients of all replicas, which share the reduction."""
         trainable, _, optimizer, _ = self.variables()
-        own, values = separated(results.gradients, trainable)
+        own, values = split_overwriting(results.gradients, trainable)
         largest = largest_of(get_replica_context(), values)
         state = _read(optimizer), _read(trainable)
         if self.accumulates_locally:
             logs, _ = self._merge(results, part)
-            weights, slots = apply_accumulating(self.model.optimizer, state[0], joined(own, largest), state[1])
+            weights, slots = apply_accumulating(
+                self.model.optimizer, state[0], join_overwriting(own, largest), state[1]
+            )
         else:
             logs, own = self._merge(results, part, own)
-            weights, slots = self.model.optimizer.stateless_apply(state[0], joined(own, largest), state[1])
+            weights, slots = self.model.optimizer.stateless_apply(state[0], join_overwriting(own, largest), state[1])
         _write_same((*trainable, *optimizer), (*weights, *slots))
         return logs
 
@@ -384,7 +386,7 @@ def _summing_gradients(model: keras.Model, name: str) -> Iterator[None]:
     @functools.wraps(apply)
     def summing_apply(*args: Any, **kwargs: Any) -> Any:
         call = inspect.signature(apply).bind(*args, **kwargs)
-        gradients = reduced(get_replica_context(), call.arguments["grads"], optimizer._trainable_variables)
+        gradients = reduce_gradients(get_replica_context(), call.arguments["grads"], optimizer._trainable_variables)
         call.arguments["grads"] = gradients
         return apply(*call.args, **call.kwargs)
 

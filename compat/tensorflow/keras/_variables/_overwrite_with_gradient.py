@@ -13,7 +13,7 @@ def is_overwritten(variable: Any) -> bool:
     return getattr(variable, "overwrite_with_gradient", False)
 
 
-def separated(gradients: Sequence[Any], variables: Sequence[Any]) -> tuple[Gradients, Gradients]:
+def split_overwriting(gradients: Sequence[Any], variables: Sequence[Any]) -> tuple[Gradients, Gradients]:
     """Return the gradients to add up over the replicas and the values of which the largest counts, None elsewhere.
 
     Scales follow from the largest number seen, of any replica: then they are those of one device. A replica without
@@ -23,12 +23,12 @@ def separated(gradients: Sequence[Any], variables: Sequence[Any]) -> tuple[Gradi
     return [None if is_overwritten(v) else g for g, v in pairs], [g if is_overwritten(v) else None for g, v in pairs]
 
 
-def joined(summed: Sequence[Any], largest: Sequence[Any]) -> Gradients:
-    """Undo `separated`."""
+def join_overwriting(summed: Sequence[Any], largest: Sequence[Any]) -> Gradients:
+    """Undo `split_overwriting`."""
     return [one if other is None else other for one, other in zip(summed, largest, strict=True)]
 
 
-def reduced(context: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> Gradients:
+def reduce_gradients(context: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> Gradients:
     """Return what the gradients of all replicas are together.
 
     Args:
@@ -36,8 +36,8 @@ def reduced(context: Any, gradients: Sequence[Any], variables: Sequence[Any]) ->
         gradients: This replica's gradients; entries may be None or `tf.IndexedSlices`.
         variables: The variable of each.
     """
-    own, values = separated(gradients, variables)
-    return joined(context.all_reduce("SUM", own), largest_of(context, values))
+    own, values = split_overwriting(gradients, variables)
+    return join_overwriting(context.all_reduce("SUM", own), largest_of(context, values))
 
 
 def largest_of(context: Any, values: Sequence[Any]) -> Gradients:

@@ -33,7 +33,7 @@ class ElementFunction:
     """Runs a function of one element, on the host.
 
     The function is traced once for each shape of elements, so that its Python side effects and NumPy random draws
-    happen then, as TensorFlow's tracing has it. Functions of texts, or that need values, run in Python for each element.
+    happen then, as TensorFlow's tracing has it. Functions of strings, or that need values, run in Python for each element.
     """
 
     def __init__(self, fn: Callable[..., Any], source: SeedSource | None = None) -> None:
@@ -57,9 +57,9 @@ class ElementFunction:
         # Programs are of their process; the next one traces again.
         return ElementFunction, (self._given, self._source)
 
-    def caller(self, draws: SeedLog) -> Callable[[Any], Any]:
+    def caller(self, seed_log: SeedLog) -> Callable[[Any], Any]:
         """Return the function for the elements of one iteration, in their order: from arrays to arrays."""
-        first = self.words(draws)
+        first = self.words(seed_log)
         numbers = itertools.count()
 
         def call(element: Any) -> Any:
@@ -78,21 +78,21 @@ class ElementFunction:
             with drawing_for_function(), _state.entering(ElementScope(words, is_traced=False)):
                 return _elements.as_arrays(tuple_of(call_in_python(self._fn, element)))
         with jax.enable_x64(True), jax.default_device(self._device):
-            own = words() if program.draws else _NO_WORDS
+            own = words() if program.is_random else _NO_WORDS
             return program.result(program.single(own, _elements.leaves(element)))
 
-    def words(self, draws: SeedLog) -> np.ndarray:
+    def words(self, seed_log: SeedLog) -> np.ndarray:
         """Return the words of an iteration's first element, for `call_rows`."""
-        return draws.words(self._source)
+        return seed_log.words(self._source)
 
     def compiles(self, element: Any) -> bool:
         """Tell whether the function has been compiled for elements such as this one."""
         return self._program(element) is not None
 
-    def draws(self, element: Any) -> bool:
+    def is_random(self, element: Any) -> bool:
         """Tell whether the function, compiled for elements such as this one, draws random numbers."""
         program = self._program(element)
-        return program is not None and program.draws
+        return program is not None and program.is_random
 
     def reads_variables(self, element: Any) -> bool:
         """Tell whether the function, compiled for elements such as this one, depends on variables."""
@@ -161,7 +161,7 @@ class ElementFunction:
             many=jax.jit(jax.vmap(run, in_axes=(0 if scope.has_drawn else None, 0))),
             template=template,
             variables=scope.reads,
-            draws=scope.has_drawn,
+            is_random=scope.has_drawn,
             spec=_elements.spec_of(restore_dict_order(jax.tree.unflatten(template, traced.out_avals))),
         )
 
@@ -175,7 +175,7 @@ class _Program:
     many: Callable[[Any, list[Any]], Any]
     template: Any
     variables: list[tuple[Any, Any]]
-    draws: bool
+    is_random: bool
     spec: Any
 
     def is_current(self) -> bool:

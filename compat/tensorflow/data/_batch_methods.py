@@ -6,8 +6,8 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from tfdist_jax.compat.tensorflow.data import _elements, _grouping, _padding
-from tfdist_jax.compat.tensorflow.data._map import ElementFunction
+from tfdist_jax.compat.tensorflow.data import _batching, _elements, _padding
+from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._planned import Planned, positive
 
 
@@ -24,11 +24,11 @@ class Groups(Planned):
     ) -> Self:
         """Join `batch_size` elements at a time."""
         size = positive("batch_size", batch_size)
-        return self._with(_grouping.Batch(self._plan, size, drop_remainder=bool(drop_remainder)))
+        return self._with(_batching.Batch(self._plan, size, drop_remainder=bool(drop_remainder)))
 
     def unbatch(self, name: str | None = None) -> Self:
         """Take batches apart."""
-        return self._with(_grouping.Unbatch(self._plan))
+        return self._with(_batching.Unbatch(self._plan))
 
     def window(
         self,
@@ -44,7 +44,7 @@ class Groups(Planned):
             positive("shift", size if shift is None else shift),
             positive("stride", stride),
         )
-        return self._with(_grouping.Window(self._plan, *steps, drop_remainder=drop_remainder, dataset_of=self._with))
+        return self._with(_batching.Window(self._plan, *steps, drop_remainder=drop_remainder, dataset_of=self._with))
 
     def padded_batch(
         self,
@@ -59,7 +59,7 @@ class Groups(Planned):
         Args:
             batch_size: Elements in a batch.
             padded_shapes: Shape for each tensor of an element; sizes that are None or -1 are the batch's longest.
-            padding_values: Value for each tensor, or for all; zero or the empty text by default.
+            padding_values: Value for each tensor, or for all; zero or the empty string by default.
             drop_remainder: Whether a smaller last batch is left out.
             name: Unused.
 
@@ -78,7 +78,7 @@ class Groups(Planned):
     def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Self:
         """Join the rows of batches to batches of another size, or of several sizes in turn."""
         sizes = [positive("batch_size", size) for size in np.ravel(batch_size)]
-        return self._with(_grouping.Rebatch(self._plan, sizes, drop_remainder=bool(drop_remainder)))
+        return self._with(_batching.Rebatch(self._plan, sizes, drop_remainder=bool(drop_remainder)))
 
     def group_by_window(
         self,
@@ -94,7 +94,7 @@ class Groups(Planned):
 
         size = window_size if window_size_func is None else window_size_func
         function = ElementFunction(key_func)
-        return self._with(_grouping.GroupByWindow(self._plan, function, reduce_func, size, self._with))
+        return self._with(_batching.GroupByWindow(self._plan, function, reduce_func, size, self._with))
 
     def bucket_by_sequence_length(
         self,

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _elements
-from tfdist_jax.compat.tensorflow.data._map import ElementFunction
+from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._mapping import first_of
 from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN, Batches, Plan, Stream, Uncounted, rows_in_each
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
@@ -27,8 +27,8 @@ class Batch(Batches):
     batch_size: int
     drop_remainder: bool = False
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return self.parent.batches(draws, self.batch_size, drop_remainder=self.drop_remainder)
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return self.parent.batches(seed_log, self.batch_size, drop_remainder=self.drop_remainder)
 
     def make_spec(self) -> Any:
         return _elements.batched_spec(self.parent.make_spec(), self.rows_in_each())
@@ -54,8 +54,8 @@ class Unbatch(Stream):
 
     parent: Plan
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return itertools.chain.from_iterable(map(_elements.rows, self.parent.elements(draws)))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return itertools.chain.from_iterable(map(_elements.rows, self.parent.elements(seed_log)))
 
     def make_spec(self) -> Any:
         return _elements.unbatched_spec(self.parent.make_spec())
@@ -75,8 +75,8 @@ class Rebatch(Uncounted):
     batch_size: Sequence[int]
     drop_remainder: bool = False
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        return self._joined(Unbatch(self.parent).elements(draws))
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        return self._joined(Unbatch(self.parent).elements(seed_log))
 
     def _joined(self, rows: Iterator[Any]) -> Iterator[Any]:
         for size in itertools.cycle(self.batch_size):
@@ -102,9 +102,9 @@ class Window(Stream):
     drop_remainder: bool
     dataset_of: Callable[[Plan], Any] = dataclasses.field(repr=False)
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         found = windows(
-            self.parent.elements(draws), self.size, self.shift, self.stride, drop_remainder=self.drop_remainder
+            self.parent.elements(seed_log), self.size, self.shift, self.stride, drop_remainder=self.drop_remainder
         )
         return map(self._datasets, found)
 
@@ -163,10 +163,10 @@ class GroupByWindow(Uncounted):
     dataset_of: Callable[[Plan], Any] = dataclasses.field(repr=False)
     seed: SeedSource = dataclasses.field(default_factory=SeedSource.of_function, repr=False)
 
-    def elements(self, draws: SeedLog) -> Iterator[Any]:
-        call = self.key_func.caller(draws.part("key"))
-        found = enumerate(self._full_groups(call, self.parent.elements(draws.part("outer"))))
-        part = draws.parts(self.seed)
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        call = self.key_func.caller(seed_log.part("key"))
+        found = enumerate(self._full_groups(call, self.parent.elements(seed_log.part("outer"))))
+        part = seed_log.parts(self.seed)
         made = (self._reduced(key, group).elements(part(number)) for number, (key, group) in found)
         return itertools.chain.from_iterable(made)
 

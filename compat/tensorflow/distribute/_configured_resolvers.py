@@ -4,7 +4,7 @@ import json
 from typing import Any, final
 
 from tfdist_jax._cluster import Cluster, tf_config
-from tfdist_jax.compat.tensorflow.distribute._resolvers import ClusterResolver, with_protocol
+from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver, with_protocol
 from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
 
 
