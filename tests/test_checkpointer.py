@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -263,6 +264,17 @@ def test_what_fails_in_the_background_is_raised_by_the_next_call(tmp_path, spoil
     checkpointer.close()
     assert checkpointer.latest_step() == 3
     assert not [path.name for path in folder.iterdir() if ".new" in path.name]
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/run", "s3://bucket/run", Path("gs://bucket/run")])
+def test_a_url_is_no_folder(url):
+    with pytest.raises(NotImplementedError, match="mount the bucket"):
+        td.Checkpointer(url)
+
+
+def test_a_url_of_a_file_is_its_path(tmp_path):
+    td.Checkpointer(f"file://{tmp_path}/run", asynchronous=False).save(1, {"w": np.ones(2)})
+    assert td.Checkpointer(tmp_path / "run").steps() == [1]
 
 
 def test_a_folder_that_cannot_be_made_fails_at_once(tmp_path):

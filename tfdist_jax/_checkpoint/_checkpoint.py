@@ -4,6 +4,7 @@ import contextlib
 import glob
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,10 @@ _ARRAYS, _ABOUT = "arrays", "about"
 _ABOUT_FILE = "about.json"
 
 
+# A URL, also one that `pathlib` has taken for a path.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+
+
 class Together(NamedTuple):
     """How the processes of a program do what they can only do together.
 
@@ -28,6 +33,23 @@ class Together(NamedTuple):
 
     run: str
     do: Callable[[Callable[[], None]], None]
+
+
+def local_path(path: str | Path) -> Path:
+    """Return a path in this machine's files, where folders can be renamed in one step.
+
+    Raises:
+        NotImplementedError: If it is a URL of something else than a file.
+    """
+    url = _URL.match(str(path))
+    if url is None:
+        return Path(path)
+    if url[1] != "file":
+        raise NotImplementedError(
+            f"Checkpoints are saved in folders of this machine or mounted on it, got {path}: save there, and copy each folder when it is "
+            "complete, or mount the bucket."
+        )
+    return Path("/", str(path)[url.end() :])
 
 
 def begin_saving(path: str | Path, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Callable[[], None]:
@@ -271,7 +293,7 @@ def _is_complete(path: Path) -> bool:
 
 
 def _absolute(path: str | Path) -> Path:
-    return Path(path).absolute()
+    return local_path(path).absolute()
 
 
 def _beside(path: Path, role: str) -> Path:

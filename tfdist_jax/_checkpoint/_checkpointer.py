@@ -93,10 +93,11 @@ class Checkpointer:
 
         Raises:
             ValueError: If `max_to_keep` is not positive.
+            NotImplementedError: If the folder is a URL, such as gs:// or s3://.
         """
         if max_to_keep is not None and max_to_keep <= 0:
             raise ValueError(f"`max_to_keep` must be positive, or None to keep all, got {max_to_keep}.")
-        self._folder = Path(folder).absolute()
+        self._folder = _checkpoint.local_path(folder).absolute()
         self._max_to_keep, self._asynchronous = max_to_keep, asynchronous
         self._saving = BackgroundSaving()
         self._newest: int | None = None

@@ -16,7 +16,7 @@ from tfdist_jax.compat.tensorflow.train._objects import Collection, children, gr
 from tfdist_jax.compat.tensorflow.train._options import CheckpointOptions, call_back, calling_too
 from tfdist_jax.compat.tensorflow.train._reader import checked_path
 from tfdist_jax.compat.tensorflow.train._restoration import Restoration, listed
-from tfdist_jax.compat.tensorflow.train._state_file import as_text, local, update_checkpoint_state
+from tfdist_jax.compat.tensorflow.train._state_file import as_text, update_checkpoint_state
 
 
 class Checkpoint(Collection):
@@ -114,7 +114,7 @@ class Checkpoint(Collection):
         slots = {number: slot for number, node in enumerate(nodes) if (slot := slot_of(node.owner)) is not None}
         keys = {number: nodes[number].path + slot.suffix for number, slot in slots.items()}
         finish_arrays = _checkpoint.begin_saving(
-            local(path),
+            path,
             {keys[number]: slot.read() for number, slot in slots.items()},
             {"children": [node.children for node in nodes], "keys": keys},
         )

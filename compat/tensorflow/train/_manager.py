@@ -8,7 +8,7 @@ from typing import Any, final
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow.train._checkpoint import Checkpoint
 from tfdist_jax.compat.tensorflow.train._options import CheckpointOptions, calling_too
-from tfdist_jax.compat.tensorflow.train._state_file import as_text, get_checkpoint_state, local, update_checkpoint_state
+from tfdist_jax.compat.tensorflow.train._state_file import as_text, get_checkpoint_state, update_checkpoint_state
 
 _HOUR_S = 3600
 
@@ -70,7 +70,7 @@ class CheckpointManager:
         paths = state.all_model_checkpoint_paths
         times = state.all_model_checkpoint_timestamps or [0.0] * len(paths)
         known = zip(paths, times, strict=True)
-        self._times = {path: moment for path, moment in known if _checkpoint.is_complete(local(path))}
+        self._times = {path: moment for path, moment in known if _checkpoint.is_complete(path)}
         self._preserved = state.last_preserved_timestamp or self._preserved
 
     @property
@@ -125,7 +125,7 @@ class CheckpointManager:
         self._last_step = step
         if not self._has_saved:
             # Not before: another process may only want to read what a third one is writing.
-            _checkpoint.clear_leftovers(local(self._directory), f"{self._name}-")
+            _checkpoint.clear_leftovers(self._directory, f"{self._name}-")
             self._has_saved = True
         counter = self._checkpoint.save_counter
         counter.assign_add(1)
@@ -142,7 +142,7 @@ class CheckpointManager:
         self._write_state()
         surplus = self._surplus()
         for old in surplus:
-            _checkpoint.delete(local(old))
+            _checkpoint.delete(old)
         if surplus:
             self._write_state()
 

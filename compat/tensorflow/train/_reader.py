@@ -6,7 +6,7 @@ from typing import Any, final
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow._platform._errors import NotFoundError
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
-from tfdist_jax.compat.tensorflow.train._state_file import as_text, latest_checkpoint, local
+from tfdist_jax.compat.tensorflow.train._state_file import as_text, latest_checkpoint
 
 
 def checked_path(save_path: Any) -> str:
@@ -16,10 +16,10 @@ def checked_path(save_path: Any) -> str:
         NotFoundError: If there is no such checkpoint.
         NotImplementedError: If TensorFlow has written it.
     """
-    path = local(as_text(save_path))
+    path = _checkpoint.local_path(as_text(save_path))
     newest = path if _checkpoint.is_complete(path) else latest_checkpoint(path)
     if newest is not None:
-        return str(local(str(newest)))
+        return str(_checkpoint.local_path(str(newest)))
     if Path(f"{path}.index").exists():
         raise NotImplementedError(
             f"{path} is a checkpoint in TensorFlow's format. Read it with TensorFlow, "
@@ -74,7 +74,7 @@ def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
         NotFoundError: If there is no such checkpoint.
     """
     path = as_text(ckpt_dir_or_file)
-    if local(path).is_dir() and not _checkpoint.is_complete(local(path)) and latest_checkpoint(path) is None:
+    if _checkpoint.local_path(path).is_dir() and not _checkpoint.is_complete(path) and latest_checkpoint(path) is None:
         raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}")
     return CheckpointReader(checked_path(path))
 

@@ -5,7 +5,6 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, final
 
 from tfdist_jax._checkpoint import _checkpoint
@@ -38,21 +37,10 @@ def as_text(path: Any) -> str:
     return os.fspath(os.fsdecode(path))
 
 
-def local(path: str) -> Path:
-    """Return the path in this machine's files, where folders can be renamed in one step."""
-    scheme, mark, rest = path.rpartition("://")
-    if mark and scheme != "file":
-        raise NotImplementedError(
-            f"Checkpoints are saved in folders of this machine or mounted on it, got {path}: save there, and copy the "
-            "folder when `save` has returned."
-        )
-    return Path(rest)
-
-
 def get_checkpoint_state(checkpoint_dir: Any, latest_filename: str | None = None) -> CheckpointState | None:
     """Return what the state file in a folder says, paths made absolute or relative as the folder is; None without one."""
     folder = as_text(checkpoint_dir)
-    file = local(folder) / (latest_filename or "checkpoint")
+    file = _checkpoint.local_path(folder) / (latest_filename or "checkpoint")
     if not file.is_file():
         return None
     state = CheckpointState()
@@ -84,13 +72,13 @@ def update_checkpoint_state(
     times = list(all_model_checkpoint_timestamps or [time.time()] * len(paths))
     if len(times) != len(paths):
         raise ValueError(f"There are {len(paths)} checkpoints but {len(times)} timestamps: give one for each.")
-    shown = lambda path: os.path.relpath(local(path), local(folder))
+    shown = lambda path: os.path.relpath(_checkpoint.local_path(path), _checkpoint.local_path(folder))
     lines = [f'model_checkpoint_path: "{shown(newest)}"']
     lines += [f'all_model_checkpoint_paths: "{shown(path)}"' for path in paths]
     lines += [f"all_model_checkpoint_timestamps: {moment!r}" for moment in times]
     if last_preserved_timestamp is not None:
         lines.append(f"last_preserved_timestamp: {last_preserved_timestamp!r}")
-    file = local(folder) / (latest_filename or "checkpoint")
+    file = _checkpoint.local_path(folder) / (latest_filename or "checkpoint")
     file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_name(f"{file.name}.new")
     with _checkpoint.alone_in(file.parent), open(new, "w", encoding="utf-8") as writer:
@@ -106,4 +94,4 @@ def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -
     if state is None:
         return None
     newest_first = [state.model_checkpoint_path, *reversed(state.all_model_checkpoint_paths)]
-    return next((path for path in newest_first if _checkpoint.is_complete(local(path))), None)
+    return next((path for path in newest_first if _checkpoint.is_complete(path)), None)
