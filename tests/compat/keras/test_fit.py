@@ -340,8 +340,14 @@ def test_several_inputs_and_outputs_by_name(strategy, data, assert_same_history)
         np.testing.assert_allclose(predictions[0][name], predictions[1][name], atol=1e-5)
 
 
-def test_callbacks_see_variables_as_the_last_step_left_them_and_may_change_them(strategy, make_model, fit, data):
-    model = make_model(strategy, hidden=[keras.layers.BatchNormalization])
+WITH_AND_WITHOUT_STRATEGY = pytest.mark.parametrize("replicas", [4, None], ids=["four replicas", "no strategy"])
+
+
+@WITH_AND_WITHOUT_STRATEGY
+def test_callbacks_see_variables_as_the_last_step_left_them_and_may_change_them(
+    replicas, make_strategy, make_model, fit, data
+):
+    model = make_model(replicas and make_strategy(replicas), hidden=[keras.layers.BatchNormalization])
     seen = []
 
     class Watch(keras.callbacks.Callback):
@@ -357,15 +363,17 @@ def test_callbacks_see_variables_as_the_last_step_left_them_and_may_change_them(
     assert (seen[2][1] > 8).all()
 
 
-def test_an_error_in_the_middle_of_an_epoch_loses_nothing(strategy, make_model, data):
-    model = make_model(strategy)
+@WITH_AND_WITHOUT_STRATEGY
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_an_error_in_the_middle_of_an_epoch_loses_nothing(error, replicas, make_strategy, make_model, data):
+    model = make_model(replicas and make_strategy(replicas))
 
     def batches():
         yield data.x[:16], data.y[:16]
         yield data.x[16:32], data.y[16:32]
-        raise OSError("the disk is gone")
+        raise error("the disk is gone")
 
-    with pytest.raises(OSError, match="the disk is gone"):
+    with pytest.raises(error, match="the disk is gone"):
         model.fit(batches(), shuffle=False, verbose=0)
     assert int(model.optimizer.iterations.numpy()) == 2
     assert np.isfinite(model.predict(data.x, verbose=0)).all()
