@@ -58,6 +58,18 @@ class Storage:
         """Return what programs are to find after the replicas have written `values`; the arguments are those of `merge_values`."""
         return merge_values(values, old, merge, counts)
 
+    def __deepcopy__(self, memo: Any) -> "Storage":
+        """Return the storage itself: copies of cells belong to the same strategy."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """Become `PLAIN` in other processes, which have other devices."""
+        return _plain, ()
+
+
+def _plain() -> Storage:
+    return PLAIN
+
 
 class MirroredStorage(Storage):
     """Keeps a copy on each device of a mesh."""

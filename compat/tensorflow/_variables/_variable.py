@@ -294,7 +294,7 @@ class Variable(metaclass=ByCreators):
                 return total.astype(self._dtype)
 
     def _shared_out(self, value: jax.Array) -> jax.Array:
-        replicas = _state.read(self).shape[0]
+        replicas = _state.load(self).shape[0]
         if self._aggregation is VariableAggregation.SUM:
             value = (value / replicas).astype(self._dtype)
         return jnp.broadcast_to(value, (replicas, *value.shape))

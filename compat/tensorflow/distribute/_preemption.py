@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax._cluster import LOST_EXIT_CODE, LateSave, Preemption
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._snapshot import Snapshot, SnapshotScope
@@ -20,7 +21,7 @@ from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolv
 from tfdist_jax.compat.tensorflow.train._checkpoint import Checkpoint
 from tfdist_jax.compat.tensorflow.train._manager import CheckpointManager
 from tfdist_jax.compat.tensorflow.train._objects import Snapshots
-from tfdist_jax.compat.tensorflow.train._state_file import as_text, local
+from tfdist_jax.compat.tensorflow.train._state_file import as_text
 
 # How many steps before the end of the grace period it counts as over, as in TensorFlow.
 _STEPS_TO_SPARE = 6
@@ -142,7 +143,7 @@ class PreemptionCheckpointHandler:
         cluster = None if resolver is None else cluster_of(resolver)
         if cluster is None or cluster.process_id == 0:
             return reader
-        folder = local(as_text(reader.directory)).absolute()
+        folder = _checkpoint.local_path(as_text(reader.directory)).absolute()
         self._scratch = folder.with_name(f"workertemp_{cluster.task.index}")
         return CheckpointManager(reader.checkpoint, str(self._scratch / folder.name), max_to_keep=1)
 

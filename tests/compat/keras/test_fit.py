@@ -1,5 +1,8 @@
 """`fit` under a strategy: values, and where they lie."""
 
+import copy
+import pickle
+
 import jax
 import jax.numpy as jnp
 import keras
@@ -377,3 +380,13 @@ def test_an_error_in_the_middle_of_an_epoch_loses_nothing(error, replicas, make_
         model.fit(batches(), shuffle=False, verbose=0)
     assert int(model.optimizer.iterations.numpy()) == 2
     assert np.isfinite(model.predict(data.x, verbose=0)).all()
+
+
+def test_a_models_variable_can_be_copied_and_pickled(strategy, make_model):
+    kernel = make_model(strategy).layers[0].kernel
+    twin, elsewhere = copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))
+    kernel.assign(2 * kernel.value)
+    for other in (twin, elsewhere):
+        np.testing.assert_allclose(2 * np.asarray(other.value), np.asarray(kernel.value))
+        other.assign(np.zeros_like(other.value))
+    assert twin.value.sharding == kernel.value.sharding
