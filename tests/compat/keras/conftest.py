@@ -1,6 +1,7 @@
 """Models, data and strategies for the tests of Keras under strategies."""
 
 import contextlib
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow.keras._training import _trainer
+from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import is_tensorflow_form
 
 
 class Data(NamedTuple):
@@ -34,14 +37,30 @@ def mirrored(replicas: int) -> tf.distribute.MirroredStrategy:
     return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)])
 
 
+@pytest.fixture(params=[4, None], ids=["four replicas", "no strategy"])
+def any_strategy(request: pytest.FixtureRequest) -> tf.distribute.Strategy:
+    return mirrored(request.param) if request.param else tf.distribute.get_strategy()
+
+
 @pytest.fixture
 def make_strategy() -> Callable[[int], tf.distribute.MirroredStrategy]:
     return mirrored
 
 
 @pytest.fixture
-def make_model() -> Callable[..., Any]:
-    """Make a compiled model, the same each time: `make_model(strategy=None, *, hidden=(), optimizer=..., **compile)`."""
+def make_model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Make a compiled model, the same each time: `make_model(strategy=None, *, hidden=(), optimizer=..., **compile)`.
+
+    Without a strategy, not even `tf.distribute.get_strategy()`, Keras's own engine trains it: to compare with.
+    """
+    by_keras, find = weakref.WeakSet(), _trainer._strategy_for
+
+    def find_strategy(model: Any, kind: str) -> Any:
+        # Which knows only JAX's form of steps.
+        is_keras = model in by_keras and not is_tensorflow_form(model, f"{kind}_step")
+        return None if is_keras else find(model, kind)
+
+    monkeypatch.setattr(_trainer, "_strategy_for", find_strategy)
 
     def make(
         strategy: Any = None, *, hidden: Any = (), optimizer: Any = None, model: Any = None, **options: Any
@@ -53,6 +72,8 @@ def make_model() -> Callable[..., Any]:
             layers = [keras.Input((8,)), keras.layers.Dense(16, activation="relu"), *(make() for make in hidden)]
             model = keras.Sequential([*layers, keras.layers.Dense(4)]) if model is None else model()
             model.compile(optimizer() if optimizer else keras.optimizers.SGD(0.1, momentum=0.9), loss, **options)
+        if strategy is None:
+            by_keras.add(model)
         return model
 
     return make

@@ -15,8 +15,10 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_accumulated_gradients_train_as_on_one_device(optimizer, strategy, make_model, fit, data, assert_same_training):
-    models = [make_model(where, optimizer=OPTIMIZERS[optimizer]) for where in (strategy, None)]
+def test_accumulated_gradients_train_as_on_one_device(
+    optimizer, any_strategy, make_model, fit, data, assert_same_training
+):
+    models = [make_model(where, optimizer=OPTIMIZERS[optimizer]) for where in (any_strategy, None)]
     histories = [fit(model, data.rows(40), batch_size=8, epochs=3) for model in models]
     assert_same_training(models[0], histories[0], models[1], histories[1])
 
@@ -50,7 +52,7 @@ def test_uneven_batches_accumulate(strategy, make_model, fit, data):
     assert all(not np.any(value) for value in accumulators(model))
 
 
-def test_custom_training_steps_accumulate(strategy, make_model, fit, data, assert_same_training):
+def test_custom_training_steps_accumulate(any_strategy, make_model, fit, data, assert_same_training):
     class Custom(keras.Sequential):
         def train_step(self, state, data):
             return super().train_step(state, data)
@@ -58,7 +60,7 @@ def test_custom_training_steps_accumulate(strategy, make_model, fit, data, asser
     def layers():
         return Custom([keras.Input((8,)), keras.layers.Dense(4)])
 
-    models = [make_model(where, model=layers, optimizer=OPTIMIZERS["adam"]) for where in (strategy, None)]
+    models = [make_model(where, model=layers, optimizer=OPTIMIZERS["adam"]) for where in (any_strategy, None)]
     histories = [fit(model, data.rows(40), batch_size=8) for model in models]
     assert_same_training(models[0], histories[0], models[1], histories[1])
 
@@ -73,10 +75,10 @@ CHANGED_GRADIENTS = {
 
 @pytest.mark.parametrize("options", CHANGED_GRADIENTS.values(), ids=CHANGED_GRADIENTS)
 def test_what_changes_gradients_or_rates_goes_with_accumulation(
-    options, strategy, make_model, fit, data, assert_same_training
+    options, any_strategy, make_model, fit, data, assert_same_training
 ):
     optimizer = lambda: keras.optimizers.SGD(**{"learning_rate": 0.1, "gradient_accumulation_steps": 2, **options})
-    models = [make_model(where, optimizer=optimizer) for where in (strategy, None)]
+    models = [make_model(where, optimizer=optimizer) for where in (any_strategy, None)]
     histories = [fit(model, data.rows(40), batch_size=8) for model in models]
     assert_same_training(models[0], histories[0], models[1], histories[1])
 

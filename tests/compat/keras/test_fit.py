@@ -40,15 +40,17 @@ def _integer_model():
 
 
 @pytest.mark.parametrize("case", EVEN)
-def test_even_batches_train_as_on_one_device(case, strategy, make_model, fit, data, assert_same_training):
-    model, alone = make_model(strategy, **EVEN[case]), make_model(**EVEN[case])
+def test_even_batches_train_as_on_one_device(case, any_strategy, make_model, fit, data, assert_same_training):
+    model, alone = make_model(any_strategy, **EVEN[case]), make_model(**EVEN[case])
     atol = 1e-4 if case == "summed loss" else 1e-5  # Sums of 16 rows.
     assert_same_training(model, fit(model, data), alone, fit(alone, data), atol)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 6, 7, 10, 13])
-def test_metrics_of_a_step_are_exact_for_any_number_of_rows(rows, strategy, make_model, fit, data, assert_same_history):
-    history = fit(make_model(strategy), data.rows(rows), epochs=1)
+def test_metrics_of_a_step_are_exact_for_any_number_of_rows(
+    rows, any_strategy, make_model, fit, data, assert_same_history
+):
+    history = fit(make_model(any_strategy), data.rows(rows), epochs=1)
     assert_same_history(history, fit(make_model(), data.rows(rows), epochs=1), atol=1e-6)
 
 
@@ -121,7 +123,7 @@ def test_state_lies_on_every_device_of_the_strategy(strategy, make_model, fit, d
 
 def test_model_made_outside_of_scopes_is_bound_to_no_device(make_model, fit, data):
     with jax.default_device(jax.devices()[2]):
-        model = make_model()
+        model = make_model(tf.distribute.get_strategy())
         fit(model, data)
     assert not any(v.value.committed for v in [*model.variables, *model.optimizer.variables])
     assert {device for v in model.variables for device in v.value.devices()} == {jax.devices()[2]}
@@ -286,9 +288,9 @@ class Logs(keras.callbacks.Callback):
         self.batches.append((batch, logs))
 
 
-def test_callbacks_see_what_all_replicas_did_so_far(strategy, make_model, fit, data, assert_same_history):
+def test_callbacks_see_what_all_replicas_did_so_far(any_strategy, make_model, fit, data, assert_same_history):
     ours, expected = Logs(), Logs()
-    fit(make_model(strategy), data, callbacks=[ours])
+    fit(make_model(any_strategy), data, callbacks=[ours])
     fit(make_model(), data, callbacks=[expected])
     assert len(ours.batches) == 8
     for (batch, logs), (expected_batch, expected_logs) in zip(ours.batches, expected.batches, strict=True):
@@ -343,14 +345,8 @@ def test_several_inputs_and_outputs_by_name(strategy, data, assert_same_history)
         np.testing.assert_allclose(predictions[0][name], predictions[1][name], atol=1e-5)
 
 
-WITH_AND_WITHOUT_STRATEGY = pytest.mark.parametrize("replicas", [4, None], ids=["four replicas", "no strategy"])
-
-
-@WITH_AND_WITHOUT_STRATEGY
-def test_callbacks_see_variables_as_the_last_step_left_them_and_may_change_them(
-    replicas, make_strategy, make_model, fit, data
-):
-    model = make_model(replicas and make_strategy(replicas), hidden=[keras.layers.BatchNormalization])
+def test_callbacks_see_variables_as_the_last_step_left_them_and_may_change_them(any_strategy, make_model, fit, data):
+    model = make_model(any_strategy, hidden=[keras.layers.BatchNormalization])
     seen = []
 
     class Watch(keras.callbacks.Callback):
@@ -366,10 +362,9 @@ def test_callbacks_see_variables_as_the_last_step_left_them_and_may_change_them(
     assert (seen[2][1] > 8).all()
 
 
-@WITH_AND_WITHOUT_STRATEGY
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_an_error_in_the_middle_of_an_epoch_loses_nothing(error, replicas, make_strategy, make_model, data):
-    model = make_model(replicas and make_strategy(replicas))
+def test_an_error_in_the_middle_of_an_epoch_loses_nothing(error, any_strategy, make_model, data):
+    model = make_model(any_strategy)
 
     def batches():
         yield data.x[:16], data.y[:16]

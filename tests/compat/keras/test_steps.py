@@ -130,8 +130,10 @@ def test_custom_evaluation_and_prediction_run_per_replica(strategy, make_model, 
 
 
 @pytest.mark.parametrize("steps", [3, 9])
-def test_several_steps_per_execution_train_as_single_ones(steps, strategy, make_model, fit, data, assert_same_training):
-    together, single = make_model(strategy, steps_per_execution=steps), make_model(strategy)
+def test_several_steps_per_execution_train_as_single_ones(
+    steps, any_strategy, make_model, fit, data, assert_same_training
+):
+    together, single = make_model(any_strategy, steps_per_execution=steps), make_model(any_strategy)
     histories = [fit(model, data.rows(42), batch_size=4) for model in (together, single)]
     assert_same_training(together, histories[0], single, histories[1], atol=1e-6)
     evaluated = [model.evaluate(data.x[:42], data.y[:42], batch_size=4, verbose=0) for model in (together, single)]
@@ -154,8 +156,8 @@ def test_logs_may_be_python_numbers(rows, strategy, make_model, fit, data):
 
 
 @pytest.mark.parametrize("model", [None, Custom])
-def test_eager_training_equals_compiled_training(model, strategy, make_model, fit, data, assert_same_training):
-    eager, compiled = make_model(strategy, model=model, run_eagerly=True), make_model(strategy, model=model)
+def test_eager_training_equals_compiled_training(model, any_strategy, make_model, fit, data, assert_same_training):
+    eager, compiled = make_model(any_strategy, model=model, run_eagerly=True), make_model(any_strategy, model=model)
     histories = [fit(each, data.rows(10), batch_size=8, epochs=1) for each in (eager, compiled)]
     assert_same_training(eager, histories[0], compiled, histories[1])
     predicted = [each.predict(data.x[:7], verbose=0) for each in (eager, compiled)]
@@ -182,8 +184,8 @@ def test_training_that_is_not_to_be_compiled_is_compiled_all_the_same(strategy, 
 
 
 @pytest.mark.parametrize("rows", [16, 10, 1])
-def test_single_batches(rows, strategy, make_model, data):
-    model, alone = make_model(strategy), make_model()
+def test_single_batches(rows, any_strategy, make_model, data):
+    model, alone = make_model(any_strategy), make_model()
     x, y = data.rows(rows)
     for method in ("train_on_batch", "test_on_batch"):
         results = [getattr(each, method)(x, y, return_dict=True) for each in (model, alone)]
@@ -191,12 +193,12 @@ def test_single_batches(rows, strategy, make_model, data):
             assert results[0] == {name: pytest.approx(value, abs=1e-5) for name, value in results[1].items()}
     alone.set_weights(model.get_weights())
     np.testing.assert_allclose(model.predict_on_batch(x), alone.predict_on_batch(x), atol=1e-6)
-    assert len(model.weights[0].value.sharding.device_set) == 4
+    assert len(model.weights[0].value.sharding.device_set) == any_strategy.num_replicas_in_sync
 
 
 @pytest.mark.parametrize("rows", [1, 5, 10, 16, 50])
-def test_predictions_come_in_the_order_of_their_inputs(rows, strategy, make_model, data):
-    model, alone = make_model(strategy), make_model()
+def test_predictions_come_in_the_order_of_their_inputs(rows, any_strategy, make_model, data):
+    model, alone = make_model(any_strategy), make_model()
     predicted = model.predict(data.x[:rows], batch_size=16, verbose=0)
     np.testing.assert_allclose(predicted, alone.predict(data.x[:rows], batch_size=16, verbose=0), atol=1e-6)
 
