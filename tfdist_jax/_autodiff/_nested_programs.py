@@ -40,6 +40,17 @@ def has_float_loop(program: Any) -> bool:
     return False
 
 
+def has_collective(program: Any, axis: str) -> bool:
+    """Whether there is, at any depth, an operation in which the devices along a mesh axis meet."""
+    for eqn in program.eqns:
+        axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
+        if eqn.primitive.name != "axis_index" and axis in (axes if isinstance(axes, tuple | list) else (axes,)):
+            return True
+        if any(has_collective(inner, axis) for inner in _programs_in(eqn.params)):
+            return True
+    return False
+
+
 def _programs_in(params: Params) -> Iterator[Any]:
     for value in params.values():
         for item in value if isinstance(value, tuple | list) else (value,):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from tfdist_jax._autodiff._nested_programs import has_collective
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering, load, write
 
 
@@ -123,17 +124,27 @@ def branch(index: Any, branches: Sequence[Callable[[], Any]]) -> Any:
     return _switch(jnp.clip(index, 0, len(branches) - 1), _trace_branches(branches))
 
 
-def branch_padded(index: Any, branches: Sequence[Callable[[], Any]]) -> tuple[Any, list[list[tuple[int, ...]]]]:
-    """Run the branch that a number chooses, as `branch` does; the lengths of the branches' results may differ.
+def branch_padded(
+    index: Any, branches: Sequence[Callable[[], Any]], axis: str
+) -> tuple[Any, list[list[tuple[int, ...]]]]:
+    """Run the branch that a number chooses, as `branch` does, each device along a mesh axis its own one.
+
+    Args:
+        index: int32 scalar.
+        branches: As in `branch`, but the lengths of their results may differ.
+        axis: The axis.
 
     Returns:
         What the chosen branch returns, each array filled up with zeros to the most that any branch gives; and for each branch
         the shapes of what it returns.
 
     Raises:
-        BranchesDifferError: If the results differ in structure, type or number of dimensions.
+        BranchesDifferError: If the results differ in structure, type or number of dimensions; or if devices would meet in one of
+            the branches, for which those in another one do not come.
     """
     traced = _trace_branches(branches)
+    if any(has_collective(body.jaxpr, axis) for body in traced):
+        raise BranchesDifferError(f"A branch has a collective over the axis {axis!r}.")
     shapes = [[aval.shape for aval in body.result_types()] for body in traced]
     for types in zip(*(body.result_types() for body in traced), strict=True):
         if len({(aval.dtype, aval.ndim) for aval in types}) > 1:

@@ -38,7 +38,7 @@ def run_by_shape(
         What `fn` returns, each array as a `PerReplica`, uneven where the shapes differ.
 
     Raises:
-        DiffersByReplicaError: If values differ in more than the lengths of arrays.
+        DiffersByReplicaError: If arguments or results differ in more than the lengths of arrays, or `fn` communicates.
     """
     leaves, tree = jax.tree.flatten(args, is_leaf=is_per_replica)
     uneven = [leaf.values for leaf in leaves if _is_uneven(leaf)]
@@ -62,11 +62,9 @@ def run_by_shape(
 
         number = jnp.array(numbers)[jax.lax.axis_index(DATA)]
         try:
-            results, found[:] = branch_padded(number, [branch(shapes) for shapes in distinct])
+            results, found[:] = branch_padded(number, [branch(shapes) for shapes in distinct], DATA)
         except BranchesDifferError as error:
-            raise DiffersByReplicaError(
-                f"it returns what follows from the size of a replica's batch. {error}"
-            ) from error
+            raise DiffersByReplicaError(f"its batches differ in size. {error}") from error
         return results
 
     even = [_stack_padded(leaf.values) if _is_uneven(leaf) else leaf for leaf in leaves]

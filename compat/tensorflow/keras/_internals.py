@@ -14,7 +14,7 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `global_seed_generator`: what unseeded draws come from.
 - `is_default`: tells a callback's own methods from those that do nothing.
 - `JAXTrainer._compute_loss`, `_loss_tracker`, `_call_has_training_arg`: what a training step is made of; `_jax_state`:
-  where Keras's loops hold what steps return beside logs.
+  where Keras's loops hold what steps return beside logs, under a `keras.distribution` the variables' values.
 - `JaxVariable._value`, `_layout`, `_maybe_autocast`, `_initializer`: what a variable holds.
 - `Layer._trainable_variables`, `_non_trainable_variables`, `_seed_generators`, `Metric._variables`: what they hold, for
   checkpoints; Keras's other lists of the same things are left out there by name.

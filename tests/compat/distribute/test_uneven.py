@@ -1,5 +1,6 @@
 """Batches that the replicas cannot share evenly: all ways to train give the same."""
 
+import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
@@ -189,3 +190,11 @@ def test_a_tape_around_uneven_replicas_sees_them():
         (batch,) = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(rows).batch(n))
         loss, gradient = run(batch)
         assert float(loss) == (rows * [1, 2]).sum() and gradient.numpy().tolist() == rows.sum(0).tolist()
+
+
+def test_jaxs_own_collectives_are_never_in_branches():
+    run = run_on_rows(lambda x: jax.lax.psum(jnp.sum(x), "data"))
+    assert run(4) == [4, 4]
+    with pytest.raises(NameError, match="unbound axis name"):
+        run(3)
+    assert run(2) == [2, 2]

@@ -21,13 +21,15 @@ def accelerators(monkeypatch):
         yield
 
 
-def test_steps_of_one_execution_loop_on_the_device(accelerators, strategy, make_model, fit, data, assert_same_training):
-    together, single = make_model(strategy, steps_per_execution=3), make_model(strategy)
+def test_steps_of_one_execution_loop_on_the_device(
+    accelerators, any_strategy, make_model, fit, data, assert_same_training
+):
+    together, single = make_model(any_strategy, steps_per_execution=3), make_model(any_strategy)
     histories = [fit(model, data.rows(42), batch_size=4) for model in (together, single)]
     assert_same_training(together, histories[0], single, histories[1])
 
 
-def test_looped_steps_draw_random_numbers_of_their_own(accelerators, strategy, make_model, data):
+def test_looped_steps_draw_random_numbers_of_their_own(accelerators, any_strategy, make_model, data):
     class Remember(keras.layers.Layer):
         def build(self, shape):
             self.seen = self.add_weight(shape=(4,), trainable=False, initializer="zeros")
@@ -37,7 +39,7 @@ def test_looped_steps_draw_random_numbers_of_their_own(accelerators, strategy, m
                 self.seen.assign(keras.ops.concatenate([self.seen[1:], tf.random.uniform((1,))]))
             return x
 
-    model = make_model(strategy, hidden=[Remember], steps_per_execution=4)
+    model = make_model(any_strategy, hidden=[Remember], steps_per_execution=4)
     model.fit(data.x[:16], data.y[:16], batch_size=4, verbose=0)
     assert len(set(model.layers[1].seen.numpy())) == 4
 

@@ -385,3 +385,21 @@ def test_a_models_variable_can_be_copied_and_pickled(strategy, make_model):
         np.testing.assert_allclose(2 * np.asarray(other.value), np.asarray(kernel.value))
         other.assign(np.zeros_like(other.value))
     assert twin.value.sharding == kernel.value.sharding
+
+
+def test_a_keras_distribution_trains_with_kerass_own_engine_and_loses_nothing(data):
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=[f"cpu:{i}" for i in range(4)]))
+    try:
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        batches = ((data.x[:16], data.y[:16]) for _ in range(3))
+        with pytest.warns(UserWarning, match="ran out of data"):  # Before the second epoch's first batch.
+            look = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: model.get_weights())
+            model.fit(
+                batches, steps_per_epoch=3, epochs=2, verbose=0, shuffle=False, validation_data=data, callbacks=[look]
+            )
+        assert int(model.optimizer.iterations.numpy()) == 3
+        assert np.isfinite(model.evaluate(data.x, data.y, verbose=0)) and np.isfinite(model.get_weights()[0]).all()
+        assert len(model.layers[0].kernel.value.devices()) == 4
+    finally:
+        keras.distribution.set_distribution(None)

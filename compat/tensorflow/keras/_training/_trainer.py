@@ -12,7 +12,13 @@ from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy, Strategy
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, get_stateless_scope, jax_trainer
-from tfdist_jax.compat.tensorflow.keras._training._step_function import StepFunction, VariableIds, settle
+from tfdist_jax.compat.tensorflow.keras._training._step_function import (
+    StepFunction,
+    VariableIds,
+    note_training,
+    require_batch,
+    settle,
+)
 from tfdist_jax.compat.tensorflow.keras._training._steps import (
     TRAINED_KINDS,
     PredictStep,
@@ -63,12 +69,36 @@ def _making_step_function(kind: str, original: Callable[..., Any]) -> Callable[.
     def make_function(self: keras.Model, force: bool = False) -> Any:
         strategy, attribute = _strategy_for(self, kind), f"{kind}_function"
         if strategy is None:
-            return original(self, force)
+            before = getattr(self, attribute)
+            original(self, force)
+            if getattr(self, attribute) is not before:
+                setattr(self, attribute, _giving_back(self, kind, getattr(self, attribute)))
+            return getattr(self, attribute)
         if force or getattr(self, attribute) is None:
             setattr(self, attribute, StepFunction(_STEPS[kind](self, strategy.num_replicas_in_sync), strategy))
         return getattr(self, attribute)
 
     return make_function
+
+
+def _giving_back(model: keras.Model, kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Lose no state that Keras's own engine has taken from the variables where there is no batch."""
+
+    @functools.wraps(function)
+    def step_function(state: Any, iterator: Any) -> Any:
+        try:
+            results = function(state, iterator)
+        except StopIteration:
+            kinds = [name for name in TRAINED_KINDS if kind == "train" or name != "optimizer_variables"]
+            model._jax_state = dict(zip(kinds, state, strict=False))
+            if kind == "train":
+                require_batch(model)
+            raise
+        if kind == "train":
+            note_training(model)
+        return results
+
+    return step_function
 
 
 def _in_scope(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
