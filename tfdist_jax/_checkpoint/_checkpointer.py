@@ -1,9 +1,6 @@
 """Checkpoints of a training: its state by step, saved in the background, restored on any number of devices and processes."""
 
 import dataclasses
-import functools
-import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -11,14 +8,10 @@ import jax
 
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax._checkpoint._background_saving import BackgroundSaving
+from tfdist_jax._checkpoint._folder_store import FolderStore
 from tfdist_jax._checkpoint._position import decoded, encoded, set_positions
 from tfdist_jax._checkpoint._state_tree import arrays_of, read_tree
-from tfdist_jax._cluster import Exchange
 from tfdist_jax._strategy import Strategy
-
-_PREFIX = "step-"
-# By this file, which is there for a moment, processes see that they save into the same folder.
-_MARK = ".run-"
 
 
 @final
@@ -97,9 +90,10 @@ class Checkpointer:
         """
         if max_to_keep is not None and max_to_keep <= 0:
             raise ValueError(f"`max_to_keep` must be positive, or None to keep all, got {max_to_keep}.")
-        self._folder = _checkpoint.local_path(folder).absolute()
-        self._max_to_keep, self._asynchronous = max_to_keep, asynchronous
+        self._store = FolderStore(folder, max_to_keep)
+        self._asynchronous = asynchronous
         self._saving = BackgroundSaving()
+        self._is_prepared = False
         self._newest: int | None = None
 
     def save(self, step: int, state: Any, *, position: Any = None) -> None:
@@ -125,22 +119,15 @@ class Checkpointer:
             raise ValueError(f"`step` must not be negative, got {step}.")
         arrays, about = arrays_of(state)
         own = encoded(position)
-        together = _checkpoint.Together(self._run, self._together)
+        if not self._is_prepared:
+            self._newest, self._is_prepared = self._store.prepare(), True
         if self._newest is not None and step < self._newest:
             raise ValueError(
-                f"Step {step} comes before step {self._newest}, which is saved in {self._folder} and would stay the newest. "
+                f"Step {step} comes before step {self._newest}, which is saved in {self._store} and would stay the newest. "
                 "Call `delete_after(step)` first, with the step from which the training goes on, or use another folder."
             )
         self._newest = step
-        finish = _checkpoint.begin_saving_together(self._path(step), arrays, about, own, together)
-
-        def finish_and_sweep() -> None:
-            finish()
-            if self._max_to_keep is not None:
-                surplus = self.steps()[: -self._max_to_keep]
-                self._together(lambda: self._delete(surplus))
-
-        self._saving.start(f"step {step} in {self._folder}", finish_and_sweep)
+        self._saving.start(f"step {step} in {self._store}", self._store.begin_saving(step, arrays, about, own))
         if not self._asynchronous:
             self.wait()
 
@@ -169,23 +156,21 @@ class Checkpointer:
         """
         self.wait()
         if step is None:
-            step = self._exchange(self.latest_step())[0]
-        if step is None or not _checkpoint.is_complete(self._path(step)):
+            step = self._store.exchange(self.latest_step())[0]
+        if step is None or step not in self.steps():
             there = f"of step {step}" if step is not None else "at all"
             raise FileNotFoundError(
-                f"There is no complete checkpoint {there} in {self._folder}; there are: {self.steps()}."
+                f"There is no complete checkpoint {there} in {self._store}; there are: {self.steps()}."
             )
-        state = read_tree(self._path(step), like, strategy)
-        restored = Restored(step, state, tuple(decoded(own) for own in _checkpoint.read_own(self._path(step))))
+        path = self._store.path(step)
+        restored = Restored(step, read_tree(path, like, strategy), tuple(map(decoded, _checkpoint.read_own(path))))
         if position is not None:
             set_positions(position, restored.position)
         return restored
 
     def steps(self) -> list[int]:
         """Return the steps of which there is a complete checkpoint, in their order."""
-        names = {path.name.partition(".")[0].removeprefix(_PREFIX) for path in self._folder.glob(f"{_PREFIX}*")}
-        steps = sorted(int(name) for name in names if name.isdecimal())
-        return [step for step in steps if _checkpoint.is_complete(self._path(step))]
+        return self._store.steps()
 
     def latest_step(self) -> int | None:
         """Return the newest step of which there is a complete checkpoint, or None."""
@@ -194,8 +179,7 @@ class Checkpointer:
     def delete_after(self, step: int) -> None:
         """Remove the checkpoints of later steps, to go on from this one."""
         self.wait()
-        surplus = [later for later in self.steps() if later > step]
-        self._together(lambda: self._delete(surplus))
+        self._store.delete([later for later in self.steps() if later > step])
         self._newest = step
 
     def check(self) -> None:
@@ -208,65 +192,13 @@ class Checkpointer:
 
     def close(self) -> None:
         """Do as `wait`, at the end."""
-        self.wait()
+        try:
+            self.wait()
+        finally:
+            self._store.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: object) -> None:
         self.close()
-
-    def _path(self, step: int) -> Path:
-        return self._folder / f"{_PREFIX}{step}"
-
-    def _delete(self, steps: list[int]) -> None:
-        if jax.process_index() == 0:
-            for step in steps:
-                _checkpoint.delete(self._path(step))
-
-    @functools.cached_property
-    def _exchange(self) -> Exchange:
-        return Exchange("the same checkpoint")
-
-    @functools.cached_property
-    def _run(self) -> str:
-        """A name for what this run leaves unfinished; what earlier runs have left is removed before."""
-        run, self._newest = self._exchange([uuid.uuid4().hex[:8], self.latest_step()])[0]
-        mark = self._folder / f"{_MARK}{run}"
-
-        def clear() -> None:
-            if jax.process_index() == 0:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                _checkpoint.clear_leftovers(self._folder, _PREFIX)
-                for left in self._folder.glob(f"{_MARK}*"):
-                    left.unlink(missing_ok=True)
-                mark.touch()
-
-        def look() -> None:
-            if not mark.exists():
-                raise FileNotFoundError(
-                    f"{self._folder} is not the folder that process 0 has. All processes must see the same one: use a file "
-                    "system that the machines share."
-                )
-
-        self._together(clear)
-        try:
-            self._together(look)
-        finally:
-            if jax.process_index() == 0:
-                mark.unlink()
-        return run
-
-    def _together(self, do: Callable[[], None]) -> None:
-        """Do what all processes do; raise if it has failed in any of them."""
-        failure = None
-        try:
-            do()
-        except Exception as error:
-            failure = error
-        said = self._exchange(None if failure is None else f"{type(failure).__name__}: {failure}")
-        if failure is not None:
-            raise failure
-        for process, text in enumerate(said):
-            if text is not None:
-                raise RuntimeError(f"process {process}: {text}")
