@@ -10,11 +10,14 @@ import sys
 import tempfile
 import textwrap
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import buckets
 import environment
 import forks
+import fsspec
 import jax
 import pytest
 
@@ -22,6 +25,7 @@ from tfdist_jax import _compilation_cache
 from tfdist_jax._checkpoint import _array_files
 
 os.environ["KERAS_BACKEND"] = "jax"  # Tests may import Keras before the facade.
+os.environ["EPATH_USE_TF"] = "false"  # Buckets are reached without TensorFlow, as where it is not installed.
 
 jax.config.update("jax_platforms", os.environ.get("TFDIST_TEST_PLATFORMS", "cpu"))
 jax.config.update("jax_num_cpu_devices", 8)
@@ -151,6 +155,28 @@ def run_prepared(starter, tmp_path: Path) -> Callable[..., subprocess.CompletedP
         return _run(start, command, timeout_s)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def bucket_server() -> Iterator[str]:
+    """The address of a server that holds a bucket."""
+    with buckets.serve() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(bucket_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty folder in a bucket, for this process and those that it starts."""
+    for name, value in buckets.environ(bucket_server).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setitem(fsspec.config.conf, "gcs", {"token": "anon"})  # The environment was read before.
+    return f"gs://{buckets.NAME}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where checkpoints are kept: a folder, or a URL in a bucket."""
+    return str(tmp_path / "saved") if request.param == "folder" else request.getfixturevalue("bucket")
 
 
 @pytest.fixture

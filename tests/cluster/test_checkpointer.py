@@ -5,6 +5,7 @@ import time
 
 import jax
 import numpy as np
+from etils import epath
 
 import tfdist_jax as td
 
@@ -53,26 +54,25 @@ def values(state):
     return [np.asarray(state["sharded"]), np.asarray(state["whole"]), np.asarray(jax.random.key_data(state["key"]))]
 
 
-def test_parts_of_two_processes_are_one_checkpoint_for_any_number_of_them(cluster, tmp_path):
-    folder = tmp_path / "saved"
-    for me, worker in enumerate(cluster(2, devices_per_worker=2).start(STATE + SAVE, str(folder))):
+def test_parts_of_two_processes_are_one_checkpoint_for_any_number_of_them(cluster, place):
+    for me, worker in enumerate(cluster(2, devices_per_worker=2).start(STATE + SAVE, place)):
         assert worker.wait() == 0, worker.log
         assert worker.result("steps") == [1, 2]
         assert worker.result("read") == [2, {"row": 20 + me}, [0, 1, 2, 3]]
         assert worker.result("parts") == [[[16, 128]] * 2, [[3]] * 2] and worker.result("equal")
-    assert sorted(path.name for path in folder.iterdir()) == ["step-1", "step-2"]
+    assert sorted(path.name.replace("_", "-") for path in epath.Path(place).iterdir()) == ["step-1", "step-2"]
 
-    checkpointer = td.Checkpointer(folder)
+    checkpointer = td.Checkpointer(place)
     one = checkpointer.restore(jax.eval_shape(make_state), strategy=td.FSDP(tuple(jax.devices()[:2])))
     jax.tree.map(np.testing.assert_array_equal, values(one.state), values(make_state()))
     assert len(one.state["sharded"].sharding.device_set) == 2 and one.positions == ({"row": 20}, {"row": 21})
     others = checkpointer.restore({"count": 0, "local": np.zeros(2, "f4"), "empty": np.zeros((0, 2), np.int8)}).state
     assert others["count"] == 5 and others["local"].tolist() == [1.5, 1.5] and others["empty"].shape == (0, 2)
 
-    back = tmp_path / "back"
+    back = f"{place}/back"
     with td.Checkpointer(back) as checkpointer:
         checkpointer.save(9, td.Mirrored(tuple(jax.devices()[:3])).init(make_state), position={"row": 1})
-    for worker in cluster(2).start(STATE + READ, str(back)):
+    for worker in cluster(2).start(STATE + READ, back):
         assert worker.wait() == 0, worker.log
         assert worker.result("read") == [9, {"row": 1}, True, 16 * 64]
 

@@ -28,7 +28,7 @@ def start_writing(folder: Path, arrays: Mapping[str, Any]) -> Callable[[], None]
     import orbax.checkpoint as ocp  # Its import takes a second.
     from etils import epath  # Orbax's own paths: Python's do for reading only.
 
-    tree = {number: as_orbax_takes_it(array) for number, array in arrays.items()} or {_NOTHING: np.zeros(1)}
+    tree = as_orbax_takes_them(arrays)
     let_asyncio_end_without_threads()  # Orbax goes on in the background, maybe longer than the program.
     # In a thread, since notebooks have an event loop running in this one.
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
@@ -49,6 +49,11 @@ def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
         return loop.run_until_complete(coroutine)
     finally:
         loop.close()
+
+
+def as_orbax_takes_them(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return numbered arrays as a tree that Orbax writes."""
+    return {number: as_orbax_takes_it(array) for number, array in arrays.items()} or {_NOTHING: np.zeros(1)}
 
 
 def as_orbax_takes_it(array: Any) -> Any:

@@ -8,15 +8,19 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
 from tfdist_jax._checkpoint import _array_files
 
-_ARRAYS, _ABOUT = "arrays", "about"
-_ABOUT_FILE = "about.json"
+if TYPE_CHECKING:
+    from etils import epath
+
+ARRAYS, ABOUT = "arrays", "about"
+ABOUT_FILE = "about.json"
+PROCESSES = "processes"  # In that file: what each process has saved as its own, where it has no file for that.
 
 
 # A URL, also one that `pathlib` has taken for a path.
@@ -47,7 +51,7 @@ def local_path(path: str | Path) -> Path:
     if url[1] != "file":
         raise NotImplementedError(
             f"Checkpoints are saved in folders of this machine or mounted on it, got {path}: save there, and copy each folder when it is "
-            "complete, or mount the bucket."
+            "complete, or mount the bucket. Only tfdist_jax.Checkpointer saves to gs://."
         )
     return Path("/", str(path)[url.end() :])
 
@@ -66,24 +70,24 @@ def begin_saving(path: str | Path, arrays: Mapping[str, Any], about: Mapping[str
         The rest, for this thread or another one. A process that is one of several writes alone, without the others.
     """
     final = _absolute(path)
-    numbered, text = _numbered(arrays, about)
+    by_number, text = numbered(arrays, about)
     part = _beside(final, "new.part")
     if jax.process_count() > 1:
-        copied = _array_files.copy_to_write_alone(numbered)
+        copied = _array_files.copy_to_write_alone(by_number)
 
         def write() -> None:
             with alone_in(final.parent):
                 _make_empty(part)
-                _array_files.write_alone(part / _ARRAYS, copied)
+                _array_files.write_alone(part / ARRAYS, copied)
                 _complete(final, part, text)
 
         return write
     _make_empty(part)
-    wait = _array_files.start_writing(part / _ARRAYS, numbered)
+    wait = _array_files.start_writing(part / ARRAYS, by_number)
 
     def finish() -> None:
         wait()
-        _array_files.finish_writing(part / _ARRAYS)
+        _array_files.finish_writing(part / ARRAYS)
         _complete(final, part, text)
 
     return finish
@@ -104,14 +108,14 @@ def begin_saving_together(
     final = _absolute(path)
     part = _beside(final, f"new.{together.run}")
     is_first = jax.process_index() == 0
-    numbered, text = _numbered(arrays, about)
+    by_number, text = numbered(arrays, about)
 
     def begin() -> Callable[[], None]:
-        for name in (_ARRAYS, _ABOUT):
+        for name in (ARRAYS, ABOUT):
             (part / name).mkdir(parents=True, exist_ok=True)
-        return _array_files.start_writing(part / _ARRAYS, numbered)
+        return _array_files.start_writing(part / ARRAYS, by_number)
 
-    wait = _later(begin)
+    wait = begin_later(begin)
 
     def write() -> None:
         wait()
@@ -119,7 +123,7 @@ def begin_saving_together(
 
     def complete() -> None:
         if is_first:
-            _array_files.finish_writing(part / _ARRAYS)
+            _array_files.finish_writing(part / ARRAYS)
             _complete(final, part, text)
 
     def finish() -> None:
@@ -134,7 +138,7 @@ def begin_saving_together(
     return finish
 
 
-def _later(begin: Callable[[], Callable[[], None]]) -> Callable[[], None]:
+def begin_later(begin: Callable[[], Callable[[], None]]) -> Callable[[], None]:
     """Begin; an error is raised by what is returned, where the other processes hear of it."""
     try:
         return begin()
@@ -147,23 +151,23 @@ def _later(begin: Callable[[], Callable[[], None]]) -> Callable[[], None]:
     return fail
 
 
-def _numbered(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def numbered(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what has elements, by numbers, since names of users' attributes are no file names; and what else is to be known."""
     names = sorted(arrays)
     described = {name: [list(np.shape(arrays[name])), str(arrays[name].dtype)] for name in names}
     # Orbax saves no array without elements; its shape and type say all.
-    numbered = {str(i): arrays[name] for i, name in enumerate(names) if np.size(arrays[name])}
-    return numbered, {"arrays": described, "about": dict(about)}
+    by_number = {str(i): arrays[name] for i, name in enumerate(names) if np.size(arrays[name])}
+    return by_number, {"arrays": described, "about": dict(about)}
 
 
 def _make_empty(part: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
-    for name in (_ARRAYS, _ABOUT):
+    for name in (ARRAYS, ABOUT):
         (part / name).mkdir(parents=True)
 
 
 def _complete(final: Path, part: Path, text: Any) -> None:
-    _write_text(part / _ABOUT / _ABOUT_FILE, text)
+    _write_text(part / ABOUT / ABOUT_FILE, text)
     for path in (*part.rglob("*"), part):
         put_on_disk(path)
     _settled(final)
@@ -197,15 +201,18 @@ def is_complete(path: str | Path) -> bool:
     return _is_complete(_settled(path))
 
 
-def read_about(path: str | Path) -> tuple[dict[str, tuple[tuple[int, ...], np.dtype]], dict[str, Any]]:
+def read_about(path: "str | Path | epath.Path") -> tuple[dict[str, tuple[tuple[int, ...], np.dtype]], dict[str, Any]]:
     """Return shape and dtype of the saved arrays by name, and what was saved beside them; reads no array."""
-    found = json.loads((_settled(path) / _ABOUT / _ABOUT_FILE).read_text())
+    found = _read_about_file(path)
     arrays = {name: (tuple(shape), jax.numpy.dtype(dtype)) for name, (shape, dtype) in found["arrays"].items()}
     return arrays, found["about"]
 
 
-def read_own(path: str | Path) -> list[Any]:
+def read_own(path: "str | Path | epath.Path") -> list[Any]:
     """Return what each process has saved as its own, in their order; nothing if one has saved alone."""
+    about = _read_about_file(path)
+    if PROCESSES in about:
+        return about[PROCESSES]
     folder = _settled(path)
     found = []
     while (file := _own_file(folder, len(found))).exists():
@@ -213,12 +220,16 @@ def read_own(path: str | Path) -> list[Any]:
     return found
 
 
+def _read_about_file(path: "str | Path | epath.Path") -> dict[str, Any]:
+    return json.loads((_settled(path) / ABOUT / ABOUT_FILE).read_text())
+
+
 def _own_file(folder: Path, process: int) -> Path:
-    return folder / _ABOUT / f"process{process}.json"
+    return folder / ABOUT / f"process{process}.json"
 
 
 def load_arrays(
-    path: str | Path,
+    path: "str | Path | epath.Path",
     names: Iterable[str] | None = None,
     sharding_of: Callable[[str], jax.sharding.Sharding | None] | None = None,
 ) -> dict[str, Any]:
@@ -236,7 +247,8 @@ def load_arrays(
     shardings = {number: sharding_of(name) for number, name in numbers.items()} if sharding_of is not None else {}
     given = {number: sharding for number, sharding in shardings.items() if sharding is not None}
     filled = {number: types[name][1] for number, name in numbers.items() if 0 not in types[name][0]}
-    arrays = _array_files.read(_settled(path) / _ARRAYS, filled, given) if filled else {}
+    of_filled = {number: sharding for number, sharding in given.items() if number in filled}
+    arrays = _array_files.read(_settled(path) / ARRAYS, filled, of_filled) if filled else {}
     for number, name in numbers.items():
         if number not in filled:
             empty = np.zeros(*types[name])
@@ -289,7 +301,7 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def _is_complete(path: Path) -> bool:
-    return (path / _ABOUT).is_dir() and (path / _ARRAYS).is_dir()
+    return (path / ABOUT).is_dir() and (path / ARRAYS).is_dir()
 
 
 def _absolute(path: str | Path) -> Path:
@@ -300,8 +312,10 @@ def _beside(path: Path, role: str) -> Path:
     return path.with_name(f"{path.name}.{role}")
 
 
-def _settled(path: str | Path) -> Path:
+def _settled(path: "str | Path | epath.Path") -> Any:
     """Return the folder; one whose replacement was stopped between its last two steps is put in its place."""
+    if not isinstance(path, str | Path):
+        return path  # In a bucket, where nothing is renamed.
     final = _absolute(path)
     new = _beside(final, "new")
     if not final.exists() and _beside(final, "old").exists() and _is_complete(new):

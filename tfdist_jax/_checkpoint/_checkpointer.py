@@ -8,9 +8,11 @@ import jax
 
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax._checkpoint._background_saving import BackgroundSaving
+from tfdist_jax._checkpoint._bucket_store import BucketStore, is_bucket
 from tfdist_jax._checkpoint._folder_store import FolderStore
 from tfdist_jax._checkpoint._position import decoded, encoded, set_positions
 from tfdist_jax._checkpoint._state_tree import arrays_of, read_tree
+from tfdist_jax._checkpoint._store import Store
 from tfdist_jax._strategy import Strategy
 
 
@@ -50,10 +52,10 @@ class Restored:
 class Checkpointer:
     """Saves the state of a training in a folder, a checkpoint for each step that is saved.
 
-    A checkpoint is a folder `step-N` that is there completely or not at all: whatever stops the processes, what is half
-    written is never taken for a checkpoint. `save` takes the values as they are and returns; they are written in the
-    background, each process writing what it has. What goes wrong there is raised by the next call of `save`, `restore`,
-    `check`, `wait` or `close`, in all processes.
+    A checkpoint is a folder `step-N`, in a bucket `step_N`, that is there completely or not at all: whatever stops the
+    processes, what is half written is never taken for a checkpoint. `save` takes the values as they are and returns;
+    they are written in the background, each process writing what it has. What goes wrong there is raised by the next
+    call of `save`, `restore`, `check`, `wait` or `close`, in all processes.
 
     In several processes (`tfdist_jax.initialize`) all of them make the checkpointer and call it alike, and the folder
     is one that all of them see. One process is all it takes to restore what several have saved, and the other way round.
@@ -80,24 +82,25 @@ class Checkpointer:
         """Use a folder for checkpoints; it is made when it is needed.
 
         Args:
-            folder: A local folder or a mounted one; the same for all processes.
+            folder: A local folder, a mounted one or gs://bucket/path; the same for all processes.
             max_to_keep: How many checkpoints are kept, the newest ones; all if None.
-            asynchronous: Whether `save` returns before all is written.
+            asynchronous: Whether `save` returns before all is written; to a bucket never on Python 3.12.0 and 3.12.1.
 
         Raises:
             ValueError: If `max_to_keep` is not positive.
-            NotImplementedError: If the folder is a URL, such as gs:// or s3://.
+            NotImplementedError: If the folder is another URL, such as s3://.
+            ImportError: If what reaches a bucket is not installed; the extra `gcs` is it.
         """
         if max_to_keep is not None and max_to_keep <= 0:
             raise ValueError(f"`max_to_keep` must be positive, or None to keep all, got {max_to_keep}.")
-        self._store = FolderStore(folder, max_to_keep)
+        self._store: Store = (BucketStore if is_bucket(folder) else FolderStore)(folder, max_to_keep)
         self._asynchronous = asynchronous
         self._saving = BackgroundSaving()
         self._is_prepared = False
         self._newest: int | None = None
 
     def save(self, step: int, state: Any, *, position: Any = None) -> None:
-        """Save the state as that of a step; one that is saved already is replaced.
+        """Save the state as that of a step; one that is saved already is replaced, in a bucket removed first.
 
         Waits for the save before, and until the values are in the host's memory.
 
@@ -128,7 +131,7 @@ class Checkpointer:
             )
         self._newest = step
         self._saving.start(f"step {step} in {self._store}", self._store.begin_saving(step, arrays, about, own))
-        if not self._asynchronous:
+        if not (self._asynchronous and self._store.saves_at_exit):
             self.wait()
 
     def restore(

@@ -81,6 +81,9 @@ class FolderStore(Store):
         """Do as `Store` says."""
         return self._folder / f"{_PREFIX}{step}"
 
+    def close(self) -> None:
+        """Do as `Store` says; there is nothing to let go."""
+
     def delete(self, steps: Sequence[int]) -> None:
         """Do as `Store` says."""
 

@@ -1,7 +1,7 @@
 """A training's state as named arrays, and back into the tree that somebody asks for."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,9 @@ from jax.sharding import NamedSharding, Sharding
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax._sharding._placement import keeping_64_bits
 from tfdist_jax._strategy import Strategy
+
+if TYPE_CHECKING:
+    from etils import epath
 
 _KEYS = "random keys"
 _NUMBERS = (bool, int, float, complex)
@@ -45,7 +48,7 @@ def _is_random_key(leaf: Any) -> bool:
     return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
 
 
-def read_tree(path: Path, like: Any, strategy: Strategy | None) -> Any:
+def read_tree(path: "Path | epath.Path", like: Any, strategy: Strategy | None) -> Any:
     """Return what was saved in a folder, in the tree and layout of `like`; by name, on the host, if it is None."""
     types, about = _checkpoint.read_about(path)
     if like is None:

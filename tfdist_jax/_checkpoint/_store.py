@@ -19,7 +19,10 @@ class Store(abc.ABC):
 
     Attributes:
         max_to_keep: How many checkpoints are kept, the newest ones; all if None.
+        saves_at_exit: Whether a save goes on while Python ends.
     """
+
+    saves_at_exit = True
 
     def __init__(self, max_to_keep: int | None) -> None:
         """Keep so many."""
@@ -56,7 +59,9 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
-    def begin_saving(self, step: int, arrays: Mapping[str, Any], about: Mapping[str, Any], own: Any) -> Callable[[], None]:
+    def begin_saving(
+        self, step: int, arrays: Mapping[str, Any], about: Mapping[str, Any], own: Any
+    ) -> Callable[[], None]:
         """Save as a step, in place of what is saved as that; take the values as they are now.
 
         Args:
@@ -81,5 +86,6 @@ class Store(abc.ABC):
     def delete(self, steps: Sequence[int]) -> None:
         """Remove steps."""
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Let go what was taken for writing."""

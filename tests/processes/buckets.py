@@ -1,0 +1,70 @@
+"""A bucket of Google Cloud Storage that an emulator keeps on this machine."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from environment import LIMIT_S
+
+NAME = "bucket"
+
+
+def environ(server: str) -> dict[str, str]:
+    """Return what leads the libraries that reach buckets to a server instead of to Google's."""
+    return {
+        "STORAGE_EMULATOR_HOST": server,
+        "TENSORSTORE_GCS_HTTP_URL": server,
+        "NO_GCE_CHECK": "true",
+        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
+        "FSSPEC_GCS_TOKEN": "anon",
+    }
+
+
+@contextlib.contextmanager
+def serve() -> Iterator[str]:
+    """Yield the address of a server with a bucket `NAME` in its memory."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, str(Path(__file__).with_name("gcs_emulator.py")), str(port), NAME]
+    with open(os.devnull, "w") as nothing:
+        process = subprocess.Popen(command, stdout=nothing, stderr=nothing)
+    server = f"http://localhost:{port}"
+    try:
+        _wait_for(server, process)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def make(server: str) -> None:
+    """Make the bucket, which is not there."""
+    body = json.dumps({"name": NAME}).encode()
+    request = urllib.request.Request(f"{server}/storage/v1/b?project=test", body, {"Content-Type": "application/json"})
+    urllib.request.urlopen(request, timeout=LIMIT_S).close()
+
+
+def remove(server: str) -> None:
+    """Remove the bucket and all in it."""
+    urllib.request.urlopen(f"{server}/wipe", timeout=LIMIT_S).close()
+
+
+def _wait_for(server: str, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            with urllib.request.urlopen(f"{server}/storage/v1/b/{NAME}", timeout=LIMIT_S):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            if process.poll() is not None or time.monotonic() > until:
+                raise
+        time.sleep(0.05)
