@@ -16,7 +16,7 @@ from tfdist_jax._sharding._collectives import ReduceOp
 from tfdist_jax._sharding._input import PaddedBatch, prefetch, put_padded
 from tfdist_jax._sharding._layout import tree_specs
 from tfdist_jax._sharding._mesh import num_replicas
-from tfdist_jax._sharding._placement import local, spans_processes
+from tfdist_jax._sharding._placement import local
 
 
 class Strategy(abc.ABC):
@@ -88,8 +88,6 @@ class Strategy(abc.ABC):
             >>> [len(batch) for batch in td.Mirrored().prefetch([np.zeros((16, 3))] * 2)]
             [16, 16]
         """
-        if not spans_processes(self.mesh):
-            return prefetch(batches, self.put, depth=depth)
         shards = (shards_of_local_batches if own else shards_of_global_batches)(batches, self.mesh)
         return prefetch(shards, lambda shard: put_shard_rows(shard, self.mesh), depth=depth)
 

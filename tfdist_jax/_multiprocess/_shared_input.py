@@ -11,9 +11,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._cluster import Background, Exchange, waiting
-from tfdist_jax._sharding._input import PaddedBatch, num_rows, prefetch, split_sizes
+from tfdist_jax._sharding._input import PaddedBatch, num_rows, pad_to_equal, prefetch, split_sizes
 from tfdist_jax._sharding._mesh import DATA, num_replicas, replicas
-from tfdist_jax._sharding._placement import local, local_replicas, put_own
+from tfdist_jax._sharding._placement import local, local_replicas, put_own, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 
 Sizes = tuple[int, ...]
@@ -27,6 +27,8 @@ that any replica has; and how many of them are real, for each array. Arrays of o
 def shards_of_global_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Shard]:
     """Yield this process's shard of batches that all processes have: the rows of its replicas, by `split_sizes`.
 
+    Where there is one process, it is asked for no batch before its turn.
+
     Args:
         batches: Pytrees of host arrays `[rows, ...]`, which may have different numbers of rows.
         mesh: The replicas.
@@ -34,6 +36,10 @@ def shards_of_global_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Sha
     Raises:
         ValueError: If the processes' batches differ in structure or size; it names a process that differs.
     """
+    if not spans_processes(mesh):
+        padded = (pad_to_equal(batch, num_replicas(mesh)) for batch in batches)
+        yield from ((batch, [sizes]) for batch, sizes in padded)
+        return
     mine = local_replicas(mesh)
     rounds = ((batch, sizes_of(batch, num_replicas(mesh))) for batch in batches)
     with contextlib.closing(_Ahead(rounds)) as steps:
@@ -113,6 +119,8 @@ def shards_of_local_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Shar
     Raises:
         ValueError: If this process has no batch at all, so that it does not know what a batch looks like.
     """
+    if not spans_processes(mesh):
+        return shards_of_global_batches(batches, mesh)
     batches = iter(batches)
     first = next(batches, None)
     if first is None:

@@ -74,6 +74,8 @@ def put_own(value: Any, sharding: Sharding) -> Any:
         value: Pytree of host arrays; along the dimension that is split over processes, each has its rows only.
         sharding: Where to.
     """
+    if sharding.is_fully_addressable:
+        return jax.device_put(value, sharding)
     return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, leaf), value)
 
 

@@ -11,8 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax import DATA, PerReplica
 from tfdist_jax._multiprocess._shared_input import equal_sizes, shards_of_global_batches
-from tfdist_jax._sharding._input import pad_to_equal, prefetch
-from tfdist_jax._sharding._mesh import num_replicas
+from tfdist_jax._sharding._input import prefetch
 from tfdist_jax._sharding._placement import put_own, spans_processes
 from tfdist_jax.compat.tensorflow.keras._training._adapters import OwnRows
 from tfdist_jax.compat.tensorflow.keras._training._steps import Sizes
@@ -43,11 +42,11 @@ class BatchFeeder:
         """
         self._steps, self._most = steps_per_execution, most
         self._mesh = mesh
-        self._is_shared = spans_processes(mesh)
-        split = NamedSharding(mesh, SPLIT_STEPS) if is_bound else None
-        transfer: Any = put_own if self._is_shared else jax.device_put
-        placed = lambda runs: [(sizes, transfer(batches, split)) for sizes, batches in runs]
-        self._place = placed if ahead or self._is_shared else lambda runs: runs
+        split = NamedSharding(mesh, SPLIT_STEPS)
+        transfer = (lambda batches: put_own(batches, split)) if is_bound else jax.device_put
+        placed = lambda runs: [(sizes, transfer(batches)) for sizes, batches in runs]
+        # What other processes have is reached through devices alone.
+        self._place = placed if ahead or spans_processes(mesh) else lambda runs: runs
         self._depth = ahead
         self._source: Any = None
         self._executions: Iterator[list[Run]] = iter(())
@@ -60,15 +59,16 @@ class BatchFeeder:
         return self._executions
 
     def _split(self, source: Iterable[Any]) -> Iterator[tuple[Any, Sizes]]:
-        if not self._is_shared:
-            return (pad_to_equal(_on_host(batch), num_replicas(self._mesh)) for batch in source)
         # A process may have no batch of its own at all, but then none has: shards of nothing come all the same.
         first = next(source := iter(source), None)
         rest = () if first is None else itertools.chain([first], source)
-        if isinstance(next(iter(jax.tree.leaves(first)), None), OwnRows):
-            return ((_on_host(batch), jax.tree.leaves(batch)[0].sizes) for batch in rest)
-        shards = shards_of_global_batches((_on_host(batch) for batch in rest), self._mesh)
-        return ((batch, equal_sizes(sizes)) for batch, sizes in shards)
+        has_own_rows = isinstance(next(iter(jax.tree.leaves(first)), None), OwnRows)
+        del first
+        if has_own_rows:
+            yield from ((_on_host(batch), jax.tree.leaves(batch)[0].sizes) for batch in rest)
+        else:
+            shards = shards_of_global_batches(map(_on_host, rest), self._mesh)
+            yield from ((batch, equal_sizes(sizes)) for batch, sizes in shards)
 
     def _grouped(self, batches: Iterator[tuple[Any, Sizes]]) -> Iterator[list[Run]]:
         if self._steps == 1:
