@@ -16,6 +16,7 @@ from etils import epath
 
 import tfdist_jax as td
 from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax._checkpoint._bucket_store import PYTHON_CRASHES
 from tfdist_jax._checkpoint._checkpointer import Restored
 
 FOUR, TWO = tuple(jax.devices()[:4]), tuple(jax.devices()[4:6])
@@ -289,6 +290,13 @@ def test_a_url_is_no_folder(url):
         td.Checkpointer(url)
 
 
+@pytest.mark.skipif(not PYTHON_CRASHES, reason="only Python 3.12.0 and 3.12.1 crash")
+def test_a_python_that_crashes_is_refused():
+    with pytest.raises(NotImplementedError, match="Use another Python, or mount the bucket"):
+        td.Checkpointer("gs://bucket/run")
+
+
+@pytest.mark.skipif(PYTHON_CRASHES, reason="this Python is refused")
 @pytest.mark.parametrize("library", ["gcsfs", "google.cloud"])
 def test_what_reaches_a_bucket_is_to_be_installed(monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)

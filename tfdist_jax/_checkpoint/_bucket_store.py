@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _PREFIX = "step"
 _SCHEME = "gs:"
 
+PYTHON_CRASHES = (3, 12, 0) <= sys.version_info[:3] < (3, 12, 2)
+"""Whether this Python's garbage collection takes parts of a BytesIO apart that are still used."""
+
 
 def is_bucket(folder: str | Path) -> bool:
     """Tell whether a folder is in a bucket that can be saved to."""
@@ -29,16 +32,19 @@ def is_bucket(folder: str | Path) -> bool:
 class BucketStore(Store):
     """Folders `step_N` in a bucket."""
 
-    # Orbax starts threads until the end of a save, which these Pythons do not while they end.
-    saves_at_exit = not (3, 12, 0) <= sys.version_info[:3] < (3, 12, 2)
-
     def __init__(self, folder: str | Path, max_to_keep: int | None) -> None:
         """Keep checkpoints under a URL, gs://bucket/path.
 
         Raises:
             ImportError: If the libraries that reach a bucket are not installed.
+            NotImplementedError: If Python crashes in them.
         """
         super().__init__(max_to_keep)
+        if PYTHON_CRASHES:
+            raise NotImplementedError(
+                "Python 3.12.0 and 3.12.1 crash in the libraries that reach a bucket, and cannot save while they end "
+                "(python/cpython issues 111049 and 113964). Use another Python, or mount the bucket."
+            )
         try:
             import gcsfs  # noqa: F401
             from google.cloud import storage  # noqa: F401

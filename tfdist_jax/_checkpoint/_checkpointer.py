@@ -84,11 +84,11 @@ class Checkpointer:
         Args:
             folder: A local folder, a mounted one or gs://bucket/path; the same for all processes.
             max_to_keep: How many checkpoints are kept, the newest ones; all if None.
-            asynchronous: Whether `save` returns before all is written; to a bucket never on Python 3.12.0 and 3.12.1.
+            asynchronous: Whether `save` returns before all is written.
 
         Raises:
             ValueError: If `max_to_keep` is not positive.
-            NotImplementedError: If the folder is another URL, such as s3://.
+            NotImplementedError: If the folder is another URL, such as s3://, or a bucket and Python 3.12.0 or 3.12.1.
             ImportError: If what reaches a bucket is not installed; the extra `gcs` is it.
         """
         if max_to_keep is not None and max_to_keep <= 0:
@@ -131,7 +131,7 @@ class Checkpointer:
             )
         self._newest = step
         self._saving.start(f"step {step} in {self._store}", self._store.begin_saving(step, arrays, about, own))
-        if not (self._asynchronous and self._store.saves_at_exit):
+        if not self._asynchronous:
             self.wait()
 
     def restore(

@@ -19,10 +19,7 @@ class Store(abc.ABC):
 
     Attributes:
         max_to_keep: How many checkpoints are kept, the newest ones; all if None.
-        saves_at_exit: Whether a save goes on while Python ends.
     """
-
-    saves_at_exit = True
 
     def __init__(self, max_to_keep: int | None) -> None:
         """Keep so many."""
