@@ -60,10 +60,11 @@ def _resnet(keras):
     return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
 
 
-def hand_written(name, *, feed=False):
+def hand_written(name, *, feed=False, donate=True):
     """The step as one would write it in JAX: `shard_map`, one fused all-reduce, donated state.
 
-    With `feed`, every step brings its batch to the devices, as `fit` does.
+    With `feed`, every step brings its batch to the devices, as `fit` does. With `donate=False` the state's memory is not
+    reused, which is faster for small states on several CPU devices.
     """
     import jax
     import jax.numpy as jnp
@@ -101,7 +102,7 @@ def hand_written(name, *, feed=False):
     program = jax.shard_map(
         replica, mesh=mesh, in_specs=(*[P()] * 3, P("data"), P("data")), out_specs=(P(),) * 4, check_vma=False
     )
-    step = jax.jit(program, donate_argnums=(0, 1, 2))
+    step = jax.jit(program, donate_argnums=(0, 1, 2) if donate else ())
     whole = NamedSharding(mesh, P())
     parts = (model.trainable_variables, model.non_trainable_variables, optimizer.variables)
     state = jax.device_put([[v.value for v in part] for part in parts], whole)
