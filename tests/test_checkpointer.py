@@ -309,6 +309,15 @@ def test_a_bucket_given_as_a_path_is_a_bucket(bucket):
     assert td.Checkpointer(epath.Path(bucket)).steps() == [1]
 
 
+def test_a_bucket_that_is_not_there_is_told_at_once(bucket):
+    checkpointer = td.Checkpointer("gs://nowhere/run")
+    assert checkpointer.steps() == []
+    with pytest.raises(FileNotFoundError, match="no bucket gs://nowhere"):
+        checkpointer.save(1, {"w": np.ones(2)})
+    with pytest.raises(ValueError, match="gs://bucket/path, got gs:///"):
+        td.Checkpointer("gs:///")
+
+
 def test_a_bucket_that_goes_away_is_told_and_saving_goes_on_when_it_is_back(bucket, bucket_server):
     checkpointer = td.Checkpointer(bucket)
     checkpointer.save(1, {"w": jnp.ones(2)})

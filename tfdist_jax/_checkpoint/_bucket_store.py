@@ -36,6 +36,7 @@ class BucketStore(Store):
         """Keep checkpoints under a URL, gs://bucket/path.
 
         Raises:
+            ValueError: If it names no bucket.
             ImportError: If the libraries that reach a bucket are not installed.
             NotImplementedError: If Python crashes in them.
         """
@@ -54,7 +55,11 @@ class BucketStore(Store):
         from etils.epath.backend import fsspec_backend
 
         # One slash is left where `pathlib` has taken the URL for a path.
-        self._folder = epath.Path(f"{_SCHEME}//{str(folder).removeprefix(_SCHEME).lstrip('/')}")
+        path = str(folder).removeprefix(_SCHEME).strip("/")
+        if not path:
+            raise ValueError(f"Checkpoints are kept in gs://bucket/path, got {folder}.")
+        self._folder = epath.Path(f"{_SCHEME}//{path}")
+        self._bucket = epath.Path(f"{_SCHEME}//{path.partition('/')[0]}")
         # A listing that gcsfs has kept knows nothing of what other processes, and TensorStore in this one, have written since.
         files = fsspec_backend.fs(self._folder)
         files.dircache.use_listings_cache = False
@@ -64,10 +69,21 @@ class BucketStore(Store):
         return str(self._folder)
 
     def prepare(self) -> int | None:
-        """Do as `Store` says."""
-        _ = self._manager
+        """Do as `Store` says.
+
+        Raises:
+            FileNotFoundError: If there is no such bucket.
+        """
+        self.together(self._require_bucket)
+        self.together(lambda: self._manager)
         newest: int | None = self.exchange(max(self.steps(), default=None))[0]
         return newest
+
+    def _require_bucket(self) -> None:
+        if not self._bucket.exists():
+            raise FileNotFoundError(
+                f"There is no bucket {self._bucket}, or this program's credentials do not let it look. Make it first."
+            )
 
     def begin_saving(
         self, step: int, arrays: Mapping[str, Any], about: Mapping[str, Any], own: Any
@@ -75,7 +91,7 @@ class BucketStore(Store):
         """Do as `Store` says; what was saved as this step is removed first."""
         import orbax.checkpoint as ocp
 
-        by_number, text = _checkpoint.numbered(arrays, about)
+        by_number, text = _checkpoint.number_arrays(arrays, about)
         text[_checkpoint.PROCESSES] = self.exchange(own)
         tree = _array_files.as_orbax_takes_them(by_number)
         items = ocp.args.Composite(
@@ -89,13 +105,13 @@ class BucketStore(Store):
             manager.save(step, args=items, force=True)
             return manager.wait_until_finished
 
-        wait = _checkpoint.begin_later(begin)
+        wait = _checkpoint.defer_errors(begin)
 
         def finish() -> None:
             try:
                 self.together(wait)
             except BaseException:
-                del self._manager  # It would tell of this failure again.
+                vars(self).pop("_manager", None)  # It would tell of this failure again.
                 raise
 
         return finish
@@ -118,7 +134,7 @@ class BucketStore(Store):
 
     def close(self) -> None:
         """Let Orbax's manager go; the next save makes a new one."""
-        if "_manager" in self.__dict__:
+        if "_manager" in vars(self):
             self._manager.close()
             del self._manager
 

@@ -70,7 +70,7 @@ def begin_saving(path: str | Path, arrays: Mapping[str, Any], about: Mapping[str
         The rest, for this thread or another one. A process that is one of several writes alone, without the others.
     """
     final = _absolute(path)
-    by_number, text = numbered(arrays, about)
+    by_number, text = number_arrays(arrays, about)
     part = _beside(final, "new.part")
     if jax.process_count() > 1:
         copied = _array_files.copy_to_write_alone(by_number)
@@ -108,14 +108,14 @@ def begin_saving_together(
     final = _absolute(path)
     part = _beside(final, f"new.{together.run}")
     is_first = jax.process_index() == 0
-    by_number, text = numbered(arrays, about)
+    by_number, text = number_arrays(arrays, about)
 
     def begin() -> Callable[[], None]:
         for name in (ARRAYS, ABOUT):
             (part / name).mkdir(parents=True, exist_ok=True)
         return _array_files.start_writing(part / ARRAYS, by_number)
 
-    wait = begin_later(begin)
+    wait = defer_errors(begin)
 
     def write() -> None:
         wait()
@@ -138,7 +138,7 @@ def begin_saving_together(
     return finish
 
 
-def begin_later(begin: Callable[[], Callable[[], None]]) -> Callable[[], None]:
+def defer_errors(begin: Callable[[], Callable[[], None]]) -> Callable[[], None]:
     """Begin; an error is raised by what is returned, where the other processes hear of it."""
     try:
         return begin()
@@ -151,7 +151,7 @@ def begin_later(begin: Callable[[], Callable[[], None]]) -> Callable[[], None]:
     return fail
 
 
-def numbered(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def number_arrays(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what has elements, by numbers, since names of users' attributes are no file names; and what else is to be known."""
     names = sorted(arrays)
     described = {name: [list(np.shape(arrays[name])), str(arrays[name].dtype)] for name in names}

@@ -87,7 +87,7 @@ class Checkpointer:
             asynchronous: Whether `save` returns before all is written.
 
         Raises:
-            ValueError: If `max_to_keep` is not positive.
+            ValueError: If `max_to_keep` is not positive, or a URL names no bucket.
             NotImplementedError: If the folder is another URL, such as s3://, or a bucket and Python 3.12.0 or 3.12.1.
             ImportError: If what reaches a bucket is not installed; the extra `gcs` is it.
         """
