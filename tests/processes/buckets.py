@@ -2,12 +2,8 @@
 
 import contextlib
 import json
-import os
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,19 +27,13 @@ def environ(server: str) -> dict[str, str]:
 @contextlib.contextmanager
 def serve() -> Iterator[str]:
     """Yield the address of a server with a bucket `NAME` in its memory."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, str(Path(__file__).with_name("gcs_emulator.py")), str(port), NAME]
-    with open(os.devnull, "w") as nothing:
-        process = subprocess.Popen(command, stdout=nothing, stderr=nothing)
-    server = f"http://localhost:{port}"
-    try:
-        _wait_for(server, process)
-        yield server
-    finally:
-        process.kill()
-        process.wait()
+    command = [sys.executable, str(Path(__file__).with_name("gcs_emulator.py")), NAME]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdin and process.stdout
+        try:
+            yield f"http://localhost:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
 
 
 def make(server: str) -> None:
@@ -56,15 +46,3 @@ def make(server: str) -> None:
 def remove(server: str) -> None:
     """Remove the bucket and all in it."""
     urllib.request.urlopen(f"{server}/wipe", timeout=LIMIT_S).close()
-
-
-def _wait_for(server: str, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + LIMIT_S
-    while True:
-        try:
-            with urllib.request.urlopen(f"{server}/storage/v1/b/{NAME}", timeout=LIMIT_S):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            if process.poll() is not None or time.monotonic() > until:
-                raise
-        time.sleep(0.05)

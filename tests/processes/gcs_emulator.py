@@ -1,4 +1,7 @@
-"""Google Cloud Storage in memory: `python gcs_emulator.py PORT BUCKET`, with the conditions on generations that TensorStore needs."""
+"""Google Cloud Storage in memory, with the conditions on generations that TensorStore needs.
+
+`python gcs_emulator.py BUCKET` prints the port that it serves on, and ends with its standard input.
+"""
 
 import sys
 from http import HTTPStatus
@@ -39,4 +42,8 @@ for name in ("insert", "get", "download", "delete"):
 # The table of handlers is made when the server is imported.
 from gcp_storage_emulator.server import create_server  # noqa: E402
 
-create_server("localhost", int(sys.argv[1]), in_memory=True, default_bucket=sys.argv[2]).run()
+server = create_server("localhost", 0, in_memory=True, default_bucket=sys.argv[1])
+server.start()
+print(server._api._httpd.server_port, flush=True)
+sys.stdin.read()
+server.stop()
