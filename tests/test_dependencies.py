@@ -4,7 +4,7 @@ import ast
 import importlib.metadata
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -16,6 +16,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NOT_IMPORTED = ("cuda12", "cuda13", "tpu", "examples", "peers", "dev")
 # What hands out these modules; they are not installed here.
 NOT_INSTALLED = {"kubernetes": "kubernetes", "googleapiclient": "google-api-python-client"}
+# What hands out these modules; others hand out more in the same namespace.
+SHARED = {"google.cloud.storage": "google-cloud-storage"}
 
 
 def trees():
@@ -37,12 +39,13 @@ def imported_by_name(tree: ast.AST) -> set[str]:
     return {name.value for name in named if isinstance(name, ast.Constant)}
 
 
-def distributions(modules: Iterable[str]) -> set[str]:
+def distributions(modules: Set[str]) -> set[str]:
     """The packages to install that hand out modules; modules that nobody does stand for themselves."""
     handed_out = importlib.metadata.packages_distributions()
-    tops = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"tfdist_jax"}
+    shared = modules & SHARED.keys()
+    tops = {module.partition(".")[0] for module in modules - shared} - sys.stdlib_module_names - {"tfdist_jax"}
     owners = {top: handed_out.get(top) or [NOT_INSTALLED.get(top, top)] for top in tops}
-    return {canonicalize_name(min(names)) for names in owners.values()}
+    return {canonicalize_name(min(names)) for names in owners.values()} | {SHARED[module] for module in shared}
 
 
 def declared(requirements: Iterable[str]) -> set[str]:

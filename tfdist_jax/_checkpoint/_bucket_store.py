@@ -4,6 +4,7 @@ What a bucket has no way to rename is complete when Orbax has written a file tha
 """
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -47,8 +48,8 @@ class BucketStore(Store):
                 "(python/cpython issues 111049 and 113964). Use another Python, or mount the bucket."
             )
         try:
-            import gcsfs  # noqa: F401
-            from google.cloud import storage  # noqa: F401
+            importlib.import_module("gcsfs")
+            importlib.import_module("google.cloud.storage")
         except ImportError as error:
             raise ImportError(f"Checkpoints in {folder} need {error.name}: `pip install 'tfdist-jax[gcs]'`.") from error
         from etils import epath
