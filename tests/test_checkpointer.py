@@ -297,7 +297,7 @@ def test_a_python_that_crashes_is_refused():
 
 
 @pytest.mark.skipif(PYTHON_CRASHES, reason="this Python is refused")
-@pytest.mark.parametrize("library", ["gcsfs", "google.cloud"])
+@pytest.mark.parametrize("library", ["gcsfs", "google.cloud.storage"])
 def test_what_reaches_a_bucket_is_to_be_installed(monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match=rf"need {library}.*: `pip install 'tfdist-jax\[gcs\]'`"):
