@@ -360,6 +360,15 @@ def test_a_program_ends_when_all_is_saved(place, run_script, end):
     assert restored.step == 1 and all((a == int(name[2:-2])).all() for name, a in restored.state.items())
 
 
+def test_what_another_process_saves_later_is_seen(place, run_script):
+    td.Checkpointer(place, asynchronous=False).save(1, {"w": np.ones(2)})
+    reader = td.Checkpointer(place)
+    assert reader.steps() == [1] and reader.restore().step == 1
+    program = "import sys, numpy as np, tfdist_jax as td; td.Checkpointer(sys.argv[1]).save(2, {'w': np.zeros(2)})"
+    assert run_script(program, place).returncode == 0
+    assert reader.steps() == [1, 2] and reader.restore().step == 2
+
+
 def test_saving_in_a_program_with_an_event_loop(place):
     import asyncio
 
