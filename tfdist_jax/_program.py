@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
+from tfdist_jax._multiprocess._agreed_program import compile_ahead, jit_with_agreement
 from tfdist_jax._runtime import InFlight, reuses_memory
+from tfdist_jax._signals import deferring_signals, delivering_signals
 
 
 @final
@@ -21,7 +22,7 @@ class CompiledStep:
     """
 
     def __init__(
-        self, step: Callable[..., Any], mesh: Mesh | None, state: Any, *, layout: Any, name: str | None, **options: Any
+        self, step: Callable[..., Any], mesh: Mesh | None, state: Any, *, layout: Any, name: str | None, donate: bool = True, **options: Any
     ) -> None:
         """Prepare `step`, which is traced when it is first called.
 
@@ -31,6 +32,7 @@ class CompiledStep:
             state: A state like those that it will be called with.
             layout: Shardings of the new state.
             name: What it is called in messages.
+            donate: Whether a call may take the memory of the state.
             options: Of `jax.jit`.
         """
         self._in_flight = InFlight(mesh)
@@ -38,22 +40,34 @@ class CompiledStep:
         make = functools.partial(
             jit_with_agreement, self._with_token, mesh, name=name, out_shardings=(layout, None, None), **options
         )
-        self.gives_away = reuses_memory(mesh, state)
+        self.gives_away = donate and reuses_memory(mesh, state)
         self._keeping = make()
         self._donating = make(donate_argnums=0) if self.gives_away else self._keeping
 
     def __call__(self, state: Any, *args: Any, keep: bool = False) -> tuple[Any, Any]:
-        """Run the step; `state` must not be used afterwards, unless it is to `keep` its memory."""
+        """Run the step; `state` must not be used afterwards, unless it is to `keep` its memory.
+
+        To be called where signals are deferred until the new state is somewhere, and followed by `wait`.
+        """
         state, out, token = (self._keeping if keep else self._donating)(state, *args)
         self._in_flight.add(token)
         return state, out
+
+    def wait(self) -> None:
+        """Wait until no more steps are under way than may be."""
+        self._in_flight.wait()
+
+    def compile(self, state: Any, *args: Any) -> None:
+        """Do what a call would do before it runs."""
+        compile_ahead(self._donating, state, *args)
 
     def lower(self, state: Any, *args: Any) -> Any:
         """Lower the step without running it, as `jax.jit(step).lower` does."""
         return self._donating.lower(state, *args)
 
     def _with_token(self, state: Any, *args: Any) -> tuple[Any, Any, jax.Array]:
-        state, out = self._step(state, *args)
+        with delivering_signals():  # It is traced, so nothing has been given away yet.
+            state, out = self._step(state, *args)
         # The state may be donated to the next step and `out` be empty: something must tell when the step is done.
         return state, out, jnp.zeros((), jnp.int32)
 

@@ -1,6 +1,7 @@
 """What XLA needs from the host: settings before JAX starts, a bound on the steps in flight, when memory is reused."""
 
 import collections
+import contextlib
 import os
 from typing import Any, final
 
@@ -72,7 +73,7 @@ class InFlight:
     """Bounds how many steps have been dispatched and not finished.
 
     Only virtual CPU devices need the bound: their collectives share a thread pool. On accelerators, and on a
-    single device, `add` returns at once.
+    single device, `wait` returns at once.
     """
 
     def __init__(self, mesh: Mesh | None, *, limit: int = 2) -> None:
@@ -81,13 +82,16 @@ class InFlight:
         self._pending: collections.deque[Any] = collections.deque()
 
     def add(self, outputs: Any) -> None:
-        """Note a dispatched step; wait for the oldest one when too many are under way.
+        """Note a dispatched step.
 
         Args:
             outputs: Arrays of the step that are not donated to a later step.
         """
-        if self._limit is None:
-            return
-        self._pending.append(outputs)
-        if len(self._pending) > self._limit:
-            jax.block_until_ready(self._pending.popleft())
+        if self._limit is not None:
+            self._pending.append(outputs)
+
+    def wait(self) -> None:
+        """Wait for the oldest steps while too many are under way."""
+        while self._limit is not None and len(self._pending) > self._limit:
+            with contextlib.suppress(IndexError):  # Another thread waits for it.
+                jax.block_until_ready(self._pending.popleft())

@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 from tfdist_jax._cluster import agree, step_fields
 from tfdist_jax._internals import forget_calls
 from tfdist_jax._sharding._placement import spans_processes
+from tfdist_jax._signals import delivering_signals
 
 
 def jit_with_agreement(fn: Callable[..., Any], mesh: Mesh | None, *, name: str | None = None, **options: Any) -> Any:
@@ -31,6 +32,14 @@ def jit_with_agreement(fn: Callable[..., Any], mesh: Mesh | None, *, name: str |
     if mesh is None or not spans_processes(mesh):
         return jax.jit(fn, **options)
     return _Agreed(fn, name or getattr(fn, "__name__", type(fn).__name__), options)
+
+
+def compile_ahead(jitted: Any, *args: Any) -> None:
+    """Compile what `jit_with_agreement` has returned, agreed on, so that a call with such arguments has only to run it."""
+    if isinstance(jitted, _Agreed):
+        jitted.compile(*args)
+    else:
+        jitted.lower(*args).compile()
 
 
 class _NewProgramError(Exception):
@@ -66,9 +75,15 @@ class _Agreed:
             pass
         with self._tracing():
             if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args)):
-                self._agree(args)
+                with delivering_signals():  # The others may never come.
+                    self._agree(args)
             forget_calls(self._jitted)
             return self._jitted(*args)
+
+    def compile(self, *args: Any) -> None:
+        with self._tracing():
+            self._agree(args)
+            self._jitted.lower(*args).compile()
 
     def lower(self, *args: Any) -> Any:
         # Not the function that is called, which would be traced then without having been agreed on.

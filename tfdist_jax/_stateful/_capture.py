@@ -10,6 +10,7 @@ import functools
 import itertools
 import operator
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -27,7 +28,8 @@ from tfdist_jax._internals import current_trace, releasing_failed_trace, set_cur
 from tfdist_jax._program import CompiledStep
 from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
 from tfdist_jax._sharding._values import PerReplica
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering, load, store
+from tfdist_jax._signals import deferring_signals
+from tfdist_jax._stateful._state import CELLS, Cell, Merge, StateScope, entering, load, store
 
 _sharding_of = operator.attrgetter("sharding")
 _read_cell = Primitive("read_cell")
@@ -195,24 +197,55 @@ class StatefulProgram:
         self._places = [self._whole if sharding == self._whole else sharding for sharding in places]
         new = [None if _is_free(array) else place for array, place in zip(state, self._places, strict=False)]
         options = {} if layouts is None else {"in_shardings": (None, None, list(layouts))}
-        self._step = CompiledStep(self._apply, self.mesh, state, layout=new, name=name, **options)
+        donate = not self.captured.checks  # If one fails, the old values stay.
+        self._step = CompiledStep(self._apply, self.mesh, state, layout=new, name=name, donate=donate, **options)
+        self._is_compiled = False
+        self._checking = threading.RLock()
 
     def __call__(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Run the program on `arrays` and the cells' present values."""
-        written, only_read, arrays = self._inputs(arrays)
-        values, results = self._step(written, only_read, arrays, keep=is_recording())
+        keep = is_recording()
+        if not (self._is_compiled or keep):
+            # Not below, where other threads wait for the cells and signals for their handlers.
+            self._step.compile(*self._inputs(arrays))
+            self._is_compiled = True
+        if self.captured.checks:
+            results = self._run_checked(arrays)
+        else:
+            with CELLS, deferring_signals():
+                values, results = self._step(*self._inputs(arrays), keep=keep)
+                self._store(values)
+        self._step.wait()
+        results = jax.tree.unflatten(self.captured.out_tree, results)
+        return _for_this_process(results) if self._is_shared else results
+
+    def _run_checked(self, arrays: Sequence[jax.Array | np.ndarray]) -> list[Any]:
+        """Run the program; cells get their new values when its checks have passed, and keep the old ones if one fails."""
+        with self._checking:
+            while True:
+                with CELLS:
+                    inputs = self._inputs(arrays)
+                    before = self._held()
+                    values, results = self._step(*inputs, keep=True)
+                # Without the cells: what the program calls on the host may read them.
+                jax.block_until_ready((results, values))
+                jax.effects_barrier()
+                for check in self.captured.checks:
+                    check()
+                with CELLS, deferring_signals():
+                    if all(map(operator.is_, before, self._held())):
+                        self._store(values)
+                        return results
+
+    def _held(self) -> list[Any]:
+        return [cell.stored for cell in self.captured.cells]
+
+    def _store(self, values: Sequence[jax.Array]) -> None:
         for cell, value in zip(self._written, values, strict=True):
             if self._hold_arrays:
                 cell.stored = value
             else:
                 store(cell, value)
-        if self.captured.checks:
-            jax.block_until_ready((results, values))
-            jax.effects_barrier()
-            for check in self.captured.checks:
-                check()
-        results = jax.tree.unflatten(self.captured.out_tree, results)
-        return _for_this_process(results) if self._is_shared else results
 
     @functools.cached_property
     def has_float_loop(self) -> bool:

@@ -3,6 +3,8 @@
 import abc
 import contextlib
 import enum
+import os
+import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +18,11 @@ from tfdist_jax._sharding._placement import local
 
 if TYPE_CHECKING:
     from tfdist_jax._stateful._storage import Storage
+
+
+CELLS = threading.RLock()
+"""Held while cells are read or changed. A step holds it from reading its cells until its results are in them: an array that another
+thread took in between might be given away. Where it is held, no other thread is waited for."""
 
 
 class Cell(Protocol):
@@ -91,12 +98,14 @@ def entering(scope: StateScope | None) -> Iterator[None]:
 
 def load(cell: Cell) -> jax.Array:
     """Return the array of `cell` as programs take it; `[num_replicas, ...]` if each replica has a value of its own."""
-    return cell.storage.load(cell.stored)
+    with CELLS:
+        return cell.storage.load(cell.stored)
 
 
 def store(cell: Cell, array: jax.Array) -> None:
     """Let `cell` hold another array, laid out like the one before."""
-    cell.stored = cell.storage.store(array, cell.stored)
+    with CELLS:
+        cell.stored = cell.storage.store(array, cell.stored)
 
 
 def _read_now(cell: Cell) -> Any:
@@ -111,6 +120,11 @@ def read(cell: Cell) -> jax.Array:
     scope = _scope.get()
     array = _read_now(cell) if scope is None else scope.read(cell)
     return observe_read(cell, array, trainable=cell.trainable)
+
+
+def changing() -> contextlib.AbstractContextManager[Any]:
+    """Keep other threads from the cells from reading one until it is written; in a program being traced, which is a thread's own, not."""
+    return CELLS if _scope.get() is None else contextlib.nullcontext()
 
 
 def write(cell: Cell, array: jax.Array, *, merge: Merge = Merge.SAME) -> None:

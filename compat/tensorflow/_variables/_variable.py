@@ -201,7 +201,8 @@ class Variable(metaclass=ByCreators):
                 "`tf.VariableAggregation.SUM`."
             )
         else:
-            self.assign(op(self.value(), delta))
+            with _state.changing():
+                self.assign(op(self.value(), delta))
         return self if read_value else None
 
     scatter_add, scatter_sub = by_slices("add"), by_slices("sub")
