@@ -75,6 +75,12 @@ def trace_of(tracer: Tracer) -> Trace:
 # The class of arrays that hold values; the facade gives it TensorFlow's methods before JAX has started.
 ArrayImpl = _array.ArrayImpl
 
+
+def replace_array(array: jax.Array, other: jax.Array) -> None:
+    """Let an array, one that a program has taken, hold what another of its type and sharding holds."""
+    array._replace_with(other)
+
+
 # Whether JAX has started, so that devices and memory settings are fixed. Asking does not start it.
 backends_are_initialized = _xla_bridge.backends_are_initialized
 

@@ -2,12 +2,13 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from tfdist_jax._internals import replace_array
 from tfdist_jax._multiprocess._agreed_program import compile_ahead, jit_with_agreement
 from tfdist_jax._runtime import InFlight, reuses_memory
 from tfdist_jax._signals import deferring_signals, delivering_signals
@@ -19,6 +20,7 @@ class CompiledStep:
 
     Attributes:
         gives_away: Whether a call takes the memory of the state that it is given (`_runtime.reuses_memory`).
+        is_compiled: Whether `compile` has been called.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class CompiledStep:
             jit_with_agreement, self._with_token, mesh, name=name, out_shardings=(layout, None, None), **options
         )
         self.gives_away = donate and reuses_memory(mesh, state)
+        self.is_compiled = False
         self._keeping = make()
         self._donating = make(donate_argnums=0) if self.gives_away else self._keeping
 
@@ -58,8 +61,9 @@ class CompiledStep:
         self._in_flight.wait()
 
     def compile(self, state: Any, *args: Any) -> None:
-        """Do what a call would do before it runs."""
+        """Do what the first call would do before it runs, while handlers of signals still run and nobody waits."""
         compile_ahead(self._donating, state, *args)
+        self.is_compiled = True
 
     def lower(self, state: Any, *args: Any) -> Any:
         """Lower the step without running it, as `jax.jit(step).lower` does."""
@@ -72,32 +76,63 @@ class CompiledStep:
         return state, out, jnp.zeros((), jnp.int32)
 
 
-@final
-class Program:
+class Program(Protocol):
     """A step `(state, *args) -> (state, out)` of a training, compiled once per structure of the state, which keeps its layout."""
 
-    def __init__(self, step: Callable[..., Any], mesh: Mesh) -> None:
-        """Make a program of `step` over `mesh`."""
-        functools.update_wrapper(self, step)
-        self._step = step
-        self._mesh = mesh
-        self._compiled: dict[Any, CompiledStep] = {}
+    def __call__(self, state: Any, /, *args: Any) -> tuple[Any, Any]:
+        """Run one step; returns before it has finished.
 
-    def __call__(self, state: Any, *args: Any) -> tuple[Any, Any]:
-        """Run one step; returns before it has finished. `state` must not be used afterwards."""
-        return self._for(state)(state, *args)
+        `state` must not be used afterwards, unless an exception comes in place of the new state, such as a KeyboardInterrupt: then
+        `state` has its old values, or the new ones if the step had begun.
+        """
+        ...
 
-    def lower(self, state: Any, *args: Any) -> Any:
+    def lower(self, state: Any, /, *args: Any) -> Any:
         """Lower the step without running it, as `jax.jit(step).lower` does."""
-        return self._for(state).lower(state, *args)
+        ...
 
-    def _for(self, state: Any) -> CompiledStep:
-        tree = jax.tree.structure(state)
-        if tree not in self._compiled:
+
+def make_program(step: Callable[..., Any], mesh: Mesh) -> Program:
+    """Make a program of `step` over `mesh`."""
+    compiled: dict[Any, CompiledStep] = {}
+
+    def find(state: Any, tree: Any) -> CompiledStep:
+        if tree not in compiled:
             layout = jax.tree_util.tree_map_with_path(_sharding, state)
-            name = getattr(self._step, "__name__", None)
-            self._compiled[tree] = CompiledStep(self._step, self._mesh, state, layout=layout, name=name)
-        return self._compiled[tree]
+            name = getattr(step, "__name__", None)
+            compiled[tree] = CompiledStep(step, mesh, state, layout=layout, name=name)
+        return compiled[tree]
+
+    # A function, as Python runs no handlers of signals between its last call and where its caller keeps what it returns.
+    @functools.wraps(step)
+    def program(state: Any, /, *args: Any) -> tuple[Any, Any]:
+        leaves, tree = jax.tree.flatten(state)
+        found, results = find(state, tree), None
+        try:
+            with deferring_signals() as signals:
+                results = found(state, *args)
+                if signals.waiting:
+                    _keep_alive(leaves, results[0])
+            found.wait()
+        except BaseException:
+            if results is not None:
+                with deferring_signals():
+                    _keep_alive(leaves, results[0])
+            raise
+        return results
+
+    def lower(state: Any, /, *args: Any) -> Any:
+        return find(state, jax.tree.structure(state)).lower(state, *args)
+
+    program.lower = lower  # pyright: ignore[reportFunctionMemberAccess]
+    return program  # pyright: ignore[reportReturnType]
+
+
+def _keep_alive(given: list[Any], state: Any) -> None:
+    """Let the arrays that a step was given hold what has become of them, those whose memory it took."""
+    for old, new in zip(given, jax.tree.leaves(state), strict=True):
+        if old.is_deleted() and old.aval == new.aval:
+            replace_array(old, new)
 
 
 def _sharding(path: Any, leaf: Any) -> jax.sharding.Sharding:

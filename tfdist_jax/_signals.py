@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, final
+from typing import Any, Self, final
 
 _NAMES = "SIGHUP SIGINT SIGQUIT SIGUSR1 SIGUSR2 SIGALRM SIGTERM SIGVTALRM SIGPROF SIGXCPU SIGBREAK".split()
 # By these a program is told to end, or measures time. Handlers of others are not expected to raise.
@@ -56,9 +56,9 @@ class _Section:
         """Whether this is the thread in which handlers run."""
         return threading.get_ident() == self._main
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         if threading.get_ident() != self._main:
-            return
+            return self
         if not self.depth:
             handlers = tuple(map(_signal.getsignal, _SIGNALS))
             if handlers != self._handlers:
@@ -71,6 +71,7 @@ class _Section:
             for number, _, deferring in self._changes:
                 _signal.signal(number, deferring)
         self.depth += 1
+        return self
 
     def __exit__(self, *error: object) -> None:
         if threading.get_ident() != self._main:

@@ -11,7 +11,7 @@ from tfdist_jax import _replica
 from tfdist_jax._gradients import global_value_and_grad
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_global_batches, shards_of_local_batches
-from tfdist_jax._program import Program
+from tfdist_jax._program import Program, make_program
 from tfdist_jax._sharding._collectives import ReduceOp
 from tfdist_jax._sharding._input import PaddedBatch, prefetch, put_padded
 from tfdist_jax._sharding._layout import tree_specs
@@ -125,7 +125,7 @@ class Strategy(abc.ABC):
         The program sees whole (global) arrays: what follows the gradients, such as clipping, the optimizer or an
         average of weights, is written as for one device.
         """
-        return Program(step, self.mesh)
+        return make_program(step, self.mesh)
 
     def split(self, batch: Any) -> Any:
         """Split a host batch's rows, the same in all processes, over the replicas: a `PerReplica` per array, for `run`."""

@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 from tfdist_jax._cluster import agree, step_fields
 from tfdist_jax._internals import forget_calls
 from tfdist_jax._sharding._placement import spans_processes
-from tfdist_jax._signals import delivering_signals
+from tfdist_jax._signals import deferring_signals, delivering_signals
 
 
 def jit_with_agreement(fn: Callable[..., Any], mesh: Mesh | None, *, name: str | None = None, **options: Any) -> Any:
@@ -36,10 +36,11 @@ def jit_with_agreement(fn: Callable[..., Any], mesh: Mesh | None, *, name: str |
 
 def compile_ahead(jitted: Any, *args: Any) -> None:
     """Compile what `jit_with_agreement` has returned, agreed on, so that a call with such arguments has only to run it."""
-    if isinstance(jitted, _Agreed):
-        jitted.compile(*args)
-    else:
-        jitted.lower(*args).compile()
+    with deferring_signals():  # JAX would make a RuntimeError of what a handler raises, or forget it.
+        if isinstance(jitted, _Agreed):
+            jitted.compile(*args)
+        else:
+            jitted.lower(*args).compile()
 
 
 class _NewProgramError(Exception):
@@ -82,7 +83,8 @@ class _Agreed:
 
     def compile(self, *args: Any) -> None:
         with self._tracing():
-            self._agree(args)
+            with delivering_signals():
+                self._agree(args)
             self._jitted.lower(*args).compile()
 
     def lower(self, *args: Any) -> Any:

@@ -199,16 +199,13 @@ class StatefulProgram:
         options = {} if layouts is None else {"in_shardings": (None, None, list(layouts))}
         donate = not self.captured.checks  # If one fails, the old values stay.
         self._step = CompiledStep(self._apply, self.mesh, state, layout=new, name=name, donate=donate, **options)
-        self._is_compiled = False
         self._checking = threading.RLock()
 
     def __call__(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Run the program on `arrays` and the cells' present values."""
         keep = is_recording()
-        if not (self._is_compiled or keep):
-            # Not below, where other threads wait for the cells and signals for their handlers.
+        if not (self._step.is_compiled or keep):
             self._step.compile(*self._inputs(arrays))
-            self._is_compiled = True
         if self.captured.checks:
             results = self._run_checked(arrays)
         else:
