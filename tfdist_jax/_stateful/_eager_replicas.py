@@ -16,7 +16,7 @@ from tfdist_jax._sharding._placement import local, local_replicas, spans_process
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._lockstep import LockStep
 from tfdist_jax._stateful._replica_state import ReplicaScope
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering, load, store
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering, load, store_all
 
 
 @final
@@ -108,24 +108,6 @@ _FAILED = "has failed"
 
 
 @final
-class _EagerScope(StateScope):
-    """The cells themselves, outside of any program, read from one device."""
-
-    def __init__(self, device: Any) -> None:
-        self._device = device
-
-    @property
-    def is_traced(self) -> bool:
-        return False
-
-    def read(self, cell: Cell) -> jax.Array:
-        return _copy_on(load(cell), self._device)
-
-    def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
-        store(cell, array)
-
-
-@final
 class _DeviceScope(StateScope):
     """The cells as one device holds them."""
 
@@ -190,18 +172,20 @@ def _merge_writes(scopes: Sequence[ReplicaScope], replicas: EagerReplicas, count
     """Settle what the replicas wrote; one that wrote nothing counts with the value it saw."""
     written = {id(cell): (cell, merge) for one in scopes for cell, _, merge in one.writes()}
     replicas.tell("ends", [merge.name for _, merge in written.values()])
-    now = _EagerScope(replicas.devices[0])
+    changes = []
     for cell, merge in written.values():
         values, array = [one.read(cell) for one in scopes], load(cell)
         has_copies = array.is_fully_replicated and array.sharding.addressable_devices == set(replicas.devices)
         if cell.storage.per_replica:
-            store(cell, replicas.stacked(values).data)
+            new = replicas.stacked(values).data
         elif merge is Merge.SAME and has_copies:
             # Each device keeps its own copy: replicas may have been told to let them differ.
-            store(cell, _copies(values, array.sharding, replicas.devices))
+            new = _copies(values, array.sharding, replicas.devices)
         else:
             everyone = replicas.of_all("settles variables", values)
-            now.write(cell, cell.storage.merge(everyone, now.read(cell), merge, counts), Merge.SAME)
+            new = cell.storage.merge(everyone, _copy_on(array, replicas.devices[0]), merge, counts)
+        changes.append((cell, new))
+    store_all(changes)
 
 
 def _copies(values: Sequence[jax.Array], sharding: Any, devices: Sequence[Any]) -> jax.Array:

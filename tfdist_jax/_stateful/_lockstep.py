@@ -14,7 +14,7 @@ import jax
 from tfdist_jax._autodiff._tape_trace import below_tapes
 from tfdist_jax._internals import current_trace, eval_trace, set_trace
 from tfdist_jax._stateful._replica_state import ReplicaScope
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering, load, store
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering, load, store_all
 
 Combine = Callable[[list[Any]], list[Any]]
 """The replicas' contributions, in replica order, to what each of them gets."""
@@ -182,11 +182,13 @@ def _merge_writes(scopes: Sequence[ReplicaScope], counts: tuple[int, ...]) -> No
     """Settle what the replicas wrote; one that wrote nothing counts with the value it saw."""
     written = {id(cell): (cell, merge) for one in scopes for cell, _, merge in one.writes()}
     around = current_scope()
+    changes = []
     for cell, merge in written.values():
         values = [one.read(cell) for one in scopes]
         old = load(cell) if around is None else around.read(cell)
-        new = cell.storage.merge(values, old, merge, counts)
-        if around is None:
-            store(cell, new)
-        else:
-            around.write(cell, new, Merge.SAME)
+        changes.append((cell, cell.storage.merge(values, old, merge, counts)))
+    if around is None:
+        store_all(changes)
+        return
+    for cell, new in changes:
+        around.write(cell, new, Merge.SAME)

@@ -3,9 +3,8 @@
 import abc
 import contextlib
 import enum
-import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +14,7 @@ from jax.core import Tracer
 
 from tfdist_jax._autodiff._tape import observe_read
 from tfdist_jax._sharding._placement import local
+from tfdist_jax._signals import deferring_signals
 
 if TYPE_CHECKING:
     from tfdist_jax._stateful._storage import Storage
@@ -106,6 +106,13 @@ def store(cell: Cell, array: jax.Array) -> None:
     """Let `cell` hold another array, laid out like the one before."""
     with CELLS:
         cell.stored = cell.storage.store(array, cell.stored)
+
+
+def store_all(changes: Iterable[tuple[Cell, jax.Array]]) -> None:
+    """Let cells hold other arrays: all of them, even if a signal comes meanwhile."""
+    with CELLS, deferring_signals():
+        for cell, array in changes:
+            store(cell, array)
 
 
 def _read_now(cell: Cell) -> Any:

@@ -2,8 +2,8 @@
 
 import abc
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self, final
 
 import jax
 import numpy as np
@@ -45,19 +45,59 @@ class _Tensors:
 
 
 class Resumable(abc.ABC):
-    """An iterator whose place can be saved."""
+    """An iterator whose place can be saved, and which an exception like KeyboardInterrupt does not end.
 
-    @abc.abstractmethod
+    Such an exception ends Python's generators, which then look like data that is over: the next element is taken from an
+    iteration that is begun anew and goes to the same place.
+    """
+
+    _is_at_rest = True
+    _wanted: str | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
     def state(self) -> str:
         """Return where the iterator is."""
+        return self._wanted or self._state()
 
-    @abc.abstractmethod
     def restore_state(self, state: str) -> None:
         """Go to where an iterator over an equal dataset was, in this process or another one.
 
         Raises:
             ValueError: If its steps have had more or fewer rows.
         """
+        self._wanted = state
+        self._run(lambda: self._go_to(state))
+        self._wanted = None
+
+    def _take(self, take_next: Callable[[], Any]) -> Any:
+        """Return what `take_next` returns, which takes an element and then notes the new place."""
+        if not self._is_at_rest:
+            self._resume()
+        return self._run(take_next)
+
+    def _resume(self) -> None:
+        """Go on after an exception in the middle of taking an element."""
+        self.restore_state(self.state())
+
+    def _run(self, action: Callable[[], Any]) -> Any:
+        self._is_at_rest = False
+        try:
+            result = action()
+        except Exception:
+            self._is_at_rest, self._wanted = True, None
+            raise
+        self._is_at_rest = True
+        return result
+
+    @abc.abstractmethod
+    def _state(self) -> str:
+        """Return where the iterator is, if it is at rest."""
+
+    @abc.abstractmethod
+    def _go_to(self, state: str) -> None:
+        """Do what `restore_state` is for."""
 
 
 @final
@@ -76,24 +116,22 @@ class DatasetIterator(Resumable):
         self._position = 0
         self._rows: int | None = None
 
-    def __iter__(self) -> "DatasetIterator":
-        return self
-
     def __next__(self) -> Any:
         require_host()
-        return self._tensors.of(self._take())
+        return self._take(self._take_next)
 
-    def _take(self) -> Any:
+    def _take_next(self) -> Any:
         element = next(self._elements)
-        self._position += 1
-        self._rows = rows_of(element) if self._rows is None else self._rows
-        return element
+        rows = rows_of(element) if self._rows is None else self._rows
+        tensors = self._tensors.of(element)
+        self._position, self._rows = self._position + 1, rows
+        return tensors
 
     def as_numpy(self) -> Iterator[Any]:
         """Return an iterator over the elements that are left, with NumPy arrays, which this one does not count."""
         return map(_elements.as_numpy, self._elements)
 
-    def state(self) -> str:
+    def _state(self) -> str:
         """Return where the iterator is, as JSON.
 
         It says how many elements were handed out, how many rows the first one had, and the shuffles' seeds. It is small,
@@ -101,7 +139,7 @@ class DatasetIterator(Resumable):
         """
         return json.dumps({"position": self._position, "rows": self._rows, "seeds": self._draws.seeds()})
 
-    def restore_state(self, state: str) -> None:
+    def _go_to(self, state: str) -> None:
         """Go to where an iterator over an equal dataset was, in this process or another one.
 
         The elements before are made again and passed over, so that it takes as long as they took.

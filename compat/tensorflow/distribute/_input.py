@@ -91,6 +91,11 @@ class _Distributed(abc.ABC):
     def __iter__(self) -> DistributedIterator:
         return DistributedIterator(self)
 
+    @property
+    def can_begin_again(self) -> bool:
+        """Whether this process can begin an iteration anew without the others, and get the same elements."""
+        return not isinstance(self._dataset, Iterator) and not spans_processes(self._mesh)
+
     def begin(self, seeds: Any = None) -> tuple[Iterator[Any], Any]:
         """Begin an iteration over the host's data of each step, and return it with the seeds that it has taken.
 

@@ -30,6 +30,9 @@ class _Steps(Protocol):
 
     is_own: bool
 
+    @property
+    def can_begin_again(self) -> bool: ...
+
     def begin(self, seeds: Any = None) -> tuple[Iterator[Any], Any]: ...
 
     def own_rows(self, own: Any) -> int: ...
@@ -74,9 +77,6 @@ class DistributedIterator(Resumable):
     def _note_rows(self, rows: int) -> None:
         self._rows = rows if self._rows is None else self._rows
 
-    def __iter__(self) -> "DistributedIterator":
-        return self
-
     def __next__(self) -> Any:
         batch = self._next()
         if self._end is not None and self._position > self._end:
@@ -87,6 +87,9 @@ class DistributedIterator(Resumable):
     def _next(self) -> Any:
         if current_scope() is not None:
             require_host()
+        return self._take(self._take_next)
+
+    def _take_next(self) -> Any:
         try:
             batch = next(self._batches)
         except StopIteration:
@@ -95,13 +98,23 @@ class DistributedIterator(Resumable):
         self._position += 1
         return batch
 
+    def _resume(self) -> None:
+        if self._dataset.can_begin_again:
+            super()._resume()
+        else:
+            raise RuntimeError(
+                f"After step {self._position} an exception such as KeyboardInterrupt came while the next batch was made, and this "
+                "process alone cannot make it again: the data is an iterator, or several processes read it together. Begin a new "
+                "iteration, or restart the processes from a checkpoint."
+            )
+
     def every_step(self) -> Iterator[Any]:
         """Yield the batches that are left, also one that some replicas have no part of."""
         with contextlib.suppress(StopIteration):
             while True:
                 yield self._next()
 
-    def state(self) -> str:
+    def _state(self) -> str:
         """Return where the iterator is, as JSON, the same in all processes.
 
         It says how many steps were given data, how many rows the first one had on all replicas, and the shuffles' seeds.
@@ -109,7 +122,7 @@ class DistributedIterator(Resumable):
         about = {"position": self._position, "rows": self._rows, "seeds": self._seeds, "is_over": self._is_over}
         return json.dumps(about)
 
-    def restore_state(self, state: str) -> None:
+    def _go_to(self, state: str) -> None:
         """Go to where an iterator over an equal dataset was, in other processes too.
 
         The batches before are made again and passed over. Where all processes have the same data there may be more or
