@@ -10,53 +10,69 @@ from tfdist_jax.compat.tensorflow.data._plan import Batches, Plan, rows_in_each
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
 
 _END = object()
-_POLL_S = 0.1
+_LEAVE_S = 2.0
+
+
+@final
+class _Ahead:
+    """Items that a thread has ready.
+
+    Nothing but `SimpleQueue`s, which are written in C: an exception like KeyboardInterrupt in the middle of `queue.Queue` or
+    `threading.Event` would leave their locks taken.
+    """
+
+    def __init__(self, items: Iterable[Any], depth: int) -> None:
+        self._items = items
+        self._ready: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._is_stopped = False
+        for _ in range(depth):
+            self._free.put(None)
+
+    def fill(self) -> None:
+        """Get items ready until they end or the consumer stops."""
+        try:
+            for item in self._items:
+                self._free.get()
+                if self._is_stopped:
+                    return
+                self._ready.put((item, None))
+            self._ready.put((_END, None))
+        except BaseException as error:
+            self._ready.put((_END, error))
+
+    def take(self) -> Iterator[Any]:
+        """Yield the items, or raise what getting them has raised."""
+        while True:
+            item, error = self._ready.get()
+            if error is not None:
+                raise error
+            if item is _END:
+                return
+            self._free.put(None)
+            yield item
+
+    def stop(self) -> None:
+        """Let `fill` return instead of putting another item."""
+        self._is_stopped = True
+        self._free.put(None)
 
 
 def prefetched(items: Iterable[Any], depth: int) -> Iterator[Any]:
     """Yield items, up to `depth` of which a thread has ready.
 
     An exception in the thread is raised where its item would have come. The thread ends when the items do, or when
-    the consumer stops.
+    the consumer stops, which waits no more than 2 s for an item that is being made.
     """
-    ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=depth)
-    stopped = threading.Event()
-
-    def put(item: Any, error: BaseException | None = None) -> None:
-        while not stopped.is_set():
-            try:
-                ready.put((item, error), timeout=_POLL_S)
-                return
-            except queue.Full:
-                continue
-
-    def work() -> None:
-        try:
-            for item in items:
-                put(item)
-                if stopped.is_set():
-                    return
-            put(_END)
-        except BaseException as error:
-            put(_END, error)
-
-    thread = threading.Thread(target=work, name="prefetch", daemon=True)
-    thread.start()
+    ahead = _Ahead(items, depth)
+    thread = threading.Thread(target=ahead.fill, name="prefetch", daemon=True)
     try:
-        yield from _until_end(ready)
+        thread.start()
+        yield from ahead.take()
     finally:
-        stopped.set()
-        thread.join()
-
-
-def _until_end(ready: queue.Queue[tuple[Any, BaseException | None]]) -> Iterator[Any]:
-    while True:
-        item, error = ready.get()
-        if error is not None:
-            raise error
-        if item is _END:
-            return
-        yield item
+        ahead.stop()
+        if thread.is_alive():
+            thread.join(_LEAVE_S)
 
 
 @final
