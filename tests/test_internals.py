@@ -492,6 +492,31 @@ saying("over")
     assert ran.stdout.split() == ["over", "end", "other", "atexit"], ran.stderr
 
 
+def test_replace_array_lets_an_array_that_was_taken_hold_another():
+    take = jax.jit(lambda x: x + 1, donate_argnums=0)
+    for make in (lambda: jnp.zeros(5), lambda: jax.random.key(0)):
+        old, new = make(), make()
+        held = old
+        jax.block_until_ready(take(old) if old.dtype == jnp.float32 else old)
+        if old.dtype != jnp.float32:
+            jax.random.key_data(old).delete()
+        _internals.replace_array(old, new)
+        assert not held.is_deleted() and held.dtype == new.dtype and (held == new).all()
+
+
+def test_a_thread_that_was_left_without_a_trace_goes_on():
+    def work():
+        _internals.set_trace(None)
+        found.append(float(jnp.ones(()) + 1))
+
+    found = []
+    _internals.restore_trace_after_interrupts()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [2.0]
+
+
 def test_is_computed_does_not_wait():
     slow = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda _, x: jnp.sin(x @ x), x))
     given = jnp.ones((500, 500))

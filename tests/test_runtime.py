@@ -41,6 +41,8 @@ def test_steps_in_flight_are_bounded_only_between_devices(monkeypatch):
     for i in range(5):
         alone.add(i)
         together.add(i)
+        alone.wait()
+        together.wait()
     assert waited == [0, 1, 2]
 
 

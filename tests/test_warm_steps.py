@@ -18,4 +18,4 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_warm_step_passes_few_modules(way):
     passed = bench_modules.passed(WAYS[way]())
-    assert 5 <= passed["modules"] <= 20, passed["names"]
+    assert 5 <= passed["modules"] <= 22, passed["names"]

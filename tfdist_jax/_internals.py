@@ -50,6 +50,22 @@ def current_trace() -> Trace:
     return _core.trace_ctx.trace
 
 
+def restore_trace_after_interrupts() -> None:
+    """Let operations work after an exception such as KeyboardInterrupt has left a thread without a trace.
+
+    JAX 0.12 takes the trace away while it runs an operation, and an exception may come before it can put it back.
+    """
+    get: Any = _core.TracingContext.trace.fget
+
+    def trace(self: Any) -> Trace:
+        found = get(self)
+        if found is None:
+            self.set_trace(eval_trace)
+        return found or eval_trace
+
+    _core.TracingContext.trace = property(trace)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def set_trace(trace: Trace) -> None:
     """Send this thread's JAX operations to `trace` until told otherwise."""
     _core.trace_ctx.set_trace(trace)
@@ -78,7 +94,7 @@ ArrayImpl = _array.ArrayImpl
 
 def replace_array(array: jax.Array, other: jax.Array) -> None:
     """Let an array, one that a program has taken, hold what another of its type and sharding holds."""
-    array._replace_with(other)
+    array._replace_with(other)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 # Whether JAX has started, so that devices and memory settings are fixed. Asking does not start it.

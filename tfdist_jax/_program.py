@@ -19,22 +19,28 @@ class CompiledStep:
     """A function `(state, *args) -> (state, out)`, compiled. A call returns before the step has finished.
 
     Attributes:
-        gives_away: Whether a call takes the memory of the state that it is given (`_runtime.reuses_memory`).
+        gives_away: Whether a call takes the memory of the state that it is given.
         is_compiled: Whether `compile` has been called.
     """
 
     def __init__(
-        self, step: Callable[..., Any], mesh: Mesh | None, state: Any, *, layout: Any, name: str | None, donate: bool = True, **options: Any
+        self,
+        step: Callable[..., Any],
+        mesh: Mesh | None,
+        *,
+        donate: bool,
+        layout: Any,
+        name: str | None,
+        **options: Any,
     ) -> None:
         """Prepare `step`, which is traced when it is first called.
 
         Args:
             step: The function.
             mesh: The devices that it runs on; None for one device.
-            state: A state like those that it will be called with.
+            donate: Whether a call takes the memory of the state that it is given.
             layout: Shardings of the new state.
             name: What it is called in messages.
-            donate: Whether a call may take the memory of the state.
             options: Of `jax.jit`.
         """
         self._in_flight = InFlight(mesh)
@@ -42,7 +48,7 @@ class CompiledStep:
         make = functools.partial(
             jit_with_agreement, self._with_token, mesh, name=name, out_shardings=(layout, None, None), **options
         )
-        self.gives_away = donate and reuses_memory(mesh, state)
+        self.gives_away = donate
         self.is_compiled = False
         self._keeping = make()
         self._donating = make(donate_argnums=0) if self.gives_away else self._keeping
@@ -100,7 +106,8 @@ def make_program(step: Callable[..., Any], mesh: Mesh) -> Program:
         if tree not in compiled:
             layout = jax.tree_util.tree_map_with_path(_sharding, state)
             name = getattr(step, "__name__", None)
-            compiled[tree] = CompiledStep(step, mesh, state, layout=layout, name=name)
+            donate = reuses_memory(mesh, state)
+            compiled[tree] = CompiledStep(step, mesh, donate=donate, layout=layout, name=name)
         return compiled[tree]
 
     # A function, as Python runs no handlers of signals between its last call and where its caller keeps what it returns.
@@ -124,7 +131,7 @@ def make_program(step: Callable[..., Any], mesh: Mesh) -> Program:
     def lower(state: Any, /, *args: Any) -> Any:
         return find(state, jax.tree.structure(state)).lower(state, *args)
 
-    program.lower = lower  # pyright: ignore[reportFunctionMemberAccess]
+    program.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
     return program  # pyright: ignore[reportReturnType]
 
 

@@ -4,7 +4,7 @@ Python runs the handlers of signals in the main thread, between any two of its i
 the memory of variables and its results are not stored yet, an exception would lose both. In a section handlers wait.
 """
 
-import _signal  # The functions of `signal`, which would make an enum of each number.
+import _signal  # pyright: ignore[reportMissingImports] - The functions of `signal`, which would make an enum of each number.
 import collections
 import contextlib
 import os
@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Self, final
 
-_NAMES = "SIGHUP SIGINT SIGQUIT SIGUSR1 SIGUSR2 SIGALRM SIGTERM SIGVTALRM SIGPROF SIGXCPU SIGBREAK".split()
 # By these a program is told to end, or measures time. Handlers of others are not expected to raise.
-_SIGNALS = tuple(int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name))
+_NAMES = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "VTALRM", "PROF", "XCPU", "BREAK")
+_SIGNALS = tuple(int(getattr(signal, f"SIG{name}")) for name in _NAMES if hasattr(signal, f"SIG{name}"))
 
 
 @final
@@ -31,6 +31,10 @@ class _Deferring:
             _section.waiting.append((self.handler, number, frame))
         else:
             self.handler(number, frame)
+
+
+def _deferring(handler: Any) -> _Deferring:
+    return handler if isinstance(handler, _Deferring) else _Deferring(handler)
 
 
 @final
@@ -62,10 +66,12 @@ class _Section:
         if not self.depth:
             handlers = tuple(map(_signal.getsignal, _SIGNALS))
             if handlers != self._handlers:
+                given = [
+                    (number, handler) for number, handler in zip(_SIGNALS, handlers, strict=True) if callable(handler)
+                ]
                 self._changes = [
-                    (number, *((handler.handler, handler) if isinstance(handler, _Deferring) else (handler, _Deferring(handler))))
-                    for number, handler in zip(_SIGNALS, handlers, strict=True)
-                    if callable(handler)
+                    (number, deferring.handler, deferring)
+                    for number, deferring in ((n, _deferring(h)) for n, h in given)
                 ]
                 self._handlers = handlers
             for number, _, deferring in self._changes:

@@ -5,6 +5,7 @@ an input of the finished program. Passing every live cell instead would cost a s
 thousand variables.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -26,6 +27,7 @@ from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import current_trace, releasing_failed_trace, set_current_trace, trace_of
 from tfdist_jax._program import CompiledStep
+from tfdist_jax._runtime import reuses_memory
 from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._signals import deferring_signals
@@ -197,9 +199,11 @@ class StatefulProgram:
         self._places = [self._whole if sharding == self._whole else sharding for sharding in places]
         new = [None if _is_free(array) else place for array, place in zip(state, self._places, strict=False)]
         options = {} if layouts is None else {"in_shardings": (None, None, list(layouts))}
-        donate = not self.captured.checks  # If one fails, the old values stay.
-        self._step = CompiledStep(self._apply, self.mesh, state, layout=new, name=name, donate=donate, **options)
+        # If a check fails, the old values stay.
+        donate = reuses_memory(self.mesh, state) and not self.captured.checks
+        self._step = CompiledStep(self._apply, self.mesh, donate=donate, layout=new, name=name, **options)
         self._checking = threading.RLock()
+        self._is_settled = True
 
     def __call__(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Run the program on `arrays` and the cells' present values."""
@@ -219,8 +223,12 @@ class StatefulProgram:
     def _run_checked(self, arrays: Sequence[jax.Array | np.ndarray]) -> list[Any]:
         """Run the program; cells get their new values when its checks have passed, and keep the old ones if one fails."""
         with self._checking:
+            if not self._is_settled:
+                self._settle()
+            self._is_settled = False
             while True:
-                with CELLS:
+                # JAX would make a RuntimeError of an exception in what the program calls in this thread.
+                with CELLS, deferring_signals():
                     inputs = self._inputs(arrays)
                     before = self._held()
                     values, results = self._step(*inputs, keep=True)
@@ -232,7 +240,16 @@ class StatefulProgram:
                 with CELLS, deferring_signals():
                     if all(map(operator.is_, before, self._held())):
                         self._store(values)
+                        self._is_settled = True
                         return results
+
+    def _settle(self) -> None:
+        """Let what the checks have heard of a run that an exception has ended be of no concern to the next one."""
+        jax.effects_barrier()
+        for check in self.captured.checks:
+            with contextlib.suppress(Exception):
+                check()
+        self._is_settled = True
 
     def _held(self) -> list[Any]:
         return [cell.stored for cell in self.captured.cells]

@@ -16,7 +16,8 @@ from tfdist_jax._sharding._placement import local, local_replicas, spans_process
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._lockstep import LockStep
 from tfdist_jax._stateful._replica_state import ReplicaScope
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering, load, store_all
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, entering
+from tfdist_jax._stateful._transaction import ReplicaTransaction
 
 
 @final
@@ -115,14 +116,16 @@ class _DeviceScope(StateScope):
     def is_traced(self) -> bool:
         return False
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, transaction: ReplicaTransaction, device: Any) -> None:
+        self._transaction = transaction
         self._device = device
 
     def read(self, cell: Cell) -> jax.Array:
+        array = self._transaction.read(cell)
         if cell.storage.per_replica:
-            (own,) = (shard.data for shard in load(cell).addressable_shards if shard.device == self._device)
+            (own,) = (shard.data for shard in array.addressable_shards if shard.device == self._device)
             return own[0]
-        return _copy_on(load(cell), self._device)
+        return _copy_on(array, self._device)
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         raise RuntimeError("A replica writes to its own scope, never to the surrounding one.")
@@ -152,7 +155,8 @@ def run_eagerly(
     """
     devices = replicas.devices
     lockstep = LockStep(len(devices))
-    scopes = [ReplicaScope(_DeviceScope(device)) for device in devices]
+    transaction = ReplicaTransaction()
+    scopes = [ReplicaScope(_DeviceScope(transaction, device)) for device in devices]
 
     def inside(i: int) -> Callable[[], Any]:
         fn = make_replica(lockstep, i)
@@ -163,18 +167,21 @@ def run_eagerly(
 
         return replica
 
-    results = lockstep.run([inside(i) for i in range(len(devices))])
-    _merge_writes(scopes, replicas, counts)
+    with transaction:
+        results = lockstep.run([inside(i) for i in range(len(devices))])
+        _merge_writes(transaction, scopes, replicas, counts)
     return results
 
 
-def _merge_writes(scopes: Sequence[ReplicaScope], replicas: EagerReplicas, counts: tuple[int, ...]) -> None:
+def _merge_writes(
+    transaction: ReplicaTransaction, scopes: Sequence[ReplicaScope], replicas: EagerReplicas, counts: tuple[int, ...]
+) -> None:
     """Settle what the replicas wrote; one that wrote nothing counts with the value it saw."""
     written = {id(cell): (cell, merge) for one in scopes for cell, _, merge in one.writes()}
     replicas.tell("ends", [merge.name for _, merge in written.values()])
     changes = []
     for cell, merge in written.values():
-        values, array = [one.read(cell) for one in scopes], load(cell)
+        values, array = [one.read(cell) for one in scopes], transaction.read(cell)
         has_copies = array.is_fully_replicated and array.sharding.addressable_devices == set(replicas.devices)
         if cell.storage.per_replica:
             new = replicas.stacked(values).data
@@ -185,7 +192,7 @@ def _merge_writes(scopes: Sequence[ReplicaScope], replicas: EagerReplicas, count
             everyone = replicas.of_all("settles variables", values)
             new = cell.storage.merge(everyone, _copy_on(array, replicas.devices[0]), merge, counts)
         changes.append((cell, new))
-    store_all(changes)
+    transaction.store(changes)
 
 
 def _copies(values: Sequence[jax.Array], sharding: Any, devices: Sequence[Any]) -> jax.Array:

@@ -14,7 +14,8 @@ import jax
 from tfdist_jax._autodiff._tape_trace import below_tapes
 from tfdist_jax._internals import current_trace, eval_trace, set_trace
 from tfdist_jax._stateful._replica_state import ReplicaScope
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering, load, store_all
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering
+from tfdist_jax._stateful._transaction import ReplicaTransaction
 
 Combine = Callable[[list[Any]], list[Any]]
 """The replicas' contributions, in replica order, to what each of them gets."""
@@ -74,15 +75,25 @@ class LockStep:
             )
             for i, fn in enumerate(replicas)
         ]
-        for thread in threads:
-            thread.start()
-        while not all(self._finished):
-            self._round()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.start()
+            while not all(self._finished):
+                self._round()
+            for thread in threads:
+                thread.join()
+        except BaseException as error:
+            self._stop(error)
+            raise
         if self._error is not None:
             raise self._error
         return results
+
+    def _stop(self, error: BaseException) -> None:
+        """Let replicas end at their next collective, or before they start."""
+        self._error = error
+        for turn in self._turns:
+            turn.release()
 
     def _round(self) -> None:
         """Let each unfinished replica run to its next collective or its end, then combine."""
@@ -130,21 +141,21 @@ class _StoppedError(BaseException):
 
 @final
 class _ReplicaView(StateScope):
-    """The surrounding program's cells, or outside of one the cells themselves, seen by one replica: its entry of per-replica ones."""
+    """The cells around the replicas, seen by one of them: its entry of per-replica ones."""
 
-    def __init__(self, outer: StateScope | None, replica: int) -> None:
+    def __init__(self, outer: StateScope, replica: int) -> None:
         self._outer = outer
         self._replica = replica
 
     @property
     def is_traced(self) -> bool:
-        return self._outer is not None and self._outer.is_traced
+        return self._outer.is_traced
 
     def after_run(self, check: Callable[[], None]) -> bool:
-        return self._outer is not None and self._outer.after_run(check)
+        return self._outer.after_run(check)
 
     def read(self, cell: Cell) -> jax.Array:
-        value = load(cell) if self._outer is None else self._outer.read(cell)
+        value = self._outer.read(cell)
         return value[self._replica] if cell.storage.per_replica else value
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
@@ -161,7 +172,23 @@ def run_in_lockstep(make_replica: Callable[[LockStep, int], Callable[[], Any]], 
     Returns:
         The replicas' results, in order.
     """
-    lockstep, around = LockStep(len(counts)), current_scope()
+    around = current_scope()
+    if around is not None:
+        results, changes = _run_around(around, make_replica, counts)
+        for cell, new in changes:
+            around.write(cell, new, Merge.SAME)
+        return results
+    with ReplicaTransaction() as transaction:
+        results, changes = _run_around(transaction, make_replica, counts)
+        transaction.store(changes)
+    return results
+
+
+def _run_around(
+    around: StateScope, make_replica: Callable[[LockStep, int], Callable[[], Any]], counts: tuple[int, ...]
+) -> tuple[list[Any], list[tuple[Cell, jax.Array]]]:
+    """Run the replicas, and return their results and what becomes of the cells."""
+    lockstep = LockStep(len(counts))
     scopes = [ReplicaScope(_ReplicaView(around, i)) for i in range(len(counts))]
 
     def inside(i: int) -> Callable[[], Any]:
@@ -174,21 +201,15 @@ def run_in_lockstep(make_replica: Callable[[LockStep, int], Callable[[], Any]], 
         return replica
 
     results = lockstep.run([inside(i) for i in range(len(counts))])
-    _merge_writes(scopes, counts)
-    return results
+    return results, _merge_writes(around, scopes, counts)
 
 
-def _merge_writes(scopes: Sequence[ReplicaScope], counts: tuple[int, ...]) -> None:
+def _merge_writes(
+    around: StateScope, scopes: Sequence[ReplicaScope], counts: tuple[int, ...]
+) -> list[tuple[Cell, jax.Array]]:
     """Settle what the replicas wrote; one that wrote nothing counts with the value it saw."""
     written = {id(cell): (cell, merge) for one in scopes for cell, _, merge in one.writes()}
-    around = current_scope()
-    changes = []
-    for cell, merge in written.values():
-        values = [one.read(cell) for one in scopes]
-        old = load(cell) if around is None else around.read(cell)
-        changes.append((cell, cell.storage.merge(values, old, merge, counts)))
-    if around is None:
-        store_all(changes)
-        return
-    for cell, new in changes:
-        around.write(cell, new, Merge.SAME)
+    values = lambda cell: [one.read(cell) for one in scopes]
+    return [
+        (cell, cell.storage.merge(values(cell), around.read(cell), merge, counts)) for cell, merge in written.values()
+    ]

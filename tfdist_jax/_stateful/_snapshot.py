@@ -13,7 +13,7 @@ import numpy as np
 
 from tfdist_jax._internals import is_computed
 from tfdist_jax._sharding._placement import local
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, load
+from tfdist_jax._stateful._state import CELLS, Cell, Merge, StateScope, current_scope, load
 
 
 def host_copy(array: Any) -> np.ndarray | None:
@@ -43,9 +43,10 @@ class Snapshot:
 
     def values(self) -> list[tuple[Cell, np.ndarray]] | None:
         """Return the cells with copies of what they held; None if there is one whose array is gone, or is not computed yet."""
+        with CELLS:  # What is referred to from here on is not given away.
+            noted = [(cell, ref()) for cell, ref in self._held]
         found = []
-        for cell, ref in self._held:
-            held = ref()
+        for cell, held in noted:
             value = None if held is None else host_copy(cell.storage.load(held))
             if value is None:
                 return None

@@ -115,8 +115,8 @@ def store_all(changes: Iterable[tuple[Cell, jax.Array]]) -> None:
             store(cell, array)
 
 
-def _read_now(cell: Cell) -> Any:
-    """Return the value; where several processes hold it, a copy that only this one computes on and no step gives away."""
+def read_now(cell: Cell) -> Any:
+    """Return the value outside of programs: where several processes hold it, a copy of this one's, which no step gives away."""
     array = load(cell)
     own = array if cell.storage.per_replica else local(array)
     return own if own is array else jnp.copy(own)
@@ -125,7 +125,7 @@ def _read_now(cell: Cell) -> Any:
 def read(cell: Cell) -> jax.Array:
     """Return the value of `cell`, noticed by recording tapes."""
     scope = _scope.get()
-    array = _read_now(cell) if scope is None else scope.read(cell)
+    array = read_now(cell) if scope is None else scope.read(cell)
     return observe_read(cell, array, trainable=cell.trainable)
 
 
@@ -139,10 +139,19 @@ def write(cell: Cell, array: jax.Array, *, merge: Merge = Merge.SAME) -> None:
     scope = _scope.get()
     if scope is not None:
         scope.write(cell, array, merge)
-    elif isinstance(array, Tracer):
+    else:
+        must_have_value(array)
+        store(cell, array)
+
+
+def must_have_value(array: jax.Array) -> None:
+    """Refuse what code outside of programs cannot write to a cell.
+
+    Raises:
+        RuntimeError: If `array` is traced.
+    """
+    if isinstance(array, Tracer):
         raise RuntimeError(
             "A variable was assigned inside a JAX transformation, where its value does not exist yet. "
             "Assign it outside, or in a function that the strategy or tf.function compiles."
         )
-    else:
-        store(cell, array)

@@ -14,7 +14,7 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax import PerReplica
-from tfdist_jax._internals import ArrayImpl, EvalTrace, current_trace
+from tfdist_jax._internals import ArrayImpl, EvalTrace, current_trace, restore_trace_after_interrupts
 from tfdist_jax._user_code import is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import merging_context
 from tfdist_jax.compat.tensorflow._platform._devices import device_name
@@ -195,6 +195,7 @@ def install() -> None:
     jax.config.update("jax_explicit_x64_dtypes", "allow")
     if hasattr(ArrayImpl, "get_shape"):
         return
+    restore_trace_after_interrupts()
     for cls in (ArrayImpl, Tracer):
         cls.get_shape = lambda self: user_shape(tuple(self.shape))
         cls.set_shape = lambda self, shape: check_shape(tuple(self.shape), shape)

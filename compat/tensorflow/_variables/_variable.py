@@ -194,7 +194,9 @@ class Variable(metaclass=ByCreators):
         delta = convert_to_tensor(delta, dtype=self._dtype)
         context = self._writing_context()
         if context is not None:
-            self._write(op(_state.read(self), self._aggregate(delta, context)), Merge.SUM_OF_DELTAS)
+            delta = self._aggregate(delta, context)
+            with _state.changing():
+                self._write(op(_state.read(self), delta), Merge.SUM_OF_DELTAS)
         elif self.storage.per_replica and self._aggregation is VariableAggregation.SUM:
             raise ValueError(
                 "SyncOnReadVariable does not support `assign_add` in cross-replica context when aggregation is set to "
@@ -236,8 +238,9 @@ class Variable(metaclass=ByCreators):
             )
         if context is not None:
             indices, updates = self._aggregate_parts(indices, updates, context)
-        changed = scattered(how, _state.read(self), indices, updates)
-        self._write(changed, Merge.SUM_OF_DELTAS if how in ("add", "sub") else Merge.LAST)
+        with _state.changing():
+            changed = scattered(how, _state.read(self), indices, updates)
+            self._write(changed, Merge.SUM_OF_DELTAS if how in ("add", "sub") else Merge.LAST)
 
     def _writing_context(self) -> "ReplicaContext | None":
         """Return the replica that changes the variable, if any, which must be one of the variable's strategy."""
@@ -278,10 +281,11 @@ class Variable(metaclass=ByCreators):
         Raises:
             OutOfRangeError: If that would make it larger than `limit`; not inside a compiled function.
         """
-        before = self.value()
-        if get_static_value(before) is not None and int(before) >= limit:
-            raise OutOfRangeError(None, None, f"Reached limit of {limit}")
-        self.assign_add(1)
+        with _state.changing():
+            before = self.value()
+            if get_static_value(before) is not None and int(before) >= limit:
+                raise OutOfRangeError(None, None, f"Reached limit of {limit}")
+            self.assign_add(1)
         return before
 
     def _aggregate(self, value: jax.Array, context: "ReplicaContext") -> jax.Array:

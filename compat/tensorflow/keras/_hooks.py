@@ -18,6 +18,7 @@ from tfdist_jax.compat.tensorflow.keras._training import (
     _optimizer,
     _overhead,
     _sync_batch_norm,
+    _threads,
     _train_step_signature,
     _trainer,
     _workers,
@@ -46,6 +47,7 @@ CHANGES: tuple[Change, ...] = (
     *_train_step_signature.CHANGES,
     *_workers.CHANGES,
     *_trainer.CHANGES,
+    *_threads.CHANGES,
     *_position.CHANGES,
     *_backup.CHANGES,
 )

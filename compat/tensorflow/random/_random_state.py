@@ -86,10 +86,15 @@ class KeyStream:
 
     def move_on_host(self, delta: int) -> np.ndarray:
         """Return the words before they are moved on, whatever is being traced."""
-        # A strategy's program leaves the words on all its devices; what is drawn outside must not be bound to them.
-        words = np.asarray(self._words)
-        self._words = words + np.array([0, 0, delta], np.uint32)
-        return words
+        while True:
+            with _state.CELLS:
+                held = self._words
+            # A strategy's program leaves the words on all its devices; what is drawn outside must not be bound to them.
+            words = np.asarray(held)  # It may have to be computed, and that program need the cells.
+            with _state.CELLS:
+                if self._words is held:
+                    self._words = words + np.array([0, 0, delta], np.uint32)
+                    return words
 
 
 @final

@@ -7,6 +7,7 @@ from typing import Any
 
 from keras.optimizers import SGD
 
+from tfdist_jax._stateful._transaction import changing_together
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
@@ -41,8 +42,11 @@ def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
             trainable_variables = list(trainable_variables)
         context = replica_context()
         # A step without state gets gradients that are summed.
-        if context is None or context.is_updating or get_stateless_scope() is not None:
+        if get_stateless_scope() is not None or (context is not None and context.is_updating):
             return original(self, grads, trainable_variables)
+        if context is None:
+            with changing_together():
+                return original(self, grads, trainable_variables)
         variables = trainable_variables
         if variables is None:
             variables = self._trainable_variables if self.built else [None] * len(grads)

@@ -1,5 +1,6 @@
 """Keras's trainer under strategies: a model trains on the replicas of the strategy in whose scope it was made."""
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -26,18 +27,19 @@ from tfdist_jax.compat.tensorflow.keras._training._steps import (
     TestStep,
     make_train_step,
 )
+from tfdist_jax.compat.tensorflow.keras._training._threads import building, end_building
 from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import is_tensorflow_form
 from tfdist_jax.compat.tensorflow.keras._training._workers import STRATEGY, prepared, strategy_of
 
 _STEPS: dict[str, Callable[[Any, int], Step]] = {"train": make_train_step, "test": TestStep, "predict": PredictStep}
-# With their first parameters.
+# With the kind of their steps and their first parameters.
 _METHODS = (
-    ("fit", "self x y"),
-    ("train_on_batch", "self x y"),
-    ("evaluate", "self x y"),
-    ("test_on_batch", "self x y"),
-    ("predict", "self x"),
-    ("predict_on_batch", "self x"),
+    ("fit", "train", "self x y"),
+    ("train_on_batch", "train", "self x y"),
+    ("evaluate", "test", "self x y"),
+    ("test_on_batch", "test", "self x y"),
+    ("predict", "predict", "self x"),
+    ("predict_on_batch", "predict", "self x"),
 )
 
 
@@ -67,6 +69,7 @@ def _remembering_strategy(original: Callable[..., None]) -> Callable[..., None]:
 def _making_step_function(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make_function(self: keras.Model, force: bool = False) -> Any:
+        end_building()
         strategy, attribute = _strategy_for(self, kind), f"{kind}_function"
         if strategy is None:
             before = getattr(self, attribute)
@@ -101,12 +104,11 @@ def _giving_back(model: keras.Model, kind: str, function: Callable[..., Any]) ->
     return step_function
 
 
-def _in_scope(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """Run a training method inside its model's strategy, as if the script had."""
     signature = inspect.signature(original)
 
-    @functools.wraps(original)
-    def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+    def run(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         strategy = strategy_of(self)
         if strategy is None:
             return original(self, *args, **kwargs)
@@ -116,6 +118,12 @@ def _in_scope(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
                 given.apply_defaults()
                 kwargs = prepared(self, name, given.arguments, kwargs)
             return original(self, *args, **kwargs)
+
+    @functools.wraps(original)
+    def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        is_first = getattr(self, f"{kind}_function", None) is None
+        with building() if is_first else contextlib.nullcontext():
+            return run(self, *args, **kwargs)
 
     return method
 
@@ -218,11 +226,11 @@ CHANGES = (
         Hook(
             JAXTrainer,
             name,
-            functools.partial(_in_scope, name),
+            functools.partial(_in_scope, name, kind),
             parameters,
             "run in the strategy of the model, as if the script had opened its scope",
         )
-        for name, parameters in _METHODS
+        for name, kind, parameters in _METHODS
     ),
     Hook(jax_trainer, "_distribute_data", _left_on_host, "data layouts", "no whole batch visits the first device"),
 )

@@ -1,0 +1,49 @@
+"""Any number of threads: nothing crashes, no change is lost, no reader finds an array that is gone."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+# Operations of each of eight threads.
+FEW, MANY = "500", "10000"
+
+
+def found(done):
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("devices", [1, 4])
+def test_no_change_of_variables_is_lost(run_program, devices, count):
+    said = found(run_program(PROGRAMS / "threads_of_variables.py", count, devices=devices))
+    assert said.pop("errors") == []
+    assert set(said.values()) == {True}, said
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_one_model_is_built_trained_and_used_by_several_threads(run_program, devices):
+    assert found(run_program(PROGRAMS / "threads_of_one_model.py", devices=devices)) == {"errors": [], "steps": True}
+
+
+def test_a_change_that_an_uncompiled_step_would_undo_is_an_error():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        variable = tf.Variable(0.0)
+    change = lambda: variable.assign_add(1.0)
+
+    def step():
+        if float(tf.constant(1.0)) > 0:  # Takes the value, so that it cannot be compiled.
+            variable.assign_add(1.0)
+        thread = threading.Thread(target=change)
+        thread.start()
+        thread.join()
+
+    with pytest.raises(RuntimeError, match=r"Another thread .* tf.function"):
+        strategy.run(step)
+    assert float(variable) == 1.0

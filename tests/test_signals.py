@@ -1,0 +1,96 @@
+"""Handlers of signals wait for the end of a section, and are the user's own again afterwards."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from tfdist_jax._signals import deferring_signals, delivering_signals
+
+
+@pytest.fixture
+def heard():
+    """The numbers that a handler of SIGUSR1 has heard."""
+    numbers = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: numbers.append(number))
+    yield numbers
+    signal.signal(signal.SIGUSR1, before)
+
+
+def raise_signal():
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def test_a_handler_runs_when_the_outermost_section_has_ended(heard):
+    handler = signal.getsignal(signal.SIGUSR1)
+    with deferring_signals():
+        with deferring_signals():
+            raise_signal()
+        raise_signal()
+        assert not heard
+    assert len(heard) == 2
+    assert signal.getsignal(signal.SIGUSR1) is handler
+    raise_signal()
+    assert len(heard) == 3
+
+
+def test_inside_a_section_a_block_may_be_told_at_once(heard):
+    with deferring_signals():
+        raise_signal()
+        with delivering_signals():
+            assert len(heard) == 1
+            raise_signal()
+            assert len(heard) == 2
+        raise_signal()
+        assert len(heard) == 2
+    assert len(heard) == 3
+
+
+def test_each_handler_runs_though_one_before_it_raises(heard):
+    def fail(number, frame):
+        heard.append("failing")
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, fail)
+    try:
+        with pytest.raises(KeyboardInterrupt), deferring_signals():
+            os.kill(os.getpid(), signal.SIGINT)
+            raise_signal()
+        assert sorted(map(str, heard)) == [str(int(signal.SIGUSR1)), "failing"]
+        with deferring_signals():  # What was left behind, if anything, is none of the next section's.
+            raise_signal()
+        assert len(heard) == 3
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_handler_that_is_set_inside_a_section_stays(heard):
+    other = []
+    with deferring_signals():
+        signal.signal(signal.SIGUSR1, lambda number, frame: other.append(number))
+    raise_signal()
+    assert len(other) == 1 and not heard
+
+
+def test_an_error_of_the_block_comes_first(heard):
+    with pytest.raises(ValueError, match="mine"), deferring_signals():
+        raise_signal()
+        raise ValueError("mine")
+    assert len(heard) == 1
+
+
+def test_other_threads_have_no_sections(heard):
+    def work():
+        with deferring_signals():
+            inside.set()
+            leave.wait()
+
+    inside, leave = threading.Event(), threading.Event()
+    thread = threading.Thread(target=work)
+    thread.start()
+    inside.wait()
+    raise_signal()
+    assert len(heard) == 1
+    leave.set()
+    thread.join()
