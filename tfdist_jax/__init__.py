@@ -11,6 +11,7 @@ from tfdist_jax._cluster import (
     Timeouts as Timeouts,
     initialize as initialize,
 )
+from tfdist_jax._forks import refuse_after_forks
 from tfdist_jax._runtime import prepare_cpu, use_cpu_devices as use_cpu_devices
 from tfdist_jax._sharding._collectives import ReduceOp as ReduceOp, fused_mean as fused_mean, fused_sum as fused_sum
 from tfdist_jax._sharding._input import PaddedBatch as PaddedBatch, split_sizes as split_sizes
@@ -24,3 +25,4 @@ from tfdist_jax.strategies import (
 )
 
 prepare_cpu()
+refuse_after_forks()

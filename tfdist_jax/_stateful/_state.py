@@ -3,6 +3,7 @@
 import abc
 import contextlib
 import enum
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from tfdist_jax._autodiff._tape import observe_read
+from tfdist_jax._forks import must_have_come
 from tfdist_jax._sharding._placement import local
 from tfdist_jax._signals import deferring_signals
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 CELLS = threading.RLock()
 """Held while cells are read or changed. A step holds it from reading its cells until its results are in them: an array that another
 thread took in between might be given away. Where it is held, no other thread is waited for."""
+if hasattr(os, "register_at_fork"):  # Another thread may hold it, which the child has not.
+    os.register_at_fork(after_in_child=CELLS._at_fork_reinit)  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue]
 
 
 class Cell(Protocol):
@@ -118,6 +122,7 @@ def store_all(changes: Iterable[tuple[Cell, jax.Array]]) -> None:
 def read_now(cell: Cell) -> Any:
     """Return the value outside of programs: where several processes hold it, a copy of this one's, which no step gives away."""
     array = load(cell)
+    must_have_come(array)
     own = array if cell.storage.per_replica else local(array)
     return own if own is array else jnp.copy(own)
 
