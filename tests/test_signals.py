@@ -1,4 +1,4 @@
-"""Handlers of signals wait for the end of a section, and are the user's own again afterwards."""
+"""Handlers of signals wait for the end of a section, and all of them run."""
 
 import os
 import signal
@@ -23,16 +23,26 @@ def raise_signal():
 
 
 def test_a_handler_runs_when_the_outermost_section_has_ended(heard):
-    handler = signal.getsignal(signal.SIGUSR1)
     with deferring_signals():
         with deferring_signals():
             raise_signal()
         raise_signal()
         assert not heard
     assert len(heard) == 2
-    assert signal.getsignal(signal.SIGUSR1) is handler
     raise_signal()
     assert len(heard) == 3
+
+
+def test_a_handler_that_somebody_keeps_meanwhile_does_what_it_did(heard):
+    with deferring_signals():
+        pass
+    kept = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    with deferring_signals():
+        raise_signal()
+    assert not heard
+    signal.signal(signal.SIGUSR1, kept)
+    raise_signal()
+    assert len(heard) == 1
 
 
 def test_inside_a_section_a_block_may_be_told_at_once(heard):
@@ -65,12 +75,16 @@ def test_each_handler_runs_though_one_before_it_raises(heard):
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_handler_that_is_set_inside_a_section_stays(heard):
+def test_a_handler_that_is_set_inside_a_section_stays_and_waits_for_the_next_ones_end(heard):
     other = []
     with deferring_signals():
         signal.signal(signal.SIGUSR1, lambda number, frame: other.append(number))
     raise_signal()
-    assert len(other) == 1 and not heard
+    assert len(other) == 1
+    with deferring_signals():
+        raise_signal()
+        assert len(other) == 1
+    assert len(other) == 2 and not heard
 
 
 def test_an_error_of_the_block_comes_first(heard):

@@ -21,6 +21,7 @@ class CompiledStep:
     Attributes:
         gives_away: Whether a call takes the memory of the state that it is given.
         is_compiled: Whether `compile` has been called.
+        wait: Waits until no more steps are under way than may be; to be called after each, where nothing is deferred or held.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class CompiledStep:
             options: Of `jax.jit`.
         """
         self._in_flight = InFlight(mesh)
+        self.wait = self._in_flight.wait
         self._step = step
         make = functools.partial(
             jit_with_agreement, self._with_token, mesh, name=name, out_shardings=(layout, None, None), **options
@@ -61,10 +63,6 @@ class CompiledStep:
         state, out, token = (self._keeping if keep else self._donating)(state, *args)
         self._in_flight.add(token)
         return state, out
-
-    def wait(self) -> None:
-        """Wait until no more steps are under way than may be."""
-        self._in_flight.wait()
 
     def compile(self, state: Any, *args: Any) -> None:
         """Do what the first call would do before it runs, while handlers of signals still run and nobody waits."""

@@ -4,12 +4,15 @@ Python runs the handlers of signals in the main thread, between any two of its i
 the memory of variables and its results are not stored yet, an exception would lose both. In a section handlers wait.
 """
 
-import _signal  # pyright: ignore[reportMissingImports] - The functions of `signal`, which would make an enum of each number.
 import collections
 import contextlib
 import os
 import signal
 import threading
+
+# The functions of `signal`, which would make an enum of each number.
+from _signal import getsignal, signal as set_signal  # pyright: ignore[reportMissingImports]
+from _thread import get_ident
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Self, final
@@ -29,27 +32,29 @@ class _Deferring:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if _section.depth:
             _section.waiting.append((self.handler, number, frame))
-        else:
+            return
+        try:
             self.handler(number, frame)
+        finally:
+            if _section.waiting:  # It came where a section was about to let them run.
+                _section.deliver()
 
-
-def _deferring(handler: Any) -> _Deferring:
-    return handler if isinstance(handler, _Deferring) else _Deferring(handler)
+    def __repr__(self) -> str:
+        return f"<{self.handler!r}, but not in the middle of a step>"
 
 
 @final
 class _Section:
     """The main thread's sections; in other threads, where no handlers run, it does nothing.
 
-    A handler that raises while a section begins or ends may leave a `_Deferring` in place. It does what its handler does, and
-    the next section takes it away.
+    The first section puts a `_Deferring` in the place of each handler, as does one that finds others. They stay: putting the
+    handlers back would cost each step two calls of the system.
     """
 
     def __init__(self) -> None:
         self.depth = 0
         self.waiting: collections.deque[tuple[Callable[..., Any], int, FrameType | None]] = collections.deque()
         self._handlers: tuple[Any, ...] = ()
-        self._changes: list[tuple[int, Any, _Deferring]] = []
         self.set_main_thread()
 
     def set_main_thread(self) -> None:
@@ -58,40 +63,29 @@ class _Section:
 
     def is_main_thread(self) -> bool:
         """Whether this is the thread in which handlers run."""
-        return threading.get_ident() == self._main
+        return get_ident() == self._main
 
     def __enter__(self) -> Self:
-        if threading.get_ident() != self._main:
+        if get_ident() != self._main:
             return self
-        if not self.depth:
-            handlers = tuple(map(_signal.getsignal, _SIGNALS))
-            if handlers != self._handlers:
-                given = [
-                    (number, handler) for number, handler in zip(_SIGNALS, handlers, strict=True) if callable(handler)
-                ]
-                self._changes = [
-                    (number, deferring.handler, deferring)
-                    for number, deferring in ((n, _deferring(h)) for n, h in given)
-                ]
-                self._handlers = handlers
-            for number, _, deferring in self._changes:
-                _signal.signal(number, deferring)
+        if not self.depth and tuple(map(getsignal, _SIGNALS)) != self._handlers:
+            self._replace_handlers()
         self.depth += 1
         return self
 
     def __exit__(self, *error: object) -> None:
-        if threading.get_ident() != self._main:
+        if get_ident() != self._main:
             return
         self.depth -= 1
-        if self.depth:
-            return
-        try:
-            for number, handler, deferring in self._changes:
-                if _signal.getsignal(number) is deferring:
-                    _signal.signal(number, handler)
-        finally:
-            if self.waiting:
-                self.deliver()
+        if self.waiting and not self.depth:
+            self.deliver()
+
+    def _replace_handlers(self) -> None:
+        for number in _SIGNALS:
+            handler = getsignal(number)
+            if callable(handler) and not isinstance(handler, _Deferring):
+                set_signal(number, _Deferring(handler))
+        self._handlers = tuple(map(getsignal, _SIGNALS))
 
     def deliver(self) -> None:
         """Call the handlers that wait, each also if one before it raises."""

@@ -209,12 +209,12 @@ class StatefulProgram:
         """Run the program on `arrays` and the cells' present values."""
         keep = is_recording()
         if not (self._step.is_compiled or keep):
-            self._step.compile(*self._inputs(arrays))
+            self._step.compile(*self._inputs(arrays, is_observed=False))
         if self.captured.checks:
             results = self._run_checked(arrays)
         else:
             with CELLS, deferring_signals():
-                values, results = self._step(*self._inputs(arrays), keep=keep)
+                values, results = self._step(*self._inputs(arrays, is_observed=keep), keep=keep)
                 self._store(values)
         self._step.wait()
         results = jax.tree.unflatten(self.captured.out_tree, results)
@@ -229,7 +229,7 @@ class StatefulProgram:
             while True:
                 # JAX would make a RuntimeError of an exception in what the program calls in this thread.
                 with CELLS, deferring_signals():
-                    inputs = self._inputs(arrays)
+                    inputs = self._inputs(arrays, is_observed=is_recording())
                     before = self._held()
                     values, results = self._step(*inputs, keep=True)
                 # Without the cells: what the program calls on the host may read them.
@@ -255,10 +255,11 @@ class StatefulProgram:
         return [cell.stored for cell in self.captured.cells]
 
     def _store(self, values: Sequence[jax.Array]) -> None:
-        for cell, value in zip(self._written, values, strict=True):
-            if self._hold_arrays:
+        if self._hold_arrays:
+            for cell, value in zip(self._written, values, strict=True):
                 cell.stored = value
-            else:
+        else:
+            for cell, value in zip(self._written, values, strict=True):
                 store(cell, value)
 
     @functools.cached_property
@@ -268,13 +269,15 @@ class StatefulProgram:
 
     def lower(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Lower the program without running it, as `jax.jit(fn).lower` does."""
-        return self._step.lower(*self._inputs(arrays))
+        return self._step.lower(*self._inputs(arrays, is_observed=is_recording()))
 
-    def _inputs(self, arrays: Sequence[jax.Array | np.ndarray]) -> tuple[list[Any], list[Any], list[Any]]:
+    def _inputs(
+        self, arrays: Sequence[jax.Array | np.ndarray], *, is_observed: bool
+    ) -> tuple[list[Any], list[Any], list[Any]]:
         if self._whole is not None:
             arrays = [_replicate(array, self._whole) for array in arrays]
         written, only_read = self._stored()
-        if is_recording():
+        if is_observed:
             observe = lambda cell, array: observe_read(cell, array, trainable=cell.trainable)
             return (
                 list(map(observe, self._written, written)),

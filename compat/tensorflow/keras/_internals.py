@@ -14,13 +14,13 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `global_seed_generator`: what unseeded draws come from.
 - `is_default`: tells a callback's own methods from those that do nothing.
 - `JAXTrainer._compute_loss`, `_loss_tracker`, `_call_has_training_arg`: what a training step is made of; `_jax_state`:
-  where Keras's loops hold what steps return beside logs, under a `keras.distribution` the variables' values.
+  where Keras's loops hold what steps return beside logs, under a `keras.distribution` the variables' values;
+  `_jax_state_synced`: whether a callback has put that into the variables.
 - `JaxVariable._value`, `_layout`, `_maybe_autocast`, `_initializer`: what a variable holds.
 - `Layer._trainable_variables`, `_non_trainable_variables`, `_seed_generators`, `Metric._variables`: what they hold, for
   checkpoints; Keras's other lists of the same things are left out there by name.
 - `lazy_tensorflow`: the real TensorFlow, loaded when it is asked for something.
 - `legacy_h5_format.load_model_from_hdf5`: reads a file without suffix.
-- `Operation._setattr_hook`: asked before an attribute is searched for layers.
 - `saving_lib._model_from_config`, `_load_assets_from_dict`: the parts of a model in a folder of `OrbaxCheckpoint`.
 - `TensorBoard._init_profile_batch`: takes the batches to profile.
 

@@ -89,12 +89,21 @@ class KeyStream:
         while True:
             with _state.CELLS:
                 held = self._words
+                if isinstance(held, np.ndarray):
+                    self._words = _moved(held, delta)
+                    return held
             # A strategy's program leaves the words on all its devices; what is drawn outside must not be bound to them.
             words = np.asarray(held)  # It may have to be computed, and that program need the cells.
             with _state.CELLS:
                 if self._words is held:
-                    self._words = words + np.array([0, 0, delta], np.uint32)
+                    self._words = _moved(words, delta)
                     return words
+
+
+def _moved(words: np.ndarray, delta: int) -> np.ndarray:
+    new = words.copy()
+    new[2:] += np.uint32(delta)
+    return new
 
 
 @final

@@ -4,6 +4,7 @@ import inspect
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import keras
@@ -22,7 +23,6 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     EpochIterator,
     JAXTrainer,
     JaxVariable,
-    Operation,
     class_weight_to_sample_weights,
     data_adapters,
     get_keras_mask,
@@ -46,7 +46,6 @@ USED = [
     (legacy_h5_format, "load_model_from_hdf5", ["filepath", "custom_objects"]),
     (saving_lib, "_model_from_config", ["config_json", "custom_objects", "compile", "safe_mode"]),
     (saving_lib, "_load_assets_from_dict", ["model", "assets_dict"]),
-    (Operation, "_setattr_hook", ["self", "name", "value"]),
     (DataAdapter, "get_numpy_iterator", ["self"]),
     (DataAdapter, "get_jax_iterator", ["self"]),
 ]
@@ -173,10 +172,25 @@ def test_old_files_are_read_with_tensorflows_classes_whether_it_is_loaded_or_not
     assert ran.returncode == 0, ran.stderr
 
 
-def test_attributes_are_shown_to_the_hook_before_they_are_searched():
-    source = source_of(keras.Layer.__setattr__)
-    assert source.index("_setattr_hook(name, value)") < source.index("_tracker.track(value)")
-    assert keras.Model._setattr_hook is not Operation._setattr_hook
+def test_the_state_of_steps_is_set_past_the_search_for_layers(monkeypatch):
+    searched = []
+    monkeypatch.setattr(keras.Layer, "__setattr__", lambda self, name, value: searched.append(name))
+    model = keras.Model.__new__(keras.Model)
+    model._jax_state = {"trainable_variables": []}
+    model.other = 1
+    assert model._jax_state == {"trainable_variables": []} and searched == ["other"]
+
+
+def test_each_thread_has_its_own_place_between_steps():
+    source = source_of(JAXTrainer.fit)
+    assert "if self._jax_state_synced:" in source and "self._jax_state_synced = False" in source
+    model = keras.Sequential([keras.Input((1,))])
+    model._jax_state_synced = False
+    found = []
+    thread = threading.Thread(target=lambda: found.append(model._jax_state_synced))
+    thread.start()
+    thread.join()
+    assert found == [True] and not model._jax_state_synced
 
 
 def test_callbacks_methods_of_their_own_are_told_from_the_base_classs():

@@ -1,6 +1,5 @@
 """What Keras does and need not do: searching state for layers, telling logs to nobody, loading TensorFlow to ask what is its."""
 
-import collections
 import functools
 import sys
 from collections.abc import Callable
@@ -8,10 +7,10 @@ from typing import Any, final
 
 import keras
 
-from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
     CallbackList,
-    Operation,
+    JAXTrainer,
     is_default,
     lazy_tensorflow,
     rng_utils,
@@ -33,11 +32,11 @@ class _TensorFlowIfLoaded:
         return getattr(lazy_tensorflow, name)
 
 
-def _leaving_state_untracked(self: keras.Model, name: str, value: Any) -> tuple[str, Any]:
-    if name == "_jax_state" and value is not None:
-        # Keras looks for layers in every dict that a model holds.
-        return name, collections.UserDict(value)
-    return Operation._setattr_hook(self, name, value)
+def _set_attribute(self: keras.Model, name: str, value: Any) -> None:
+    if name == "_jax_state":  # Keras would look for layers in it, at each step.
+        self.__dict__[name] = value
+    else:
+        super(JAXTrainer, self).__setattr__(name, value)
 
 
 def _only_if_heard(name: str, original: Callable[..., None]) -> Callable[..., None]:
@@ -68,13 +67,7 @@ CHANGES = (
         )
         for module in (rng_utils, serialization_lib)
     ),
-    Hook(
-        keras.Model,
-        "_setattr_hook",
-        instead(_leaving_state_untracked),
-        "self name value",
-        "the state of a step is not searched for layers",
-    ),
+    Addition(JAXTrainer, "__setattr__", _set_attribute),
     *(
         Hook(
             CallbackList,

@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, final
@@ -50,26 +49,17 @@ def end_building() -> None:
 
 @final
 class _OwnOfThread:
-    """An attribute of models that each thread has for itself."""
+    """A yes or no of a model that each thread has for itself, and is yes at first."""
 
-    def __init__(self, default: Any) -> None:
-        self._default = default
-        self._local = threading.local()
+    _NAME = "_threads_of_no"
 
     def __get__(self, model: Any, owner: type) -> Any:
-        return self if model is None else self._values().get(model, self._default)
+        return self if model is None else threading.get_ident() not in model.__dict__.get(self._NAME, ())
 
-    def __set__(self, model: Any, value: Any) -> None:
-        self._values()[model] = value
-
-    def _values(self) -> weakref.WeakKeyDictionary[Any, Any]:
-        if not hasattr(self._local, "values"):
-            self._local.values = weakref.WeakKeyDictionary()
-        return self._local.values
+    def __set__(self, model: Any, value: bool) -> None:
+        threads = model.__dict__.setdefault(self._NAME, set())
+        (threads.discard if value else threads.add)(threading.get_ident())
 
 
-# What Keras's loops hand from step to step, and whether the variables have it.
-CHANGES = (
-    Addition(JAXTrainer, "_jax_state", _OwnOfThread(None)),
-    Addition(JAXTrainer, "_jax_state_synced", _OwnOfThread(True)),
-)
+# Keras's loops ask it between two steps: whether a callback has put what the steps hand on into the variables.
+CHANGES = (Addition(JAXTrainer, "_jax_state_synced", _OwnOfThread()),)
