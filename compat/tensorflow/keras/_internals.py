@@ -42,7 +42,6 @@ from keras.src.callbacks.callback_list import CallbackList
 from keras.src.legacy import backend as legacy_backend
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
-from keras.src.ops.operation import Operation
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
 from keras.src.saving import saving_api, saving_lib, serialization_lib
@@ -79,7 +78,6 @@ __all__ = [
     "EpochIterator",
     "JAXTrainer",
     "JaxVariable",
-    "Operation",
     "PyDatasetAdapter",
     "SeedGenerator",
     "backend",

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import keras
 
-from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook, instead
+from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
     CallbackList,
     JAXTrainer,
@@ -67,7 +67,13 @@ CHANGES = (
         )
         for module in (rng_utils, serialization_lib)
     ),
-    Addition(JAXTrainer, "__setattr__", _set_attribute),
+    Hook(
+        JAXTrainer,
+        "__setattr__",
+        instead(_set_attribute),
+        "self name value",
+        "the state of a step is not searched for layers",
+    ),
     *(
         Hook(
             CallbackList,
