@@ -43,6 +43,24 @@ def test_compiled_function_is_checked_when_it_runs(check):
         jax.effects_barrier()
 
 
+def test_a_function_whose_assertions_fail_changes_nothing_and_can_be_called_again():
+    total = tf.Variable(0.0)
+
+    @tf.function
+    def add(x):
+        total.assign_add(x)
+        tf.debugging.assert_less(x, 10.0, message="first")
+        tf.debugging.assert_less(x, 5.0, message="second")
+
+    add(tf.constant(1.0))
+    for _ in range(2):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="first"):
+            add(tf.constant(20.0))
+        assert float(total) == 1.0
+    add(tf.constant(2.0))
+    assert float(total) == 3.0
+
+
 def test_what_is_known_is_checked_while_tracing():
     with pytest.raises(ValueError, match="must have rank 2"):
         tf.function(lambda x: tf.debugging.assert_rank(x, 2))(X)

@@ -377,6 +377,18 @@ def test_an_error_in_the_middle_of_an_epoch_loses_nothing(error, any_strategy, m
     assert np.isfinite(model.predict(data.x, verbose=0)).all()
 
 
+def test_a_batch_that_does_not_fit_leaves_a_trained_model(any_strategy, make_model, data):
+    model = make_model(any_strategy)
+    model.fit(data.x, data.y, shuffle=False, verbose=0)
+    trained = model.get_weights()
+    for wrong in (np.ones((16, data.x.shape[1] + 3), np.float32), np.ones((16, 2, 2), np.float32)):
+        with pytest.raises(Exception, match="(?i)shape|incompatible|dimension"):
+            model.fit(wrong, data.y[:16], verbose=0)
+    for now, before in zip(model.get_weights(), trained, strict=True):
+        np.testing.assert_array_equal(now, before)
+    model.fit(data.x, data.y, shuffle=False, verbose=0)
+
+
 def test_a_models_variable_can_be_copied_and_pickled(strategy, make_model):
     kernel = make_model(strategy).layers[0].kernel
     twin, elsewhere = copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))
