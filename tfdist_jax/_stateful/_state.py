@@ -135,7 +135,7 @@ def read(cell: Cell) -> jax.Array:
 
 
 def changing() -> contextlib.AbstractContextManager[Any]:
-    """Keep other threads from the cells from reading one until it is written; in a program being traced, which is a thread's own, not."""
+    """Keep other threads from cells while one is read and written; not in a program being traced, which is one thread's own."""
     return CELLS if _scope.get() is None else contextlib.nullcontext()
 
 
