@@ -382,7 +382,7 @@ def test_a_batch_that_does_not_fit_leaves_a_trained_model(any_strategy, make_mod
     model.fit(data.x, data.y, shuffle=False, verbose=0)
     trained = model.get_weights()
     for wrong in (np.ones((16, data.x.shape[1] + 3), np.float32), np.ones((16, 2, 2), np.float32)):
-        with pytest.raises(Exception, match="(?i)shape|incompatible|dimension"):
+        with pytest.raises(Exception, match=r"(?i)shape|incompatible|dimension"):
             model.fit(wrong, data.y[:16], verbose=0)
     for now, before in zip(model.get_weights(), trained, strict=True):
         np.testing.assert_array_equal(now, before)

@@ -5,8 +5,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, final
 
-import keras
-
 from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
     CallbackList,
@@ -32,7 +30,7 @@ class _TensorFlowIfLoaded:
         return getattr(lazy_tensorflow, name)
 
 
-def _set_attribute(self: keras.Model, name: str, value: Any) -> None:
+def _set_attribute(self: JAXTrainer, name: str, value: Any) -> None:
     if name == "_jax_state":  # Keras would look for layers in it, at each step.
         self.__dict__[name] = value
     else:
