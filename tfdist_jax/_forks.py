@@ -7,16 +7,17 @@ import jax
 
 from tfdist_jax._internals import Trace, backends_are_initialized, is_computed, set_trace
 
-_is_child = False
+is_child = False
+"""Whether this process was forked after JAX had started."""
 
 
 def must_have_come(array: jax.Array) -> None:
-    """Refuse to wait for an array in a process that lacks the threads that compute it.
+    """Refuse to wait for an array in such a process, if it is not computed yet.
 
     Raises:
         RuntimeError: If it would be waited for in vain.
     """
-    if _is_child and not is_computed(array):
+    if not is_computed(array):
         _refuse()
 
 
@@ -43,9 +44,9 @@ class _RefusingTrace(Trace):
 
 
 def _refuse_in_child() -> None:
-    global _is_child
+    global is_child
     if backends_are_initialized():
-        _is_child = True
+        is_child = True
         set_trace(_RefusingTrace())
 
 

@@ -50,15 +50,25 @@ def current_trace() -> Trace:
     return _core.trace_ctx.trace
 
 
+_read_trace: Any = _core.TracingContext.trace.fget
+
+
+def takes_trace_away() -> bool:
+    """Whether this JAX leaves a thread without a trace while it runs an operation."""
+    with _core.take_current_trace():
+        return _read_trace(_core.trace_ctx) is None
+
+
 def restore_trace_after_interrupts() -> None:
     """Let operations work after an exception such as KeyboardInterrupt has left a thread without a trace.
 
     JAX 0.12 takes the trace away while it runs an operation, and an exception may come before it can put it back.
     """
-    get: Any = _core.TracingContext.trace.fget
+    if not takes_trace_away():
+        return
 
     def trace(self: Any) -> Trace:
-        found = get(self)
+        found = _read_trace(self)
         if found is None:
             self.set_trace(eval_trace)
         return found or eval_trace

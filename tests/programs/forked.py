@@ -7,7 +7,14 @@ import numpy as np
 import tensorflow as tf
 
 variable = tf.Variable(tf.zeros((300, 300)))
-step = tf.function(lambda: variable.assign_add(tf.matmul(variable, variable)))
+
+
+@tf.function
+def step():
+    for _ in tf.range(1000):  # Takes longer than to fork.
+        variable.assign_add(tf.matmul(variable, variable))
+
+
 USES = {
     "nothing of JAX": lambda: np.ones(3).sum(),
     "operation": lambda: tf.ones(3) + 1,
@@ -16,6 +23,7 @@ USES = {
     "array on its way": lambda: variable.numpy(),
 }
 step()
+variable.numpy()
 processes = multiprocessing.get_context("fork")
 
 
@@ -27,9 +35,8 @@ def work(queue, use):
         queue.put(str(error))
 
 
-for _ in range(200):
-    step()
 queue = processes.SimpleQueue()
+step()
 process = processes.Process(target=work, args=(queue, USES[sys.argv[1]]))
 process.start()
 print(queue.get())

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
-from interrupting import InterruptingAt, interrupt_at_every_place
+from interrupting import InterruptingAt, interrupt_at_every_place, listen_to_interrupts
 
 import tfdist_jax as td
 
@@ -126,6 +126,7 @@ def interrupt_iterators():
         found[name] = results
 
 
+listen_to_interrupts()
 for interrupt in (interrupt_loop, interrupt_checked_loop, interrupt_native, interrupt_optimizer, interrupt_iterators):
     interrupt()
 print(json.dumps(found))

@@ -65,6 +65,11 @@ class InterruptingAt:
         handler(signal.SIGINT, frame)
 
 
+def listen_to_interrupts() -> None:
+    """Let SIGINT raise KeyboardInterrupt, also in a process of a shell's background, where it would be ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def interrupt_at_every_place(action: Callable[[], Any], check: Callable[[bool], Any], step: int = 1) -> dict[Any, int]:
     """Call `action` again and again, each time interrupted at a later place, until it has no more of them.
 
