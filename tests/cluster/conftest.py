@@ -179,7 +179,9 @@ class Cluster:
         """Start `program` once for each worker, by `tfdist-jax run`, which has imported what programs do already."""
         modules = forks.FACADE if "tensorflow" in program else forks.NATIVE
         script = self.folder / "program.py"
-        script.write_text(_PREAMBLE + textwrap.dedent(program))
+        new = script.with_suffix(".new")
+        new.write_text(_PREAMBLE + textwrap.dedent(program))
+        new.replace(script)  # In one step: a process that was started before may be about to read it.
         for index in range(len(self.addresses)) if indices is None else indices:
             own = (env(index) if callable(env) else env) or {}
             command = ["run", "--devices", str(self._devices), str(script), *args]
