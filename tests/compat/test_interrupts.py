@@ -8,6 +8,7 @@ import pytest
 PROGRAMS = Path(__file__).parents[1] / "programs"
 # How often each of three kinds of training is interrupted at random.
 FEW, MANY = "50", "700"
+_ON_ITS_WAY = "all but the one on its way"
 
 
 def found(done):
@@ -21,8 +22,11 @@ def test_no_place_of_a_step_is_one_where_something_is_lost(run_program, devices,
     said = found(run_program(PROGRAMS / "interrupted_places.py", every, devices=devices))
     steps = {kind: said.pop(kind) for kind in ("loop", "checked", "native", "optimizer")}
     assert all(set(results) == {"whole"} and results["whole"] > 20 for results in steps.values()), steps
-    iterators = {result for results in said.values() for result in results}
-    assert iterators <= {"all", "all but the one on its way"} and len(said) == 5, said
+    assert len(said) == 5
+    for results in said.values():
+        assert results.keys() <= {"all", _ON_ITS_WAY}, said
+        # Such places are the last few, where the element has been made.
+        assert results["all"] > 5 * results.get(_ON_ITS_WAY, 0), said
 
 
 @pytest.mark.parametrize("times", [FEW, pytest.param(MANY, marks=pytest.mark.exhaustive)])

@@ -27,10 +27,8 @@ class InterruptingAt:
         self.place: tuple[str, int, str] | None = None
 
     def __enter__(self) -> "InterruptingAt":
-        if sys.version_info >= (
-            3,
-            12,
-        ):  # There a process's first function that asks for its instructions is not told of them.
+        # In Python 3.12 a process's first function that asks for its instructions is not told of them.
+        if sys.version_info >= (3, 12):
             sys.settrace(self._enter)
             (lambda: None)()
         sys.settrace(self._enter)
