@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import buckets
+import damages
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -436,3 +437,36 @@ def test_arrays_without_elements_are_loaded_as_they_were_saved(tmp_path):
     found = _checkpoint.load_arrays(tmp_path / "a", sharding_of=lambda name: jax.sharding.SingleDeviceSharding(FOUR[1]))
     host = np.asarray(found["none"])
     assert host.shape == (2, 0) and host.dtype == jnp.bfloat16 and found["none"].devices() == {FOUR[1]}
+
+
+@pytest.fixture
+def three_steps(tmp_path):
+    """A checkpointer of three steps, whose states hold noise plus the step."""
+    noise = np.random.default_rng(0).random((300, 300), "f4")
+    with td.Checkpointer(tmp_path / "saved") as checkpointer:
+        for step in range(3):
+            checkpointer.save(step, {"w": noise + step})
+    return checkpointer, noise
+
+
+@pytest.mark.parametrize("kind", damages.KINDS)
+def test_the_newest_step_that_is_not_damaged_is_restored(three_steps, tmp_path, caplog, kind):
+    checkpointer, noise = three_steps
+    for file in damages.files_of(tmp_path / "saved" / "step-2"):
+        caplog.clear()
+        with damages.damaged(file, kind, random.Random(0)):
+            restored = checkpointer.restore()
+            assert "step-2 is damaged" in caplog.text and "Going back to step 1." in caplog.text
+            for arguments in ({"step": 2}, {"skip_damaged": False}):
+                with pytest.raises(td.DataLossError, match=r"step-2 is damaged.*`restore\(\)` without a step"):
+                    checkpointer.restore(**arguments)
+        assert restored.step == 1
+        np.testing.assert_array_equal(restored.state["['w']"], noise + 1)
+    assert checkpointer.restore().step == 2
+
+
+def test_a_training_does_not_begin_anew_because_all_steps_are_damaged(three_steps, tmp_path):
+    for step in range(3):
+        damages.damage(damages.largest_of(tmp_path / "saved" / f"step-{step}"), "flip", random.Random(0))
+    with pytest.raises(td.DataLossError, match=r"step-2 is damaged.*\['w'\].*No other step in .* is whole"):
+        three_steps[0].restore()

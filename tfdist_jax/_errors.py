@@ -14,3 +14,8 @@ class ConcreteValueRequiredError(NotCompilableError):
 
 class DiffersByReplicaError(Exception):
     """Replicas that are traced as one would have to be traced one by one: they differ, as the message says."""
+
+
+@final
+class DataLossError(RuntimeError):
+    """What was saved is damaged: a file of it is gone, or does not hold what was written."""

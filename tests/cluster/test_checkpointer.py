@@ -3,8 +3,10 @@
 import random
 import time
 
+import damages
 import jax
 import numpy as np
+import pytest
 from etils import epath
 
 import tfdist_jax as td
@@ -75,6 +77,37 @@ def test_parts_of_two_processes_are_one_checkpoint_for_any_number_of_them(cluste
     for worker in cluster(2).start(STATE + READ, back):
         assert worker.wait() == 0, worker.log
         assert worker.result("read") == [9, {"row": 1}, True, 16 * 64]
+
+
+SAVE_NOISE = """
+make = lambda: {str(i): jax.random.normal(jax.random.key(i), (256, 128)) for i in range(4)}
+state = td.FSDP(min_size=1).init(make)
+with td.Checkpointer(folder) as checkpointer:
+    for step in range(2):
+        checkpointer.save(step, state)
+"""
+
+RESTORE = """
+restored = td.Checkpointer(folder).restore()
+result("read", [restored.step, sorted(restored.state)])
+"""
+
+
+def test_damage_of_what_either_process_has_written_is_found_by_both(cluster, tmp_path):
+    folder = tmp_path / "saved"
+    for worker in cluster(2).start(STATE + SAVE_NOISE, str(folder)):
+        assert worker.wait() == 0, worker.log
+    newest, checkpointer = folder / "step-1", td.Checkpointer(folder)
+    for file in damages.files_of(newest):
+        with damages.damaged(file, "flip", random.Random(0)), pytest.raises(td.DataLossError, match=file.name):
+            checkpointer.restore(step=1)
+    own = [damages.largest_of(newest / "arrays" / f"ocdbt.process_{i}") for i in range(2)]
+    assert all(file.stat().st_size > 2 * 256 * 128 for file in own)
+    with damages.damaged(own[1], "flip", random.Random(0)):
+        for worker in cluster(2).start(STATE + RESTORE, str(folder)):
+            assert worker.wait() == 0, worker.log
+            assert worker.result("read") == [0, [f"['{i}']" for i in range(4)]]
+            assert worker.log.count("step-1 is damaged") == 1 and own[1].name in worker.log
 
 
 def test_what_one_process_cannot_write_fails_in_all_and_is_no_checkpoint(cluster, tmp_path):

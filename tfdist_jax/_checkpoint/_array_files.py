@@ -2,13 +2,15 @@
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Coroutine, Mapping
+import zipfile
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from tfdist_jax._checkpoint._digests import Damage
 from tfdist_jax._internals import let_asyncio_end_without_threads
 from tfdist_jax._sharding._placement import local, put
 
@@ -97,6 +99,57 @@ def read(
         if not isinstance(arrays[number], jax.Array):
             arrays[number] = lay_out(arrays[number], sharding)
     return arrays
+
+
+def of_process(folder: Path, process: int) -> list[Path]:
+    """Return the files that a process has written for itself alone, which `finish_writing` leaves as they are."""
+    return sorted((folder / f"ocdbt.process_{process}").rglob("*"))
+
+
+def find_in_damaged(folder: Path, above: str, damages: Iterable[Damage]) -> set[str] | None:
+    """Return the numbers of arrays that lie in damaged bytes; None if what says where they are is damaged.
+
+    Args:
+        folder: Where the arrays are.
+        above: How the damaged files' names begin where they are in it.
+        damages: What is wrong.
+    """
+    damaged = {damage.file.removeprefix(above): damage for damage in damages}
+    try:
+        places = list(_places_in_numpy(folder) if (folder / _ALONE).exists() else _places(folder))
+    except (ValueError, OSError, zipfile.BadZipFile):
+        return None
+    return {
+        number for number, file, offset, length in places if file in damaged and damaged[file].reaches(offset, length)
+    }
+
+
+def _places_in_numpy(folder: Path) -> Iterator[tuple[str, str, int, int]]:
+    with zipfile.ZipFile(folder / _ALONE) as found:
+        for entry in found.infolist():
+            yield (
+                entry.filename.removesuffix(".npy"),
+                _ALONE,
+                entry.header_offset,
+                entry.compress_size + len(entry.FileHeader()),
+            )
+
+
+def _places(folder: Path) -> Iterator[tuple[str, str, int, int]]:
+    """Yield an array's number, and the file, offset and length of each part of it, as Orbax's database has them."""
+    import tensorstore
+
+    store = tensorstore.KvStore.open({"driver": "file", "path": f"{folder}/"}).result()
+    nodes = [version["root"]["location"] for version in tensorstore.ocdbt.dump(store).result()["versions"]]
+    while nodes:
+        node = nodes.pop()
+        for entry in tensorstore.ocdbt.dump(store, node).result()["entries"]:
+            if "location" in entry:
+                nodes.append(entry["location"])
+                continue
+            # Small parts are in the node itself.
+            _, base, file, offset, length = entry.get("indirect_value", node).split(":")
+            yield entry["key"].decode().partition("/")[0], f"{base}{file}", int(offset), int(length)
 
 
 def read_tree(folder: Path) -> dict[str, Any]:

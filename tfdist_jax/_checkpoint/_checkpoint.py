@@ -1,5 +1,6 @@
 """Arrays in a folder that is there completely or not at all."""
 
+import concurrent.futures
 import contextlib
 import glob
 import json
@@ -13,13 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from tfdist_jax._checkpoint import _array_files
+from tfdist_jax._checkpoint import _array_files, _integrity
+from tfdist_jax._checkpoint._integrity import ABOUT, ABOUT_FILE, ARRAYS, HAS_DIGESTS
 
 if TYPE_CHECKING:
     from etils import epath
 
-ARRAYS, ABOUT = "arrays", "about"
-ABOUT_FILE = "about.json"
 PROCESSES = "processes"  # In that file: what each process has saved as its own, where it has no file for that.
 
 
@@ -119,7 +119,10 @@ def begin_saving_together(
 
     def write() -> None:
         wait()
-        _write_text(_own_file(part, jax.process_index()), own)
+        put_on_disk(_integrity.write_own_digests(part, jax.process_index()))
+        own_file = _own_file(part, jax.process_index())
+        own_file.write_text(json.dumps(own))
+        put_on_disk(own_file)
 
     def complete() -> None:
         if is_first:
@@ -157,7 +160,7 @@ def number_arrays(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[
     described = {name: [list(np.shape(arrays[name])), str(arrays[name].dtype)] for name in names}
     # Orbax saves no array without elements; its shape and type say all.
     by_number = {str(i): arrays[name] for i, name in enumerate(names) if np.size(arrays[name])}
-    return by_number, {"arrays": described, "about": dict(about)}
+    return by_number, {"arrays": described, "about": dict(about), HAS_DIGESTS: True}
 
 
 def _make_empty(part: Path) -> None:
@@ -167,9 +170,14 @@ def _make_empty(part: Path) -> None:
 
 
 def _complete(final: Path, part: Path, text: Any) -> None:
-    _write_text(part / ABOUT / ABOUT_FILE, text)
-    for path in (*part.rglob("*"), part):
-        put_on_disk(path)
+    (part / ABOUT / ABOUT_FILE).write_text(json.dumps(text))
+    paths = [path for path in part.rglob("*") if path != part / ABOUT]
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        digesting = thread.submit(_integrity.write_digests, part)
+        for path in (*paths, part):  # Meanwhile.
+            put_on_disk(path)
+        put_on_disk(digesting.result())
+    put_on_disk(part / ABOUT)
     _settled(final)
     new, old = _beside(final, "new"), _beside(final, "old")
     shutil.rmtree(new, ignore_errors=True)
@@ -180,11 +188,7 @@ def _complete(final: Path, part: Path, text: Any) -> None:
     _put_in_place(new, final)
     shutil.rmtree(old, ignore_errors=True)
     put_on_disk(final.parent)
-
-
-def _write_text(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value))
-    put_on_disk(path)
+    _integrity.note(final)
 
 
 def put_on_disk(path: Path) -> None:
@@ -201,8 +205,21 @@ def is_complete(path: str | Path) -> bool:
     return _is_complete(_settled(path))
 
 
+def must_be_whole(path: str | Path) -> None:
+    """Compare a folder of saved arrays with its digests; again, only if files have changed.
+
+    Raises:
+        DataLossError: If a file is gone, or does not hold what was written; it names the files and the arrays in them.
+    """
+    _integrity.must_be_whole(_settled(path))
+
+
 def read_about(path: "str | Path | epath.Path") -> tuple[dict[str, tuple[tuple[int, ...], np.dtype]], dict[str, Any]]:
-    """Return shape and dtype of the saved arrays by name, and what was saved beside them; reads no array."""
+    """Return shape and dtype of the saved arrays by name, and what was saved beside them; reads no array.
+
+    Raises:
+        DataLossError: If a file that says so is damaged.
+    """
     found = _read_about_file(path)
     arrays = {name: (tuple(shape), jax.numpy.dtype(dtype)) for name, (shape, dtype) in found["arrays"].items()}
     return arrays, found["about"]
@@ -221,7 +238,10 @@ def read_own(path: "str | Path | epath.Path") -> list[Any]:
 
 
 def _read_about_file(path: "str | Path | epath.Path") -> dict[str, Any]:
-    return json.loads((_settled(path) / ABOUT / ABOUT_FILE).read_text())
+    folder = _settled(path)
+    if isinstance(folder, Path):
+        _integrity.about_must_be_whole(folder)
+    return json.loads((folder / ABOUT / ABOUT_FILE).read_text())
 
 
 def _own_file(folder: Path, process: int) -> Path:
@@ -240,7 +260,12 @@ def load_arrays(
         names: Which ones; all if None.
         sharding_of: The sharding to give an array, by its name; each device then reads its own part. On the host, as
             NumPy arrays, those without one.
+
+    Raises:
+        DataLossError: If a file of the folder is damaged; not in a bucket, whose service takes care of that.
     """
+    if isinstance(path, str | Path):
+        must_be_whole(path)
     types = read_about(path)[0]
     chosen = types.keys() if names is None else set(names)
     numbers = {str(i): name for i, name in enumerate(sorted(types)) if name in chosen}

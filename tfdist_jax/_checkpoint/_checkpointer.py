@@ -1,6 +1,7 @@
 """Checkpoints of a training: its state by step, saved in the background, restored on any number of devices and processes."""
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -13,7 +14,10 @@ from tfdist_jax._checkpoint._folder_store import FolderStore
 from tfdist_jax._checkpoint._position import decoded, encoded, set_positions
 from tfdist_jax._checkpoint._state_tree import arrays_of, read_tree
 from tfdist_jax._checkpoint._store import Store
+from tfdist_jax._errors import DataLossError
 from tfdist_jax._strategy import Strategy
+
+_log = logging.getLogger("tfdist_jax")
 
 
 @final
@@ -135,7 +139,13 @@ class Checkpointer:
             self.wait()
 
     def restore(
-        self, like: Any = None, *, step: int | None = None, strategy: Strategy | None = None, position: Any = None
+        self,
+        like: Any = None,
+        *,
+        step: int | None = None,
+        strategy: Strategy | None = None,
+        position: Any = None,
+        skip_damaged: bool = True,
     ) -> Restored:
         """Read a checkpoint, whatever devices, processes and strategy it was saved from.
 
@@ -148,6 +158,7 @@ class Checkpointer:
             strategy: Lay the arrays out as this strategy does, whatever `like` says; `jax.eval_shape(make_state)` is
                 enough for it then.
             position: Objects with `set_state`, where they were when their position was saved: they are set.
+            skip_damaged: Whether the newest that is not damaged is read, with a warning, where `step` is None.
 
         Returns:
             The step, the state and the position.
@@ -155,21 +166,36 @@ class Checkpointer:
         Raises:
             FileNotFoundError: If there is no complete checkpoint.
             ValueError: If `like` names what was not saved, or has other shapes or types.
+            DataLossError: If the checkpoint is damaged, or with `skip_damaged` all are. In a bucket the service keeps files whole.
             RuntimeError: If the save before has failed.
         """
         self.wait()
-        if step is None:
-            step = self._store.exchange(self.latest_step())[0]
-        if step is None or step not in self.steps():
-            there = f"of step {step}" if step is not None else "at all"
-            raise FileNotFoundError(
-                f"There is no complete checkpoint {there} in {self._store}; there are: {self.steps()}."
-            )
+        step = self._step_to_restore(step, skip_damaged=skip_damaged)
         path = self._store.path(step)
         restored = Restored(step, read_tree(path, like, strategy), tuple(map(decoded, _checkpoint.read_own(path))))
         if position is not None:
             set_positions(position, restored.position)
         return restored
+
+    def _step_to_restore(self, step: int | None, *, skip_damaged: bool) -> int:
+        """Return the same step in all processes, one that is whole."""
+        steps = self._store.exchange(self.steps())[0]
+        candidates = steps[::-1] if step is None else [step]
+        if not candidates or candidates[0] not in steps:
+            there = f"of step {step}" if step is not None else "at all"
+            raise FileNotFoundError(f"There is no complete checkpoint {there} in {self._store}; there are: {steps}.")
+        damages: list[str] = []
+        for candidate in candidates:
+            damage = self._store.find_damage(candidate)
+            if damage is None:
+                for each in damages:
+                    _log.warning("%s Going back to step %d.", each, candidate)
+                return candidate
+            damages.append(damage)
+            if step is not None or not skip_damaged:
+                remedy = "`restore()` without a step, with `skip_damaged=True`, reads the newest one that is whole."
+                raise DataLossError(f"{damage} {remedy}")
+        raise DataLossError(f"{damages[0]} No other step in {self._store} is whole. Remove them to begin anew.")
 
     def steps(self) -> list[int]:
         """Return the steps of which there is a complete checkpoint, in their order."""

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import jax
 
-from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax._checkpoint import _checkpoint, _integrity
 from tfdist_jax._checkpoint._store import Store
 
 _PREFIX = "step-"
@@ -76,6 +76,14 @@ class FolderStore(Store):
         names = {path.name.partition(".")[0].removeprefix(_PREFIX) for path in self._folder.glob(f"{_PREFIX}*")}
         steps = sorted(int(name) for name in names if name.isdecimal())
         return [step for step in steps if _checkpoint.is_complete(self.path(step))]
+
+    def find_damage(self, step: int) -> str | None:
+        """Do as `Store` says; each process reads a share of the files."""
+        path = self.path(step)
+        damage = _integrity.find_damage(path, jax.process_index(), jax.process_count())
+        damage = next(filter(None, self.exchange(damage)), None)
+        _integrity.note(path, damage)
+        return damage
 
     def path(self, step: int) -> Path:
         """Do as `Store` says."""

@@ -75,6 +75,10 @@ class Store(abc.ABC):
     def steps(self) -> list[int]:
         """Return the steps that are there completely, in their order."""
 
+    def find_damage(self, step: int) -> str | None:
+        """Return what is wrong with a saved step, the same in all processes; None if nothing is."""
+        return None
+
     @abc.abstractmethod
     def path(self, step: int) -> "Path | epath.Path":
         """Return where a step is read from."""

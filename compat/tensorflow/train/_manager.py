@@ -7,6 +7,7 @@ from typing import Any, final
 
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow.train._checkpoint import Checkpoint
+from tfdist_jax.compat.tensorflow.train._damage import find_whole
 from tfdist_jax.compat.tensorflow.train._options import CheckpointOptions, calling_too
 from tfdist_jax.compat.tensorflow.train._state_file import as_text, get_checkpoint_state, update_checkpoint_state
 
@@ -95,8 +96,8 @@ class CheckpointManager:
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """The newest one, or None."""
-        return next(reversed(self._times), None)
+        """The newest one that is not damaged, or None."""
+        return find_whole(reversed(self._times))
 
     def save(
         self, checkpoint_number: Any = None, check_interval: bool = True, options: CheckpointOptions | None = None

@@ -6,6 +6,7 @@ from typing import Any, final
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow._platform._errors import NotFoundError
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow.train._damage import reading
 from tfdist_jax.compat.tensorflow.train._state_file import as_text, latest_checkpoint
 
 
@@ -41,7 +42,7 @@ class CheckpointReader:
     def __init__(self, path: str) -> None:
         """Open a checkpoint."""
         self._path = path
-        self._about, _ = _checkpoint.read_about(path)
+        self._about, _ = reading(path, lambda: _checkpoint.read_about(path))
 
     def get_tensor(self, name: str) -> Any:
         """Return a value, as a NumPy array.
@@ -51,7 +52,7 @@ class CheckpointReader:
         """
         if name not in self._about:
             raise NotFoundError(None, None, f"Key {name} not found in checkpoint")
-        return _checkpoint.load_arrays(self._path, [name])[name][()]
+        return reading(self._path, lambda: _checkpoint.load_arrays(self._path, [name]))[name][()]
 
     def has_tensor(self, name: str) -> bool:
         """Tell whether there is a value of this name."""

@@ -10,6 +10,7 @@ import numpy as np
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow._platform._errors import NotFoundError
 from tfdist_jax.compat.tensorflow._variables._tracking import TrackedDict, TrackedList, stop_waiting, wait_for_variables
+from tfdist_jax.compat.tensorflow.train._damage import reading
 from tfdist_jax.compat.tensorflow.train._objects import Slot, children, graph_of, slot_of
 
 _log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ class Restoration:
     def __init__(self, path: str, root: Any) -> None:
         """Restore what is there and wait for the rest."""
         self.path = path
-        _, about = _checkpoint.read_about(path)
+        _, about = reading(path, lambda: _checkpoint.read_about(path))
         self._children: list[dict[str, int]] = about["children"]
         self._keys: dict[int, str] = {int(node): key for node, key in about["keys"].items()}
         self.unused = dict(self._keys)
@@ -122,7 +123,7 @@ class Restoration:
         # What belongs to the same model will be asked for soon, one by one; reading has a cost of its own.
         tops = {_top(key) for key in ready}
         wanted = [key for key in (*ready, *self.unused.values()) if _top(key) in tops]
-        self._read |= _checkpoint.load_arrays(self.path, wanted)
+        self._read |= reading(self.path, lambda: _checkpoint.load_arrays(self.path, wanted))
 
     def __del__(self) -> None:
         if getattr(self, "unused", None) and not self.is_partial_expected:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax.compat.tensorflow.train._damage import find_whole
 
 _FIELD = re.compile(r'^(\w+): "?(.*?)"?$', re.MULTILINE)
 
@@ -89,9 +90,14 @@ def update_checkpoint_state(
 
 
 def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -> str | None:
-    """Return the newest complete checkpoint of a folder, or None."""
+    """Return the newest complete checkpoint of a folder, or None.
+
+    One that is damaged is passed over with a warning: all files are read and compared with their digests, once in a process.
+
+    Raises:
+        DataLossError: If all are damaged.
+    """
     state = get_checkpoint_state(checkpoint_dir, latest_filename)
     if state is None:
         return None
-    newest_first = [state.model_checkpoint_path, *reversed(state.all_model_checkpoint_paths)]
-    return next((path for path in newest_first if _checkpoint.is_complete(path)), None)
+    return find_whole(dict.fromkeys([state.model_checkpoint_path, *reversed(state.all_model_checkpoint_paths)]))
