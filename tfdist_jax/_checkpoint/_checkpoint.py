@@ -76,19 +76,21 @@ def begin_saving(path: str | Path, arrays: Mapping[str, Any], about: Mapping[str
         copied = _array_files.copy_to_write_alone(by_number)
 
         def write() -> None:
-            with alone_in(final.parent):
+            with alone_in(final.parent), _removing_rests(part):
                 _make_empty(part)
                 _array_files.write_alone(part / ARRAYS, copied)
                 _complete(final, part, text)
 
         return write
-    _make_empty(part)
-    wait = _array_files.start_writing(part / ARRAYS, by_number)
+    with _removing_rests(part):
+        _make_empty(part)
+        wait = _array_files.start_writing(part / ARRAYS, by_number)
 
     def finish() -> None:
-        wait()
-        _array_files.finish_writing(part / ARRAYS)
-        _complete(final, part, text)
+        with _removing_rests(part):
+            wait()
+            _array_files.finish_writing(part / ARRAYS)
+            _complete(final, part, text)
 
     return finish
 
@@ -130,13 +132,9 @@ def begin_saving_together(
             _complete(final, part, text)
 
     def finish() -> None:
-        try:
+        with _removing_rests(part) if is_first else contextlib.nullcontext():
             together.do(write)
             together.do(complete)
-        except BaseException:
-            if is_first:
-                shutil.rmtree(part, ignore_errors=True)
-            raise
 
     return finish
 
@@ -161,6 +159,16 @@ def number_arrays(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[
     # Orbax saves no array without elements; its shape and type say all.
     by_number = {str(i): arrays[name] for i, name in enumerate(names) if np.size(arrays[name])}
     return by_number, {"arrays": described, "about": dict(about), HAS_DIGESTS: True}
+
+
+@contextlib.contextmanager
+def _removing_rests(part: Path) -> Iterator[None]:
+    """Let nothing of what was not completed take room on a disk that may be full."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
 
 
 def _make_empty(part: Path) -> None:

@@ -161,7 +161,6 @@ class UnavailableError(OpError):
     _code = UNAVAILABLE
 
 
-@final
 class DataLossError(OpError):
     """Data is damaged or lost."""
 

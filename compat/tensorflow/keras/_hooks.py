@@ -9,7 +9,7 @@ from tfdist_jax.compat.tensorflow.keras import _downloads
 from tfdist_jax.compat.tensorflow.keras._change import Change
 from tfdist_jax.compat.tensorflow.keras._legacy import _legacy, _legacy_backend, _legacy_optimizers
 from tfdist_jax.compat.tensorflow.keras._resume import _backup, _position
-from tfdist_jax.compat.tensorflow.keras._saving import _orbax_folders, _saving, _seeds
+from tfdist_jax.compat.tensorflow.keras._saving import _hdf5, _orbax_folders, _saving, _seeds
 from tfdist_jax.compat.tensorflow.keras._training import (
     _adapters,
     _callbacks,
@@ -35,6 +35,7 @@ CHANGES: tuple[Change, ...] = (
     *_legacy.CHANGES,
     *_legacy_backend.CHANGES,
     *_downloads.CHANGES,
+    *_hdf5.CHANGES,
     *_saving.CHANGES,
     *_orbax_folders.CHANGES,
     *_seeds.CHANGES,

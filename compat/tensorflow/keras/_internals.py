@@ -6,7 +6,7 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
   `_trainable_variables`: what it was built for; `_backend_update_step`: the update, given the rate.
 - `Adagrad._accumulators`, `RMSprop._velocities`, `_average_gradients`, `Nadam._momentums`, `_velocities`, `_u_product`,
   `BaseOptimizer._get_variable_index`: the state that older formulas work on.
-- `BackupAndRestore._weights_path`, `_current_epoch`, `_last_batch_seen`, and `_initial_epoch` of the model.
+- `BackupAndRestore._weights_path`, `_prev_weights_path`, `_current_epoch`, `_last_batch_seen`, and `_initial_epoch` of the model.
 - `class_weight_to_sample_weights`, `DataAdapter`: how input is read.
 - `EpochIterator._current_iterator`, `_steps_seen`, `_num_batches`: where an epoch is.
 - `get_keras_mask`, `set_keras_mask`: the mask that a layer has attached to its output.
@@ -63,6 +63,7 @@ class Backup(Protocol):
     save_freq: int | str
     _model: keras.Model
     _weights_path: str
+    _prev_weights_path: str
     _training_metadata_path: str
     _current_epoch: int
     _last_batch_seen: int

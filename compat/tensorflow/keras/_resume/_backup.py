@@ -9,6 +9,7 @@ they come last, and see what was restored. A validation that was interrupted is 
 import contextlib
 import functools
 import json
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ import numpy as np
 from tfdist_jax._cluster import allgather_object
 from tfdist_jax._multiprocess._broadcast import broadcast_from_first
 from tfdist_jax._sharding._placement import local
+from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import Backup, CallbackList, JAXTrainer
 from tfdist_jax.compat.tensorflow.keras._resume import _position, _preemption
@@ -36,10 +38,13 @@ from tfdist_jax.compat.tensorflow.keras._resume._callback_states import (
 from tfdist_jax.compat.tensorflow.keras._resume._position import DoneStep, Position
 from tfdist_jax.compat.tensorflow.keras._resume._progress import Progress, begin_progress, progress_of
 from tfdist_jax.compat.tensorflow.keras._saving import _saving, _seeds
+from tfdist_jax.compat.tensorflow.keras._saving._seal import DamagedFileError, check
 from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulates
 from tfdist_jax.compat.tensorflow.keras._training._step_function import note_training
 from tfdist_jax.compat.tensorflow.keras._training._workers import mesh_of, take_from_first, writes_files
+from tfdist_jax.compat.tensorflow.train._damage import SKIPS_DAMAGED, skips_damaged
 
+_log = logging.getLogger("tfdist_jax")
 _TALLIES = "tallies"
 _GUARD = "_tfdist_guard"
 
@@ -138,6 +143,7 @@ def _load(callback: Backup, original: Callable[[Any], None]) -> tuple[dict[str, 
     model, mesh = callback.model, mesh_of(callback.model)
     about, arrays = None, {}
     if writes_files(model):
+        _check(callback)
         about, arrays = read(callback._weights_path)
         _mend_metadata(callback, about)
         original(callback)
@@ -156,6 +162,25 @@ def _load(callback: Backup, original: Callable[[Any], None]) -> tuple[dict[str, 
         name: [local(broadcast_from_first(array, mesh)) for array in group] for name, group in (arrays or empty).items()
     }
     return first["about"], {name: [np.asarray(array) for array in group] for name, group in given.items()}
+
+
+def _check(callback: Backup) -> None:
+    """Refuse a damaged backup; with the error that Keras's `BackupAndRestore` goes back to the one before on, if it is kept."""
+    path, before = Path(callback._weights_path), Path(callback._prev_weights_path)
+    try:
+        if path.exists():
+            check(path)
+        elif before.exists():
+            raise DamagedFileError(f"{path} is gone.")
+    except DamagedFileError as error:
+        if not before.exists():
+            raise DamagedFileError(
+                f"{error} Remove it to begin anew. `BackupAndRestore(double_checkpoint=True)` keeps the backup before, too."
+            ) from error
+        if not skips_damaged():
+            raise DataLossError(None, None, f"{error} {SKIPS_DAMAGED}=0 says not to go back to {before}.") from error
+        _log.warning("%s Going back to %s.", error, before)
+        raise
 
 
 # What is saved as the place where the training is, if that is not where it is now.

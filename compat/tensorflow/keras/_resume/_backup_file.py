@@ -8,6 +8,8 @@ import h5py
 import jax.numpy as jnp
 import numpy as np
 
+from tfdist_jax.compat.tensorflow.keras._saving._hdf5 import HDF5File
+
 _GROUP = "_training"
 
 Arrays = dict[str, list[np.ndarray]]
@@ -16,7 +18,7 @@ Arrays = dict[str, list[np.ndarray]]
 
 def write(about: dict[str, Any], arrays: Arrays, path: str) -> None:
     """Add to a complete file of weights what JSON can hold of `about`, with lists for arrays; and arrays as they are."""
-    with h5py.File(path, "a") as file:
+    with HDF5File(path, "a") as file:
         group = file.create_group(_GROUP)
         text = json.dumps(about, default=lambda array: np.asarray(array).tolist())
         group["about"] = np.void(text.encode())

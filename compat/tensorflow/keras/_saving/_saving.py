@@ -23,6 +23,7 @@ from tfdist_jax.compat.tensorflow.keras._saving._orbax_folders import (
     load_orbax_model,
     load_orbax_weights,
 )
+from tfdist_jax.compat.tensorflow.keras._saving._seal import check, seal
 from tfdist_jax.compat.tensorflow.keras._saving._seeds import add_seeds
 from tfdist_jax.compat.tensorflow.train._checkpoint import Checkpoint
 from tfdist_jax.compat.tensorflow.train._state_file import update_checkpoint_state
@@ -79,6 +80,7 @@ def _replacing_at_once(original: Callable[..., Any]) -> Callable[..., Any]:
             add_seeds(model, str(beside))
             for add in _additions.get():
                 add(str(beside))
+            seal(beside)
             put_on_disk(beside)
             os.replace(beside, path)
         finally:
@@ -95,6 +97,11 @@ def _is_local_file(filepath: Any) -> bool:
 
 def _has_suffix(filepath: Any, suffixes: tuple[str, ...]) -> bool:
     return str(filepath).endswith(suffixes) or not _is_local_file(filepath)
+
+
+def _check(filepath: Any) -> None:
+    if _is_local_file(filepath) and _has_suffix(filepath, _MODEL_SUFFIXES) and os.path.isfile(filepath):
+        check(filepath)
 
 
 def _saving_folders(original: Callable[..., None]) -> Callable[..., None]:
@@ -126,9 +133,11 @@ def _loading_folders(original: Callable[..., Any]) -> Callable[..., Any]:
             if os.path.isfile(os.path.join(filepath, _IN_FOLDER)):
                 filepath = os.path.join(filepath, _IN_FOLDER)
             elif os.path.isfile(filepath) and h5py.is_hdf5(filepath):
+                check(filepath)
                 return legacy_h5_format.load_model_from_hdf5(filepath, *args, **kwargs)
             elif (step := find_orbax_step(filepath)) is not None:
                 return load_orbax_model(step, *args, **kwargs)
+        _check(filepath)
         return original(filepath, *args, **kwargs)
 
     return load_model
@@ -151,6 +160,7 @@ def _loading_checkpoints(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def load_weights(model: keras.Model, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         if filepath is None or _has_suffix(filepath, _WEIGHTS_SUFFIXES):
+            _check(filepath)
             return original(model, filepath, *args, **kwargs)
         if (step := find_orbax_step(filepath)) is not None:
             return load_orbax_weights(model, step, *args, **kwargs)

@@ -12,6 +12,7 @@ import numpy as np
 
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import saving_lib
+from tfdist_jax.compat.tensorflow.keras._saving._hdf5 import HDF5File
 
 _NAME = "_seeds"
 _STATE = "seed_generator_state"
@@ -24,7 +25,7 @@ def add_seeds(model: keras.Model, path: str) -> None:
         with zipfile.ZipFile(path, "a") as archive:
             archive.writestr(_NAME, text)
     elif h5py.is_hdf5(path):
-        with h5py.File(path, "a") as file:
+        with HDF5File(path, "a") as file:
             file[_NAME] = np.void(text)
 
 
