@@ -1,4 +1,4 @@
-"""`tfdist-jax doctor`: why the processes of a cluster do not find each other."""
+"""`tfdist-jax doctor`: why the processes of a cluster do not find each other, and which checkpoints are damaged."""
 
 import argparse
 import contextlib
@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from tfdist_jax import _compilation_cache
 from tfdist_jax._cluster import Cluster, MissingTasksError, Task, detect_cluster, versions
@@ -18,6 +18,8 @@ from tfdist_jax._cluster._addresses import address_to_bind, connection_to, host_
 from tfdist_jax._cluster._rendezvous import listening, rendezvous
 from tfdist_jax._internals import setting
 from tfdist_jax.cli._arguments import positive_seconds
+from tfdist_jax.cli._doctor_checkpoints import look_at_checkpoints
+from tfdist_jax.cli._findings import Findings
 from tfdist_jax.cli._tf_config_lint import problems_of_program
 
 
@@ -25,10 +27,10 @@ def add_parser(subparsers: Any) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "doctor",
-        help="find out why processes do not find each other",
+        help="find out why processes do not find each other, or whether checkpoints are damaged",
         description="Say what is wrong with TF_CONFIG, names, ports and versions. Start it on all machines of the cluster at "
         "about the same time, in place of the program and with the same environment; on one machine alone it checks what "
-        "can be checked there.",
+        "can be checked there. With --checkpoint, look at saved files only.",
     )
     parser.add_argument("script", nargs="?", type=Path, help="a program: look at how it sets TF_CONFIG, too")
     parser.add_argument("--hosts", metavar="A,B,...", help="the machines, instead of what TF_CONFIG says")
@@ -40,34 +42,33 @@ def add_parser(subparsers: Any) -> None:
         metavar="S",
         help="seconds to wait for the others (default: 20)",
     )
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="compare all checkpoints, models and backups in a folder, or one of them, with their digests",
+    )
     parser.set_defaults(run=_run, error=parser.error)
-
-
-@final
-class _Report:
-    """Prints what is found, and counts what is wrong."""
-
-    def __init__(self) -> None:
-        self.problems = 0
-
-    def good(self, message: str) -> None:
-        print(f"ok       {message}", flush=True)
-
-    def odd(self, message: str) -> None:
-        print(f"look     {message}", flush=True)
-
-    def bad(self, message: str) -> None:
-        self.problems += 1
-        print(f"PROBLEM  {message}", flush=True)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     if (arguments.hosts is None) != (arguments.index is None):
         arguments.error("--hosts and --index belong together")
+    if arguments.checkpoint is not None and (arguments.script or arguments.hosts):
+        arguments.error("--checkpoint looks at saved files only: leave out the program and --hosts")
     logging.getLogger("tfdist_jax").setLevel(logging.ERROR)  # The report says who is missing.
-    report = _Report()
+    report = Findings()
     parts = [f"{name} {version}" for name, version in versions().items()]
     report.good(f"{', '.join(parts)}, Python {platform.python_version()} on {socket.gethostname()}")
+    if arguments.checkpoint is not None:
+        look_at_checkpoints(arguments.checkpoint, report)
+    else:
+        _look_at_start(arguments, report)
+    print(f"{report.problems} problem(s) found." if report.problems else "No problem found.")
+    return 1 if report.problems else 0
+
+
+def _look_at_start(arguments: argparse.Namespace, report: Findings) -> None:
     _look_at_compilation_cache(report)
     if arguments.script is not None:
         _look_at_program(arguments.script, report)
@@ -76,11 +77,9 @@ def _run(arguments: argparse.Namespace) -> int:
         _look_at_environment(cluster, report)
         if _look_at_names(cluster, report) and _look_at_own_address(cluster, report):
             _meet(cluster, arguments.timeout, report)
-    print(f"{report.problems} problem(s) found." if report.problems else "No problem found.")
-    return 1 if report.problems else 0
 
 
-def _look_at_compilation_cache(report: _Report) -> None:
+def _look_at_compilation_cache(report: Findings) -> None:
     folder, own = _compilation_cache.find_folder(), setting("jax_compilation_cache_dir")
     if own == "" or not setting("jax_enable_compilation_cache"):
         report.good("compiled programs are not kept: JAX's own settings say so")
@@ -98,7 +97,7 @@ def _look_at_compilation_cache(report: _Report) -> None:
         report.good(f"compiled programs are kept in {folder}")
 
 
-def _look_at_program(script: Path, report: _Report) -> None:
+def _look_at_program(script: Path, report: Findings) -> None:
     try:
         problems = problems_of_program(script.read_text(), str(script))
     except (OSError, SyntaxError, ValueError) as error:
@@ -110,7 +109,7 @@ def _look_at_program(script: Path, report: _Report) -> None:
         report.good(f"{script} sets TF_CONFIG rightly, or leaves it to the environment")
 
 
-def _find_cluster(arguments: argparse.Namespace, report: _Report) -> Cluster | None:
+def _find_cluster(arguments: argparse.Namespace, report: Findings) -> Cluster | None:
     try:
         if arguments.hosts is not None:
             jobs = {"worker": [host.strip() for host in arguments.hosts.split(",")]}
@@ -131,7 +130,7 @@ def _find_cluster(arguments: argparse.Namespace, report: _Report) -> Cluster | N
     return cluster
 
 
-def _look_at_environment(cluster: Cluster, report: _Report) -> None:
+def _look_at_environment(cluster: Cluster, report: Findings) -> None:
     if os.environ.get("TF_CONFIG") and cluster.source not in ("TF_CONFIG", "--hosts"):
         report.odd(f"TF_CONFIG is set, but {cluster.source} counts")
     proxies = [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")]
@@ -152,7 +151,7 @@ def _several_machines(cluster: Cluster) -> bool:
     return len({host_and_port(task.address)[0] for task in cluster.training if task.address}) > 1
 
 
-def _look_at_names(cluster: Cluster, report: _Report) -> bool:
+def _look_at_names(cluster: Cluster, report: Findings) -> bool:
     unknown = 0
     for task in cluster.training:
         try:
@@ -166,7 +165,7 @@ def _look_at_names(cluster: Cluster, report: _Report) -> bool:
     return not unknown
 
 
-def _look_at_own_address(cluster: Cluster, report: _Report) -> bool:
+def _look_at_own_address(cluster: Cluster, report: Findings) -> bool:
     if cluster.task.address is None:
         return True
     try:
@@ -186,7 +185,7 @@ def _listening_on_own(cluster: Cluster) -> Iterator[socket.socket]:
         yield listener
 
 
-def _meet(cluster: Cluster, timeout_s: float, report: _Report) -> None:
+def _meet(cluster: Cluster, timeout_s: float, report: Findings) -> None:
     """Call the roll with the doctors on the other machines, and let all try to reach all."""
     results: dict[Task, str] = {}
     deadline = time.monotonic() + timeout_s
@@ -207,7 +206,7 @@ def _meet(cluster: Cluster, timeout_s: float, report: _Report) -> None:
             report.bad(f"{task.with_address} cannot be reached from here: {problem}")
 
 
-def _rendezvous(cluster: Cluster, timeout_s: float, report: _Report) -> None:
+def _rendezvous(cluster: Cluster, timeout_s: float, report: Findings) -> None:
     others = [task.address for task in cluster.training[1:] if task.address]
     bind_address = address_to_bind(cluster.coordinator, others) if cluster.process_id == 0 else ""
     try:

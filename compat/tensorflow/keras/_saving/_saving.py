@@ -81,7 +81,6 @@ def _replacing_at_once(original: Callable[..., Any]) -> Callable[..., Any]:
             for add in _additions.get():
                 add(str(beside))
             seal(beside)
-            put_on_disk(beside)
             os.replace(beside, path)
         finally:
             beside.unlink(missing_ok=True)

@@ -5,12 +5,14 @@ Whoever changes such a file with h5py or zipfile takes it off: these end a file 
 
 import os
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import h5py
 import xxhash
 
+from tfdist_jax._checkpoint._checkpoint import put_on_disk
 from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
 
 _NAME = b"\ntfdist_jax: xxh3_64 of what is before "
@@ -23,20 +25,26 @@ class DamagedFileError(DataLossError, OSError, ValueError):
 
 
 def seal(path: Path) -> None:
-    """Put the digest at the end of a complete file."""
+    """Put the digest at the end of a complete file, and all of it on disk."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path, "a") as archive:
             archive.comment = bytes(_SIZE)
     else:
         os.truncate(path, path.stat().st_size + _SIZE)
-    with path.open("r+b") as file:
-        found = _seal_of(file, path.stat().st_size - _SIZE)
+    with path.open("r+b") as file, ThreadPoolExecutor(1) as thread:
+        found = thread.submit(_seal_of, file, path.stat().st_size - _SIZE)
+        put_on_disk(path)  # Meanwhile.
+        text = found.result()
         file.seek(-_SIZE, os.SEEK_END)
-        file.write(found)
+        file.write(text)
+    put_on_disk(path)
 
 
-def check(filepath: Any) -> None:
-    """Compare a file of Keras's with its digest; it has none if Keras alone has written it, or others have changed it.
+def check(filepath: Any) -> bool:
+    """Compare a file of Keras's with its digest.
+
+    Returns:
+        Whether it has one; it has none if Keras alone has written it, or others have changed it.
 
     Raises:
         DamagedFileError: If it does not hold what was written, or cannot be one of Keras's files.
@@ -47,9 +55,11 @@ def check(filepath: Any) -> None:
         file.seek(size)
         end = file.read()
         file.seek(0)
-        is_damaged = _is_seal(end) and end != _seal_of(file, size)
+        is_sealed = _is_seal(end)
+        is_damaged = is_sealed and end != _seal_of(file, size)
     if is_damaged or not _can_be_read(path):
         raise DamagedFileError(f"{path} is damaged: it does not hold what was written.")
+    return is_sealed
 
 
 def _seal_of(file: Any, size: int) -> bytes:
