@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import final
 
 from tfdist_jax.cli._parent_death import PARENT, Reaper
-from tfdist_jax.cli._relay import Relay, own_streams
+from tfdist_jax.cli._relay import Relay
 
 _POLL_S = 0.05
 
@@ -26,7 +26,7 @@ class Member:
         command: The program and its arguments.
         env: What is set in its environment, besides what this process has.
         log: Its log file.
-        prefix: What its lines begin with on the terminal.
+        prefixed: Whether its lines on the terminal begin with its name.
         shown: Whether its output appears there.
     """
 
@@ -34,7 +34,7 @@ class Member:
     command: Sequence[str]
     env: Mapping[str, str]
     log: Path
-    prefix: str
+    prefixed: bool
     shown: bool
 
 
@@ -46,13 +46,15 @@ class Group:
         """Start them."""
         self._reaper = reaper
         self._members = members
-        self._relays = [Relay(member.log, prefix=member.prefix, shown=member.shown) for member in members]
+        self._relays = [
+            Relay(member.log, name=member.name, prefixed=member.prefixed, shown=member.shown) for member in members
+        ]
         self._processes = [self._start(member, relay) for member, relay in zip(members, self._relays, strict=True)]
         self.codes: dict[int, int] = {}
         self._stopped_since: dict[int, float] = {}
 
     def _start(self, member: Member, relay: Relay) -> subprocess.Popen[bytes]:
-        ends = [relay.end_for(stream) for stream in own_streams()]
+        ends = relay.ends()
         try:
             process = subprocess.Popen(
                 member.command,
@@ -128,9 +130,13 @@ class Group:
         """Return a member's name."""
         return self._members[position].name
 
-    def log(self, position: int) -> Path:
-        """Return a member's log file."""
-        return self._members[position].log
+    def last_output(self, position: int) -> str:
+        """Return the end of what a member has written."""
+        return self._relays[position].tail.decode(errors="replace")
+
+    def log(self, position: int) -> Path | None:
+        """Return a member's log file; None if it does not hold everything."""
+        return self._members[position].log if self._relays[position].is_logged else None
 
 
 def _is_stopped(pid: int) -> bool:

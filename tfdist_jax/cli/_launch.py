@@ -23,6 +23,7 @@ from tfdist_jax.cli._arguments import (
 )
 from tfdist_jax.cli._group import Member
 from tfdist_jax.cli._program import Program
+from tfdist_jax.cli._relay import create_log
 from tfdist_jax.cli._supervise import Supervisor
 
 RESTART = "TFDIST_JAX_RESTART"
@@ -117,9 +118,16 @@ def _run(arguments: argparse.Namespace) -> int:
     except (FileNotFoundError, ValueError) as error:
         print(f"tfdist-jax launch: {error}", file=sys.stderr)
         return 2
-    arguments.log_dir.mkdir(parents=True, exist_ok=True)
-    for cluster in clusters:
-        _log(arguments, cluster).unlink(missing_ok=True)
+    try:
+        arguments.log_dir.mkdir(parents=True, exist_ok=True)
+        for cluster in clusters:
+            create_log(_log(arguments, cluster))
+    except OSError as error:
+        print(
+            f"tfdist-jax launch: no logs can be written to {arguments.log_dir}: {error}. Name a folder with --log-dir.",
+            file=sys.stderr,
+        )
+        return 2
 
     def members(attempt: int) -> list[Member]:
         # New ports: the old ones may still be held by a process that is about to end.
@@ -180,7 +188,7 @@ def _member(
         command=[sys.executable, "-m", "tfdist_jax", "run", *split, *program],
         env=env,
         log=_log(arguments, cluster),
-        prefix=f"[{name}] " if arguments.verbose else "",
+        prefixed=arguments.verbose,
         shown=arguments.verbose or arguments.hosts is not None or (cluster.trains and cluster.process_id == 0),
     )
 

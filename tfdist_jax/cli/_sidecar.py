@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import final
 
 from tfdist_jax.cli._group import Group, Member
+from tfdist_jax.cli._messages import say
 from tfdist_jax.cli._parent_death import Reaper
-from tfdist_jax.cli._report import exit_code, say, say_failed
+from tfdist_jax.cli._report import exit_code, say_failed
 
 
 @final

@@ -7,8 +7,9 @@ from typing import final
 
 from tfdist_jax._cluster import LOST_EXIT_CODE
 from tfdist_jax.cli._group import Group, Member
+from tfdist_jax.cli._messages import say
 from tfdist_jax.cli._parent_death import Reaper
-from tfdist_jax.cli._report import exit_code, say, say_failed
+from tfdist_jax.cli._report import exit_code, say_failed
 from tfdist_jax.cli._sidecar import Sidecar
 
 # These end the group; the others are for the programs to make of what they like.
