@@ -4,6 +4,7 @@ When a JAX release breaks one of these, the test's name says which name in `_int
 """
 
 import gc
+import inspect
 import os
 import random
 import subprocess
@@ -527,3 +528,18 @@ def test_is_computed_does_not_wait():
     assert _internals.is_computed(result) and _internals.is_computed(given)
     given.delete()
     assert not _internals.is_computed(given)
+
+
+def test_collectives_between_processors_are_made_by_a_factory_that_takes_an_address():
+    registered = _internals._xla_bridge._backend_factories["cpu"]
+    assert registered.factory is _internals._xla_bridge.make_cpu_client
+    assert list(inspect.signature(_internals._xla_bridge.make_cpu_client).parameters) == ["collectives"]
+    assert "hostname: str | None" in _internals._jax.make_gloo_tcp_collectives.__doc__
+    assert _internals.setting("jax_cpu_collectives_implementation") == "gloo"
+    try:
+        _internals.listen_for_collectives_on("127.0.0.1")
+        changed = _internals._xla_bridge._backend_factories["cpu"]
+        assert changed.factory is not registered.factory
+        assert changed.factory().platform == "cpu", "a process alone has no collectives"
+    finally:
+        _internals._xla_bridge._backend_factories["cpu"] = registered

@@ -8,6 +8,7 @@ import asyncio
 import concurrent.futures.thread  # noqa: F401 - its own end is registered first, see `before_threads_end`.
 import contextlib
 import contextvars
+import dataclasses
 import functools
 import os
 import threading
@@ -31,6 +32,7 @@ from jax._src import (
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax.core import Tracer
 from jax.extend.linear_util import StoreException, WrappedFun
+from jaxlib import _jax  # type: ignore[attr-defined]
 
 # What every JAX operation of a thread is handed to. The gradient tape is one more subclass.
 Trace = _core.Trace
@@ -276,6 +278,20 @@ def joined_processes() -> tuple[str, int, int] | None:
     """The first process's address, the number of processes and this one's, or None before `jax.distributed.initialize`."""
     state = _distributed.global_state
     return None if state.client is None else (str(state.coordinator_address), state.num_processes, state.process_id)
+
+
+def listen_for_collectives_on(address: str) -> None:
+    """Let collectives between processors listen on one of this machine's addresses, in numbers; Gloo asks for the machine's name."""
+    registered = _xla_bridge._backend_factories["cpu"]
+
+    def make_client() -> Any:
+        client = _distributed.global_state.client
+        if client is None or setting("jax_cpu_collectives_implementation") != "gloo":
+            return registered.factory()
+        collectives = _jax.make_gloo_tcp_collectives(distributed_client=client, hostname=address)
+        return _xla_bridge.make_cpu_client(collectives)
+
+    _xla_bridge._backend_factories["cpu"] = dataclasses.replace(registered, factory=make_client)
 
 
 def key_value_client() -> Any:

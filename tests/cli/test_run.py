@@ -34,6 +34,16 @@ def test_program_imports_modules_beside_it(run_program, tmp_path):
     assert run_program(folder / "train.py").stdout == "True\n"
 
 
+@pytest.mark.parametrize(
+    "statement", ["from ._arguments import positive_int", "from . import other", "from .other import x"]
+)
+def test_a_script_has_no_package_to_import_from(run_program, statement):
+    ran = run_program(
+        f"try:\n    {statement}\nexcept ImportError as error:\n    print(error, __package__, __spec__.parent == '')"
+    )
+    assert ran.stdout == "attempted relative import with no known parent package None True\n", ran.stderr
+
+
 def test_processor_is_split_into_the_wanted_devices(run_program):
     assert run_program("import jax; print(jax.device_count())", devices=3).stdout == "3\n"
 

@@ -4,12 +4,16 @@ import os
 import re
 import resource
 import signal
+import subprocess
+import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 from environment import LIMIT_S
 
+from tfdist_jax._cluster._peer_monitor import LOST_EXIT_CODE
 from tfdist_jax.cli import _launch
 
 JOIN = """
@@ -341,6 +345,46 @@ def test_logs_are_not_written_through_what_others_have_put_in_their_place(launch
     assert mine.read_text() == "mine"
     assert "worker 0 goes on" in launcher.log and "[worker 1] worker 1 goes on" in launcher.log
     assert launcher.log.count("cannot be written") == 2
+
+
+def test_modules_of_the_working_directory_are_not_imported(tmp_path):
+    """They may be anybody's; a script's own folder counts, as in Python."""
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    elsewhere.mkdir()
+    here.mkdir()
+    (elsewhere / "mine.py").write_text("value = 5")
+    (elsewhere / "script.py").write_text(
+        "import sys, mine, jax; print(mine.value, sys.path[0], len(jax.__version__) > 3)"
+    )
+    for name in ("tfdist_jax", "jax", "numpy", "keras", "random", "sitecustomize"):
+        (here / f"{name}.py").write_text("import os; os.write(2, b'the working directory'); os._exit(9)")
+    # With -m Python itself would look here first.
+    command = [
+        str(Path(sys.executable).with_name("tfdist-jax")),
+        "launch",
+        "--workers",
+        "2",
+        str(elsewhere / "script.py"),
+    ]
+    ran = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"5 {elsewhere} True\n", "")
+
+
+def test_processes_of_one_start_share_a_secret(launch):
+    launcher = launch("result(f'secret{INDEX}', os.environ['TFDIST_CLUSTER_SECRET'])", "--workers", "2")
+    assert launcher.wait() == 0, launcher.log
+    secrets = {launcher.result(f"secret{i}") for i in range(2)}
+    assert len(secrets) == 1 and len(secrets.pop()) == 64
+
+
+def test_an_error_of_any_length_reaches_the_others(launch):
+    program = (
+        JOIN + "if INDEX:\n    raise ValueError('begin' + '\\u00e9\\U0001f600' * 500_000 + 'end')\ntime.sleep(600)"
+    )
+    launcher = launch(program, "--workers", "2")
+    assert launcher.wait() in (1, LOST_EXIT_CODE)
+    said = (launcher.results / "tfdist_logs/worker_0.log").read_text()
+    assert re.search(r"worker 1 is gone: ValueError: begin.* characters\) \.\.\. .*end\.", said), said[-500:]
 
 
 def test_a_folder_for_logs_that_cannot_be_made_is_one_line(launch, tmp_path):

@@ -11,6 +11,7 @@ from tfdist_jax._cluster._initialize import Timeouts as Timeouts, initialize as 
 from tfdist_jax._cluster._peer_monitor import LOST_EXIT_CODE as LOST_EXIT_CODE
 from tfdist_jax._cluster._preemption import LateSave as LateSave, Preemption as Preemption
 from tfdist_jax._cluster._rendezvous import MissingTasksError as MissingTasksError, versions as versions
+from tfdist_jax._cluster._secret import SECRET as SECRET, make_secret as make_secret
 from tfdist_jax._cluster._spec import Cluster as Cluster, Task as Task
 from tfdist_jax._cluster._tls import TLS as TLS
 from tfdist_jax._cluster._waiting import (

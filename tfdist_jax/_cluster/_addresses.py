@@ -1,5 +1,6 @@
 """Addresses of processes: "host:port"."""
 
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterable
@@ -65,6 +66,33 @@ def address_to_bind(address: str, others: Iterable[str]) -> str:
         # Some systems give a machine's own name a loopback address, which nobody else can reach.
         own = next((_towards(peer) for peer in _elsewhere(others)), own)
     return f"[{own}]:{port}" if ":" in own else f"{own}:{port}"
+
+
+def find_own_address(name: str | None, peer: str) -> str | None:
+    """Return the address, in numbers, at which another process reaches this one; None if that is not known.
+
+    Args:
+        name: How the others know this process, as "host:port". A name of something before it, such as a service's, is passed over.
+        peer: Where the other process is.
+    """
+
+    def by_name() -> str:
+        return host_and_port(address_to_bind(name, [peer]))[0] if name else ""
+
+    def on_the_way() -> str:
+        return _towards(resolve(host_and_port(peer)[0]))
+
+    for find in (by_name, on_the_way):
+        with contextlib.suppress(OSError):
+            if (address := find()) and _is_of_this_machine(address):
+                return address
+    return None
+
+
+def _is_of_this_machine(address: str) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind((address, 0))
+    return not ipaddress.ip_address(address).is_unspecified
 
 
 def resolve(host: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from tfdist_jax import _internals
-from tfdist_jax._cluster._addresses import address_to_bind, connection_to
+from tfdist_jax._cluster._addresses import address_to_bind, connection_to, find_own_address
 from tfdist_jax._cluster._agreement import introduce
 from tfdist_jax._cluster._detect import detect_cluster
 from tfdist_jax._cluster._peer_monitor import LEAVING, PeerMonitor
@@ -136,6 +136,12 @@ def _own_address(cluster: Cluster, deadline: float) -> str:
             time.sleep(0.5)
 
 
+def find_address_of_collectives(cluster: Cluster) -> str | None:
+    """Return the address at which the others reach this process; None if only Gloo may find one."""
+    others = [task.address for task in cluster.training if task != cluster.task and task.address]
+    return find_own_address(cluster.task.address, (others or [cluster.coordinator])[0])
+
+
 def _has_to_connect(cluster: Cluster) -> bool:
     """Tell whether this process is one of several that are not connected yet."""
     if cluster.count("ps"):
@@ -167,6 +173,8 @@ def _connect(cluster: Cluster, bind_address: str, deadline: float, timeouts: Tim
     jax.config.update("jax_enable_preemption_service", False)
     if not _is_first(cluster):
         _wait_for_jax(cluster.coordinator, deadline)
+    if (own := find_address_of_collectives(cluster)) is not None:
+        _internals.listen_for_collectives_on(own)
     options: dict[str, Any] = tls.jax_options() if tls else {}
     jax.distributed.initialize(
         coordinator_address=cluster.coordinator,

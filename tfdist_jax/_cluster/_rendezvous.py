@@ -2,7 +2,7 @@
 
 JAX waits in silence for a process that never comes and then aborts. Here the first process listens on its address until
 all others have said who they are, tells everybody meanwhile who is missing, and refuses those that cannot work with it.
-The connections stay open, see `_peer_monitor`.
+The connections stay open, see `_peer_monitor`. Where there is a secret, both ends show that they know it, see `_secret`.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from typing import Any, final
 
 from tfdist_jax._cluster._addresses import connection_to, host_and_port
 from tfdist_jax._cluster._json_connection import JsonConnection
+from tfdist_jax._cluster._secret import SECRET, has_secret, is_proof, make_nonce, prove
 from tfdist_jax._cluster._spec import Cluster, Task
 from tfdist_jax._cluster._tls import TLS
 
@@ -26,6 +27,11 @@ _log = logging.getLogger("tfdist_jax")
 
 _TELL_EVERY_S = 10.0
 _GREETING = "tfdist-jax rendezvous"
+_HOST, _OTHER = "process 0", "another process"  # As whom they show that they know the secret.
+
+# How many may be connected that have not said who they are, and how long. A scan must not keep the others away.
+_STRANGERS = 500
+_SPEAK_WITHIN_S = 10.0
 
 
 class MissingTasksError(TimeoutError):
@@ -75,6 +81,7 @@ def _hello(cluster: Cluster) -> dict[str, Any]:
         "num_processes": cluster.num_processes,
         "versions": versions(),
         "who": f"process {os.getpid()} on {socket.gethostname()}",
+        "nonce": make_nonce(),
     }
 
 
@@ -99,6 +106,7 @@ class _Host:
         self._tls = tls
         self._changed = threading.Condition()
         self._present: dict[int, tuple[str, JsonConnection]] = {}  # Who is at the other end, by process number.
+        self._strangers: dict[socket.socket, None] = {}  # The oldest first.
         self._all_present = threading.Event()
         self._is_over = False
 
@@ -140,16 +148,28 @@ class _Host:
     def _accept(self, listener: socket.socket) -> None:
         listener.settimeout(0.1)
         while not self._is_over:
-            with contextlib.suppress(TimeoutError):
+            # Also connections that have broken before they were accepted, and more than this process may have open.
+            with contextlib.suppress(OSError):
                 sock, peer = listener.accept()
+                self._let_in(sock)
                 threading.Thread(target=self._serve, args=(sock, str(peer[0])), daemon=True).start()
 
+    def _let_in(self, sock: socket.socket) -> None:
+        with self._changed:
+            self._strangers[sock] = None
+            oldest = next(iter(self._strangers)) if len(self._strangers) > _STRANGERS else None
+        if oldest is not None:
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)  # Its thread closes it.
+
     def _serve(self, sock: socket.socket, peer: str) -> None:
-        sock.settimeout(10)
+        sock.settimeout(_SPEAK_WITHIN_S)
         try:
             connection = JsonConnection(self._tls.wrap_server(sock) if self._tls else sock)
             hello = connection.receive()
-            if refusal := self._refusal(hello, connection):
+            refusal = self._refusal(hello, connection)
+            self._forget_stranger(sock)
+            if refusal:
                 connection.send(refusal=refusal)
                 connection.close()
             else:
@@ -157,20 +177,30 @@ class _Host:
         except (OSError, ValueError, KeyError, TypeError) as error:
             # Port scans and the like must not end the program; a process that has left will be missed.
             _log.debug("A connection from %s has ended: %r", peer, error)
+            self._forget_stranger(sock)
             sock.close()
+
+    def _forget_stranger(self, sock: socket.socket) -> None:
+        with self._changed:
+            self._strangers.pop(sock, None)
 
     def _refusal(self, hello: dict[str, Any], connection: JsonConnection) -> str:
         if hello["greeting"] != _GREETING:
             raise ValueError("it is no process of this program")
         mine, process_id = _hello(self._cluster), hello["process_id"]
+        if has_secret():
+            connection.send(nonce=mine["nonce"], proof=prove(_HOST, mine["nonce"], str(hello["nonce"])))
+            if not is_proof(connection.receive(), _OTHER, str(hello["nonce"]), mine["nonce"]):
+                return f"it does not know the secret that {self._cluster.task} has: {SECRET} must be the same for all processes"
         for field in ("num_processes", "versions"):
             if hello[field] != mine[field]:
                 return f"it has {field} {hello[field]}, but {self._cluster.task} has {mine[field]}"
-        if not 0 < process_id < self._cluster.num_processes:
+        if type(process_id) is not int or not 0 < process_id < self._cluster.num_processes:
             return f"its process number {process_id} is that of {self._cluster.task}, or of nobody"
         with self._changed:
-            other, _ = self._present.get(process_id, (hello["who"], connection))
-            if other != hello["who"]:
+            who = str(hello["who"])
+            other, _ = self._present.get(process_id, (who, connection))
+            if other != who:
                 return f"another process with this index is here already: {other}"
             self._present[process_id] = other, connection
             self._changed.notify_all()
@@ -207,7 +237,7 @@ def listening(address: str, cluster: Cluster) -> Iterator[socket.socket]:
     host, port = host_and_port(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=cluster.num_processes)
+        listener = socket.create_server((host, port), family=family, backlog=_STRANGERS + cluster.num_processes)
     except OSError as error:
         reasons = {
             errno.EADDRINUSE: "another process uses this port. Is one with the same index running, or one of an earlier run?",
@@ -221,7 +251,7 @@ def listening(address: str, cluster: Cluster) -> Iterator[socket.socket]:
 
 def _join(cluster: Cluster, deadline: float, tls: TLS | None) -> JsonConnection:
     """Connect to process 0 and wait until all have arrived, however often the connection breaks."""
-    told, reason = time.monotonic(), "no answer"
+    told, reason, answer = time.monotonic(), "no answer", ""
     first = cluster.training[0]
     while (rest := deadline - time.monotonic()) > 0:
         try:
@@ -230,13 +260,16 @@ def _join(cluster: Cluster, deadline: float, tls: TLS | None) -> JsonConnection:
             raise RuntimeError(f"{cluster.task} and {first.with_address} do not trust each other: {error}") from error
         except MissingTasksError:
             raise
-        except (OSError, ValueError) as error:
+        except ValueError as error:
+            reason = str(error)
+            answer = answer or reason  # The first one counts: later JAX may be what answers there.
+        except OSError as error:
             reason = str(error)
         if time.monotonic() - told > _TELL_EVERY_S:
             told = time.monotonic()
             _log.warning("%s waits for %s: %s.", cluster.task, first.with_address, reason)
         time.sleep(0.2)
-    raise MissingTasksError(f"{_timeout_message(cluster, [first])} ({reason})")
+    raise MissingTasksError(f"{_timeout_message(cluster, [first])} ({answer or reason})")
 
 
 def _connect(cluster: Cluster, timeout_s: float, tls: TLS | None) -> JsonConnection:
@@ -245,13 +278,29 @@ def _connect(cluster: Cluster, timeout_s: float, tls: TLS | None) -> JsonConnect
 
 
 def _wait_for_others(connection: JsonConnection, cluster: Cluster, deadline: float) -> JsonConnection:
+    try:
+        _take_part(connection, cluster, deadline)
+    except BaseException:
+        connection.close()
+        raise
+    connection.set_timeout(None)
+    return connection
+
+
+def _take_part(connection: JsonConnection, cluster: Cluster, deadline: float) -> None:
     told = time.monotonic()
     connection.set_timeout(10)
-    connection.send(**_hello(cluster))
+    hello = _hello(cluster)
+    connection.send(**hello)
+    if has_secret():
+        _show_secret(connection, hello["nonce"])
     while message := connection.receive():
         if "complete" in message:
-            connection.set_timeout(None)
-            return connection
+            return
+        if "nonce" in message:
+            raise RuntimeError(
+                f"{cluster.task} cannot take part: process 0 asks for the secret in {SECRET}. Set it here, too."
+            )
         if "refusal" in message:
             raise RuntimeError(f"{cluster.task} cannot take part: {message['refusal']}.")
         absent = ", ".join(message.get("too_late", message.get("waiting", ())))
@@ -261,5 +310,15 @@ def _wait_for_others(connection: JsonConnection, cluster: Cluster, deadline: flo
         if time.monotonic() - told > _TELL_EVERY_S:
             told = time.monotonic()
             _log.warning("%s waits; not here yet: %s.", cluster.task, absent)
-    connection.close()
     raise ConnectionError("process 0 has hung up")
+
+
+def _show_secret(connection: JsonConnection, nonce: str) -> None:
+    """Look whether process 0 knows the secret, and show that this process does."""
+    message = connection.receive()
+    if not message:
+        raise ConnectionError("process 0 has hung up")
+    other = str(message.get("nonce"))
+    if not is_proof(message, _HOST, other, nonce):
+        raise ValueError(f"who listens there does not know the secret in {SECRET}")
+    connection.send(proof=prove(_OTHER, nonce, other))

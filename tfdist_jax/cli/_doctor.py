@@ -15,6 +15,7 @@ from typing import Any
 from tfdist_jax import _compilation_cache
 from tfdist_jax._cluster import Cluster, MissingTasksError, Task, detect_cluster, versions
 from tfdist_jax._cluster._addresses import address_to_bind, connection_to, host_and_port, is_loopback, resolve
+from tfdist_jax._cluster._initialize import find_address_of_collectives
 from tfdist_jax._cluster._rendezvous import listening, rendezvous
 from tfdist_jax._internals import setting
 from tfdist_jax.cli._arguments import positive_seconds
@@ -138,13 +139,19 @@ def _look_at_environment(cluster: Cluster, report: Findings) -> None:
     exceptions = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
     if proxies and host not in exceptions:
         report.odd(f"{proxies[0]} is set: connections to process 0 may go to the proxy. Add {host} to no_proxy")
-    if _several_machines(cluster):
-        with contextlib.suppress(OSError):
-            if is_loopback(resolve(socket.gethostname())):
-                report.odd(
-                    f"this machine's name {socket.gethostname()} has a loopback address here: collectives between processors "
-                    "(not GPUs, not TPUs) give it to the others, who cannot reach it. Change it in /etc/hosts"
-                )
+    own = find_address_of_collectives(cluster)
+    if own is None:
+        report.odd(
+            "this machine's own address is not known: collectives between processors (not GPUs, not TPUs) take what its "
+            f"name {socket.gethostname()} stands for"
+        )
+    elif _several_machines(cluster) and is_loopback(own):
+        report.odd(
+            f"collectives between processors (not GPUs, not TPUs) would listen on {own}, where the other machines cannot "
+            "reach them: name this machine by its address in the network"
+        )
+    else:
+        report.good(f"collectives between processors listen on {own} only")
 
 
 def _several_machines(cluster: Cluster) -> bool:

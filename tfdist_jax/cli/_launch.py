@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist_jax import _compilation_cache, _nvidia
-from tfdist_jax._cluster import LAUNCHED, Cluster, Timeouts
+from tfdist_jax._cluster import LAUNCHED, SECRET, Cluster, Timeouts, make_secret
 from tfdist_jax.cli._arguments import (
     add_compilation_cache,
     maybe_endless,
@@ -25,6 +25,9 @@ from tfdist_jax.cli._group import Member
 from tfdist_jax.cli._program import Program
 from tfdist_jax.cli._relay import create_log
 from tfdist_jax.cli._supervise import Supervisor
+
+# A file, not a module: for `-m`, Python would look into the working directory first, for everything that is imported.
+_RUN = Path(__file__).with_name("_started") / "run.py"
 
 RESTART = "TFDIST_JAX_RESTART"
 """How often the group has been started again, for the program to see."""
@@ -129,6 +132,8 @@ def _run(arguments: argparse.Namespace) -> int:
         )
         return 2
 
+    arguments.secret = os.environ.get(SECRET) or make_secret()
+
     def members(attempt: int) -> list[Member]:
         # New ports: the old ones may still be held by a process that is about to end.
         present = zip(_clusters(arguments) if attempt else clusters, gpus, strict=True)
@@ -174,6 +179,8 @@ def _member(
 ) -> Member:
     config, name = cluster.to_tf_config(), str(cluster.task)
     env = {"TF_CONFIG": config, LAUNCHED: config, RESTART: str(attempt), "PYTHONUNBUFFERED": "1"}
+    if arguments.workers is not None:
+        env[SECRET] = arguments.secret
     if gpus is not None:
         env["CUDA_VISIBLE_DEVICES"] = gpus
     if arguments.compilation_cache is not None:
@@ -185,7 +192,7 @@ def _member(
     split = [] if arguments.devices_per_worker is None else ["--devices", str(arguments.devices_per_worker)]
     return Member(
         name=name,
-        command=[sys.executable, "-m", "tfdist_jax", "run", *split, *program],
+        command=[sys.executable, str(_RUN), *split, *program],
         env=env,
         log=_log(arguments, cluster),
         prefixed=arguments.verbose,

@@ -76,6 +76,19 @@ class Program:
         exec(compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True), module.__dict__)
 
 
+@final
+class _MainSpec(importlib.machinery.ModuleSpec):
+    """Names what stands for `__main__` in spawned processes; relative imports start from the program's own package."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__("tfdist_jax.cli._spawned", None)
+        self._package = package
+
+    @property
+    def parent(self) -> str:
+        return self._package
+
+
 def run_as_main(program: Program) -> int:
     """Run a program as the module `__main__`.
 
@@ -87,8 +100,8 @@ def run_as_main(program: Program) -> int:
         SystemExit: If the program does.
     """
     module = types.ModuleType("__main__")
-    # Processes that `multiprocessing` spawns import their parent's `__main__` by this name.
-    module.__spec__ = importlib.machinery.ModuleSpec("tfdist_jax.cli._spawned", None)
+    # Processes that `multiprocessing` spawns import their parent's `__main__` by its name.
+    module.__spec__ = _MainSpec(program.package)
     sys.modules["__main__"] = module
     # What ends the program is left where Python leaves it, also for an exit code: what runs at the end may ask.
     try:
