@@ -101,9 +101,9 @@ def read(
     return arrays
 
 
-def of_process(folder: Path, process: int) -> list[Path]:
-    """Return the files that a process has written for itself alone, which `finish_writing` leaves as they are."""
-    return sorted((folder / f"ocdbt.process_{process}").rglob("*"))
+def folder_of_process(process: int) -> str:
+    """Return where among the arrays a process writes for itself alone, which `finish_writing` leaves as it is."""
+    return f"ocdbt.process_{process}/"
 
 
 def find_in_damaged(folder: Path, above: str, damages: Iterable[Damage]) -> set[str] | None:

@@ -89,7 +89,7 @@ def begin_saving(path: str | Path, arrays: Mapping[str, Any], about: Mapping[str
     def finish() -> None:
         with _removing_rests(part):
             wait()
-            _array_files.finish_writing(part / ARRAYS)
+            _finish_writing(part)
             _complete(final, part, text)
 
     return finish
@@ -121,14 +121,15 @@ def begin_saving_together(
 
     def write() -> None:
         wait()
-        put_on_disk(_integrity.write_own_digests(part, jax.process_index()))
+        if jax.process_count() > 1:
+            _write_own_digests(part)
         own_file = _own_file(part, jax.process_index())
         own_file.write_text(json.dumps(own))
         put_on_disk(own_file)
 
     def complete() -> None:
         if is_first:
-            _array_files.finish_writing(part / ARRAYS)
+            _finish_writing(part)
             _complete(final, part, text)
 
     def finish() -> None:
@@ -175,6 +176,20 @@ def _make_empty(part: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     for name in (ARRAYS, ABOUT):
         (part / name).mkdir(parents=True)
+
+
+def _finish_writing(part: Path) -> None:
+    if jax.process_count() > 1:
+        _array_files.finish_writing(part / ARRAYS)
+        return
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        digesting = thread.submit(_write_own_digests, part)
+        _array_files.finish_writing(part / ARRAYS)  # Meanwhile.
+    digesting.result()
+
+
+def _write_own_digests(part: Path) -> None:
+    put_on_disk(_integrity.write_own_digests(part, jax.process_index()))
 
 
 def _complete(final: Path, part: Path, text: Any) -> None:

@@ -6,6 +6,7 @@ Each file has a digest for each MiB, by which the arrays that lie there can be n
 import concurrent.futures
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -13,7 +14,7 @@ from typing import Any, final
 import xxhash
 
 _BLOCK_BYTES = 1 << 20
-_THREADS = 2
+_THREADS, _WORTH_THREADS_BYTES = 2, 8 << 20
 CHANGED, GONE = "does not hold what was written", "is gone"
 
 
@@ -41,9 +42,15 @@ class Damage:
         return f"{self.file} {self.what}"
 
 
-def digest_files(folder: Path, paths: Iterable[Path]) -> str:
-    """Return the digests of files below a folder, as a text for `find_damage`."""
-    text = json.dumps({str(path.relative_to(folder)): list(_digest(path)) for path in paths if path.is_file()})
+def files_below(folder: Path) -> list[str]:
+    """Return the names of all files below a folder, as paths from there; several times as fast as `rglob`."""
+    start = len(f"{folder}/")
+    return sorted(os.path.join(root, name)[start:] for root, _, names in os.walk(folder) for name in names)
+
+
+def digest_files(folder: Path, names: Iterable[str]) -> str:
+    """Return the digests of files below a folder, as a text for `compare_files`."""
+    text = json.dumps({name: list(_digest(f"{folder}/{name}")) for name in names})
     return f"{_of(text.encode())}\n{text}"
 
 
@@ -80,26 +87,28 @@ def _read(folder: Path, digests: Path) -> tuple[dict[str, Any], list[Damage]]:
 
 
 def _compare(folder: Path, written: Mapping[str, Any]) -> list[Damage]:
+    compare = lambda file: _compare_file(folder, file, *written[file])
+    if sum(size for size, *_ in written.values()) < _WORTH_THREADS_BYTES:
+        return [damage for damage in map(compare, written) if damage is not None]
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as threads:
-        found = threads.map(lambda file: _compare_file(folder, file, *written[file]), written)
-        return [damage for damage in found if damage is not None]
+        return [damage for damage in threads.map(compare, written) if damage is not None]
 
 
 def _compare_file(folder: Path, name: str, size: int, *blocks: str) -> Damage | None:
-    path = folder / name
-    if not path.is_file():
+    try:
+        found, *now = _digest(f"{folder}/{name}")
+    except (FileNotFoundError, IsADirectoryError):
         return Damage(name, GONE)
-    found, *now = _digest(path)
     if found != size:
         return Damage(name, f"has {found} bytes, and {size} were written")
     changed = {i for i, (new, old) in enumerate(zip(now, blocks, strict=True)) if new != old}
     return Damage(name, CHANGED, frozenset(changed)) if changed else None
 
 
-def _digest(path: Path) -> tuple[Any, ...]:
+def _digest(path: str) -> tuple[Any, ...]:
     """Return a file's number of bytes, and the digest of each block."""
     size, digests = 0, []
-    with path.open("rb", buffering=0) as file:
+    with open(path, "rb", buffering=0) as file:
         while block := file.read(_BLOCK_BYTES):
             size += len(block)
             digests.append(_of(block))

@@ -1,12 +1,14 @@
 """Whether a folder of saved arrays holds what was written, and if not, which arrays are affected."""
 
+import fnmatch
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfdist_jax._checkpoint import _array_files
-from tfdist_jax._checkpoint._digests import CHANGED, GONE, Damage, compare_files, digest_files
+from tfdist_jax._checkpoint._digests import CHANGED, GONE, Damage, compare_files, digest_files, files_below
 from tfdist_jax._errors import DataLossError
 
 ARRAYS, ABOUT = "arrays", "about"
@@ -17,18 +19,22 @@ _DIGESTS_FILE = "digests.json"
 
 def write_own_digests(folder: Path, process: int) -> Path:
     """Write the digests of the files that a process has written for itself alone, so that no other one has to read them."""
-    path = _own_digests(folder, process)
-    path.write_text(digest_files(folder, _array_files.of_process(folder / ARRAYS, process)))
+    path, above = _own_digests(folder, process), _files_of_process(process)
+    path.write_text(digest_files(folder, [f"{above}{name}" for name in files_below(folder / above)]))
     return path
 
 
 def write_digests(folder: Path) -> Path:
     """Write the digests of all files that have none yet."""
-    own = sorted(folder.glob(f"{ABOUT}/{_own_digests(folder, '*').name}"))
-    done = {path for i in range(len(own)) for path in _array_files.of_process(folder / ARRAYS, i)}
-    path = folder / ABOUT / _DIGESTS_FILE
-    path.write_text(digest_files(folder, sorted(set(folder.rglob("*")) - done)))
+    path, names = folder / ABOUT / _DIGESTS_FILE, files_below(folder)
+    own = [name for name in names if fnmatch.fnmatch(name, f"{ABOUT}/{_own_digests(folder, '*').name}")]
+    done = tuple(_files_of_process(i) for i in range(len(own)))
+    path.write_text(digest_files(folder, [name for name in names if not name.startswith(done)]))
     return path
+
+
+def _files_of_process(process: int) -> str:
+    return f"{ARRAYS}/{_array_files.folder_of_process(process)}"
 
 
 def _own_digests(folder: Path, process: int | str) -> Path:
@@ -92,7 +98,7 @@ def has_digests(folder: Path) -> bool:
 
 
 def _stamps(folder: Path) -> list[Any]:
-    return [(str(path), _stamp(path)) for path in sorted(folder.rglob("*"))]
+    return [(name, _stamp(f"{folder}/{name}")) for name in files_below(folder)]
 
 
 def _compare(folder: Path, choose: Callable[[Sequence[str]], Sequence[str]]) -> list[Damage]:
@@ -109,9 +115,9 @@ def _compare(folder: Path, choose: Callable[[Sequence[str]], Sequence[str]]) -> 
             return damages
 
 
-def _stamp(file: Path) -> tuple[int, ...] | None:
+def _stamp(file: str | Path) -> tuple[int, ...] | None:
     try:
-        status = file.stat()
+        status = os.stat(file)
     except FileNotFoundError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns

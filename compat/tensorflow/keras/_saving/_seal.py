@@ -17,7 +17,7 @@ from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
 
 _NAME = b"\ntfdist_jax: xxh3_64 of what is before "
 _SIZE = len(_NAME) + 16 + 1
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES, _WORTH_A_THREAD_BYTES = 1 << 20, 8 << 20
 
 
 class DamagedFileError(DataLossError, OSError, ValueError):
@@ -31,11 +31,16 @@ def seal(path: Path) -> None:
             archive.comment = bytes(_SIZE)
     else:
         os.truncate(path, path.stat().st_size + _SIZE)
-    with path.open("r+b") as file, ThreadPoolExecutor(1) as thread:
-        found = thread.submit(_seal_of, file, path.stat().st_size - _SIZE)
-        put_on_disk(path)  # Meanwhile.
-        text = found.result()
-        file.seek(-_SIZE, os.SEEK_END)
+    size = path.stat().st_size - _SIZE
+    with path.open("r+b") as file:
+        if size < _WORTH_A_THREAD_BYTES:
+            text = _seal_of(file, size)
+        else:
+            with ThreadPoolExecutor(1) as thread:
+                found = thread.submit(_seal_of, file, size)
+                put_on_disk(path)  # Meanwhile.
+            text = found.result()
+        file.seek(size)
         file.write(text)
     put_on_disk(path)
 
