@@ -75,6 +75,8 @@ def test_nothing_can_be_set_up_once_jax_has_started(started, monkeypatch):
         tf.config.experimental.set_memory_growth(GPU, True)
     with pytest.raises(RuntimeError, match="cannot be modified after being initialized"):
         tf.config.set_visible_devices([GPU], "GPU")
+    with pytest.raises(RuntimeError, match="cannot be modified after being initialized"):
+        tf.config.set_visible_devices([], "CPU")
     tf.config.experimental.set_memory_growth(GPU, False)
     tf.config.set_visible_devices([CPU], "CPU")
 

@@ -3,6 +3,7 @@
 import pickle
 
 import jax
+import keras
 import numpy as np
 import pytest
 
@@ -108,6 +109,57 @@ def test_nan_is_an_error_on_request():
     finally:
         tf.debugging.disable_check_numerics()
     assert np.isnan(tf.math.log(tf.constant(-1.0)))
+
+
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_nan_in_a_compiled_function_is_an_error_on_request_and_changes_nothing(replicas):
+    strategy = (
+        tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)])
+        if replicas
+        else tf.distribute.get_strategy()
+    )
+    with strategy.scope():
+        total = tf.Variable([1.0, 2.0])
+
+    @tf.function
+    def step(x):
+        total.assign_add(x)
+        return strategy.run(lambda: tf.math.log(x))
+
+    tf.debugging.enable_check_numerics()
+    try:
+        step(tf.constant([1.0, 2.0]))
+        for _ in range(2):
+            with pytest.raises(
+                tf.errors.InvalidArgumentError, match="NaN was found in 1 of the 2 results and variables"
+            ):
+                step(tf.constant([-1.0, 2.0]))
+            assert total.numpy().tolist() == [2.0, 4.0]
+    finally:
+        tf.debugging.disable_check_numerics()
+    step(tf.constant([-1.0, 2.0]))
+    assert total.numpy().tolist() == [1.0, 6.0]
+
+
+def test_nan_in_a_model_is_an_error_on_request():
+    x = np.ones((4, 2), "f4")
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(x, x[:, :1], verbose=0)
+    weights = model.get_weights()
+    model.set_weights([w * np.nan for w in weights])
+    tf.debugging.enable_check_numerics()
+    try:
+        for method in (model.fit, model.evaluate):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="NaN was found"):
+                method(x, x[:, :1], verbose=0)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="NaN was found"):
+            model.predict(x, verbose=0)
+        assert int(model.optimizer.iterations.numpy()) == 1
+        model.set_weights(weights)
+        model.fit(x, x[:, :1], verbose=0)
+    finally:
+        tf.debugging.disable_check_numerics()
 
 
 def test_errors_have_codes_messages_and_a_common_base():

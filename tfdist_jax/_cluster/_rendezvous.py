@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, final
 
-from tfdist_jax._cluster._addresses import connection_to, host_and_port
+from tfdist_jax._cluster._addresses import connection_to, host_and_port, resolve
 from tfdist_jax._cluster._json_connection import JsonConnection
 from tfdist_jax._cluster._secret import SECRET, has_secret, is_proof, make_nonce, prove
 from tfdist_jax._cluster._spec import Cluster, Task
@@ -69,9 +69,20 @@ def rendezvous(cluster: Cluster, *, timeout_s: float, bind_address: str, tls: TL
         OSError: If process 0 cannot listen on its address.
     """
     deadline = time.monotonic() + timeout_s
+    threading.Thread(target=_tell_unknown_hosts, args=(cluster,), daemon=True).start()
     if cluster.process_id == 0:
         return _Host(cluster, deadline, tls).wait(bind_address)
     return {0: _join(cluster, deadline, tls)}
+
+
+def _tell_unknown_hosts(cluster: Cluster) -> None:
+    """Say at once which hosts are not known here; they may be soon, where a scheduler makes their names."""
+    for task in cluster.training:
+        try:
+            if task.address and task != cluster.task:
+                resolve(host_and_port(task.address)[0])
+        except OSError as error:
+            _log.warning("%s waits for %s. %s", cluster.task, task.with_address, error.strerror)
 
 
 def _hello(cluster: Cluster) -> dict[str, Any]:

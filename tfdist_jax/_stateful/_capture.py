@@ -25,7 +25,7 @@ from jax.sharding import Mesh, NamedSharding
 from tfdist_jax._autodiff._nested_programs import has_float_loop
 from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._errors import NotCompilableError
-from tfdist_jax._internals import current_trace, releasing_failed_trace, set_current_trace, trace_of
+from tfdist_jax._internals import current_trace, releasing_failed_trace, set_current_trace, setting, trace_of
 from tfdist_jax._program import CompiledStep
 from tfdist_jax._runtime import reuses_memory
 from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
@@ -165,6 +165,10 @@ def _count_references(arrays: list[Any]) -> list[int]:
 _OWN_REFERENCES = 1 + _count_references([object()])[0]
 
 
+OUTCOME_CHECKS: list[Callable[[Sequence[jax.Array]], None]] = []
+"""What the results of each program, and the values that it writes, have to pass before they count; a check raises."""
+
+
 @final
 class StatefulProgram:
     """A compiled function of arrays that reads and writes cells; written cells' memory is reused (`_runtime.reuses_memory`)."""
@@ -207,10 +211,13 @@ class StatefulProgram:
 
     def __call__(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Run the program on `arrays` and the cells' present values."""
+        if OUTCOME_CHECKS and setting("jax_debug_nans"):
+            with jax.debug_nans(False):  # JAX's check would come first, or not at all where memory is given away.
+                return self(arrays)
         keep = is_recording()
         if not (self._step.is_compiled or keep):
             self._step.compile(*self._inputs(arrays, is_observed=False))
-        if self.captured.checks:
+        if self.captured.checks or OUTCOME_CHECKS:
             results = self._run_checked(arrays)
         else:
             with CELLS, deferring_signals():
@@ -237,6 +244,8 @@ class StatefulProgram:
                 jax.effects_barrier()
                 for check in self.captured.checks:
                     check()
+                for check_outcome in OUTCOME_CHECKS:
+                    check_outcome([*results, *values])
                 with CELLS, deferring_signals():
                     if all(map(operator.is_, before, self._held())):
                         self._store(values)

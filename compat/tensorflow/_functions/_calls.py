@@ -1,8 +1,10 @@
 """Compiled calls of Python functions on tensors: traced once per signature, kept in a cache."""
 
+import collections
 import contextlib
 import functools
 import itertools
+import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, final
 
@@ -25,6 +27,8 @@ from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplic
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow._variables._variable_creators import noting_creations
 from tfdist_jax.compat.tensorflow.random._random_state import drawing_for_function
+
+_log = logging.getLogger("tfdist_jax")
 
 
 def is_input(leaf: Any) -> bool:
@@ -67,6 +71,7 @@ class CallCache:
         self._own_random = own_random
         self._programs: dict[tuple[Any, ...], _Compiled | None] = {}
         self._told = False
+        self._numbers: collections.Counter[Hashable] | None = collections.Counter()
         self.traces = 0
 
     def __len__(self) -> int:
@@ -124,6 +129,7 @@ class CallCache:
         tensors = [_input(leaf) for leaf in leaves if is_input(leaf)]
         key = (tree, tuple(map(signature, leaves)), guard, current_strategy())
         if key not in self._programs:
+            self._count_numbers(fn, leaves, key)
             try:
                 self._programs[key] = _Compiled(self._trace(fn, leaves, tree, tensors))
             except NotCompilableError:
@@ -136,6 +142,26 @@ class CallCache:
         if compiled is None:
             raise NotCompilableError(_NOT_ONE)
         return compiled, tensors
+
+    def _count_numbers(self, fn: Callable[..., Any], leaves: Sequence[Any], key: tuple[Any, ...]) -> None:
+        """Tell once if programs are made again and again for Python numbers that change."""
+        numbers = [leaf for leaf in leaves if type(leaf) in (int, float)]
+        if not numbers or self._numbers is None:
+            return
+        tree, signatures, *rest = key
+        same = (tree, tuple(kind[0] if kind[0] in (int, float) else kind for kind in signatures), *rest)
+        self._numbers[same] += 1
+        if self._numbers[same] == _TELL_AFTER:
+            self._numbers = None
+            name = getattr(fn, "__name__", "The function").removeprefix("ag__")
+            _log.warning(
+                "%s is compiled for the %dth time, each time for other Python numbers among its arguments, now %s. Pass numbers that "
+                "change as tensors, such as tf.constant(%s): a Python number is a constant of its program.",
+                name,
+                _TELL_AFTER,
+                numbers,
+                numbers[0],
+            )
 
     def _trace(self, fn: Callable[..., Any], leaves: list[Any], tree: Any, tensors: list[jax.Array]) -> StatefulProgram:
         self.traces += 1
@@ -166,6 +192,7 @@ class CallCache:
 
 
 _LARGEST_KEY = 32
+_TELL_AFTER = 5
 _NOT_ONE = (
     "The function takes data or tensors' values from the host, or runs replicas on different devices, and so cannot be one "
     "program."

@@ -120,10 +120,12 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
         NotImplementedError: For a part of the TPUs.
     """
     wanted = list(devices) if isinstance(devices, list | tuple) else [devices]
-    if set(wanted) == set(get_visible_devices(device_type)) or device_type == "CPU":
+    if set(wanted) == set(get_visible_devices(device_type)):
         return
     if backends_are_initialized():
         raise RuntimeError("Visible devices cannot be modified after being initialized")
+    if device_type == "CPU":
+        return
     if any(device.device_type == "TPU" for device in wanted):
         raise NotImplementedError("A part of the TPUs is chosen with TPU_VISIBLE_CHIPS before the program starts.")
     global _chosen_gpus

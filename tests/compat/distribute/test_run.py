@@ -229,6 +229,20 @@ def test_a_step_is_not_traced_again_for_a_fresh_lambda_but_for_a_changed_closure
     assert next(traces) == 2
 
 
+def test_python_numbers_that_change_are_said_once(strategy, caplog):
+    def step(rate, flag):
+        return tf.constant(2.0) * rate
+
+    def results(rates):
+        return [floats(strategy.run(step, args=(rate, True)))[0] for rate in rates]
+
+    assert results([0.5, 1.5, 2.5, 3.5, 0.5]) == [1.0, 3.0, 5.0, 7.0, 1.0]
+    assert not caplog.text
+    results([4.5, 5.5, 6.5])
+    assert caplog.text.count("step is compiled for the 5th time") == 1
+    assert "now [4.5]. Pass numbers that change as tensors, such as tf.constant(4.5)" in caplog.text
+
+
 def test_steps_made_anew_for_each_call_do_not_keep_their_tensors(strategy):
     strategy._steps = PlannedSteps(limit=3)
     captured = []

@@ -1,8 +1,10 @@
 """What users of Keras's trainer rely on, under a strategy of two replicas."""
 
 import contextlib
+import gc
 import itertools
 
+import jax
 import keras
 import numpy as np
 import pytest
@@ -429,6 +431,41 @@ def test_datasets_without_labels_and_with_weights_are_told_apart(pair):
 class OwnSteps(keras.Sequential):
     def train_step(self, data):
         return super().train_step(data)
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+@pytest.mark.parametrize("is_built", [False, True])
+@pytest.mark.parametrize("makes_dataset", [False, True])
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_empty_data_are_said_also_before_the_first_training(replicas, makes_dataset, is_built, make_strategy):
+    with make_strategy(replicas).scope() if replicas else contextlib.nullcontext():
+        model = keras.Sequential([*[keras.Input((3,))] * is_built, dense(2)])
+        model.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+    pairs = (tf.data.Dataset.from_tensor_slices((X, Y)).batch(4).take(0),) if makes_dataset else (X[:0], Y[:0])
+    inputs = pairs[0].map(lambda x, y: x) if makes_dataset else X[:0]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="`fit` has got no batch of data"):
+            model.fit(*pairs, verbose=0)
+        with pytest.raises(ValueError, match="`predict` has got no batch of data"):
+            model.predict(inputs, verbose=0)
+        assert model.evaluate(*pairs, verbose=0) == []
+        model.fit(X, Y, verbose=0)
+    assert int(model.optimizer.iterations.numpy()) == 2
+    assert model.predict(X, verbose=0).shape == (10, 2)
+
+
+def test_programs_of_models_are_freed_with_them():
+    left = []
+    for width in range(3, 6):
+        keras.backend.clear_session()
+        gc.collect()
+        left.append(len(jax.devices()[0].client.live_executables()))
+        model = keras.Sequential([dense(width), dense(2)])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        model.fit(X, Y, validation_data=(X, Y), verbose=0)
+        model.predict(X, verbose=0)
+        del model
+    assert left[1] == left[2]
 
 
 @pytest.mark.parametrize("kind", [keras.Sequential, OwnSteps])

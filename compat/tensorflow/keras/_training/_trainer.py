@@ -152,12 +152,41 @@ def _unless_made_of_built_parts(original: Callable[..., Any]) -> Callable[..., A
     def _symbolic_build(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         parts = [layer for layer in self._flatten_layers() if layer is not self]
         if type(self).call is not keras.Model.call or not all(layer.built for layer in parts):
-            return original(self, *args, **kwargs)
+            # Without a batch there is nothing to build from; the loops that come next say so, or have nothing to do.
+            with contextlib.suppress(StopIteration):
+                return original(self, *args, **kwargs)
+            return None
         if self.optimizer is not None and not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
         return None
 
     return _symbolic_build
+
+
+def _asking_for_results_of_batches(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _get_metrics_result_or_logs(self: keras.Model, logs: Any) -> Any:
+        return original(self, logs) if logs else logs
+
+    return _get_metrics_result_or_logs
+
+
+def _refusing_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Say that there is nothing to predict, where Keras fails over a name of its own."""
+
+    @functools.wraps(original)
+    def predict(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        except (StopIteration, UnboundLocalError) as error:
+            if isinstance(error, UnboundLocalError) and "'batch_outputs'" not in str(error):
+                raise
+            raise ValueError(
+                "`predict` has got no batch of data. Look whether the arrays or the dataset are empty, and whether a generator or "
+                "an iterator has been used up by an earlier call."
+            ) from error
+
+    return predict
 
 
 def _settling_first(original: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -212,6 +241,14 @@ CHANGES = (
         "self iterator data_batch",
         "a model without `call` has nothing to build",
     ),
+    Hook(
+        JAXTrainer,
+        "_get_metrics_result_or_logs",
+        _asking_for_results_of_batches,
+        "self logs",
+        "without a batch metrics may have no result yet",
+    ),
+    Hook(JAXTrainer, "predict", _refusing_nothing, "self x", "an error that says that there are no data"),
     *(
         Hook(
             JAXTrainer,
