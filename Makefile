@@ -13,7 +13,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # and something of everything else.
 SAMPLE := tests/test_internals.py tests/compat/keras/test_internals.py tests/test_tape*.py tests/parity \
 	tests/strategies tests/cli/test_main.py tests/compat/test_alias.py tests/compat/test_function.py tests/compat/data/test_dataset.py \
-	tests/compat/distribute/test_run.py tests/compat/keras/test_fit.py tests/compat/train/test_restoration.py \
+	tests/compat/distribute/test_run.py tests/compat/keras/test_fit.py tests/compat/train/test_restoration.py tests/compat/train/test_background.py \
 	tests/cluster/test_tls.py tests/cluster/test_agreement.py
 # How many programs of each kind `make fuzz` tries, and the first one's number.
 PROGRAMS ?= 200

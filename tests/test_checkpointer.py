@@ -257,8 +257,6 @@ def _removed(folder):
     return folder.unlink
 
 
-# Of several writers in one of Orbax's event loops, some may end after the first one's failure has closed it.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("spoil", "message"), [(_too_large, "File too large"), (_removed, "Not a directory")])
 def test_what_fails_in_the_background_is_raised_by_the_next_call(tmp_path, spoil, message):
     # Random numbers, which cannot be made smaller.

@@ -1,12 +1,12 @@
 """Arrays in a folder that is there completely or not at all."""
 
-import concurrent.futures
 import contextlib
 import glob
 import json
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -159,7 +159,7 @@ def number_arrays(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[
     described = {name: [list(np.shape(arrays[name])), str(arrays[name].dtype)] for name in names}
     # Orbax saves no array without elements; its shape and type say all.
     by_number = {str(i): arrays[name] for i, name in enumerate(names) if np.size(arrays[name])}
-    return by_number, {"arrays": described, "about": dict(about), HAS_DIGESTS: True}
+    return by_number, {"arrays": described, "about": dict(about)}
 
 
 @contextlib.contextmanager
@@ -182,10 +182,8 @@ def _finish_writing(part: Path) -> None:
     if jax.process_count() > 1:
         _array_files.finish_writing(part / ARRAYS)
         return
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        digesting = thread.submit(_write_own_digests, part)
-        _array_files.finish_writing(part / ARRAYS)  # Meanwhile.
-    digesting.result()
+    with meanwhile(lambda: _write_own_digests(part)):
+        _array_files.finish_writing(part / ARRAYS)
 
 
 def _write_own_digests(part: Path) -> None:
@@ -193,13 +191,11 @@ def _write_own_digests(part: Path) -> None:
 
 
 def _complete(final: Path, part: Path, text: Any) -> None:
-    (part / ABOUT / ABOUT_FILE).write_text(json.dumps(text))
+    (part / ABOUT / ABOUT_FILE).write_text(json.dumps({**text, HAS_DIGESTS: True}))
     paths = [path for path in part.rglob("*") if path != part / ABOUT]
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        digesting = thread.submit(_integrity.write_digests, part)
-        for path in (*paths, part):  # Meanwhile.
+    with meanwhile(lambda: put_on_disk(_integrity.write_digests(part))):
+        for path in (*paths, part):
             put_on_disk(path)
-        put_on_disk(digesting.result())
     put_on_disk(part / ABOUT)
     _settled(final)
     new, old = _beside(final, "new"), _beside(final, "old")
@@ -212,6 +208,31 @@ def _complete(final: Path, part: Path, text: Any) -> None:
     shutil.rmtree(old, ignore_errors=True)
     put_on_disk(final.parent)
     _integrity.note(final)
+
+
+@contextlib.contextmanager
+def meanwhile(do: Callable[[], None]) -> Iterator[None]:
+    """Do something during the context; at the program's end, where from Python 3.12 on no thread can be started, after it."""
+    failures = []
+
+    def run() -> None:
+        try:
+            do()
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    try:
+        thread.start()
+        wait = thread.join
+    except RuntimeError:
+        wait = run
+    try:
+        yield
+    finally:
+        wait()
+    if failures:
+        raise failures[0]
 
 
 def put_on_disk(path: Path) -> None:

@@ -1,8 +1,8 @@
 """Whether a folder of saved arrays holds what was written, and if not, which arrays are affected."""
 
-import fnmatch
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ def write_own_digests(folder: Path, process: int) -> Path:
 def write_digests(folder: Path) -> Path:
     """Write the digests of all files that have none yet."""
     path, names = folder / ABOUT / _DIGESTS_FILE, files_below(folder)
-    own = [name for name in names if fnmatch.fnmatch(name, f"{ABOUT}/{_own_digests(folder, '*').name}")]
-    done = tuple(_files_of_process(i) for i in range(len(own)))
+    own = _own_digests(folder, r"(\d+)").relative_to(folder)
+    done = tuple(_files_of_process(int(found[1])) for name in names if (found := re.fullmatch(str(own), name)))
     path.write_text(digest_files(folder, [name for name in names if not name.startswith(done)]))
     return path
 

@@ -167,8 +167,6 @@ def test_a_full_disk_costs_no_backup(tmp_path):
     assert_equal(train(tmp_path / "backup"), train(tmp_path / "undisturbed"))
 
 
-# Orbax's other writers, when one of them has failed.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", ["manager", "checkpointer"])
 def test_a_full_disk_costs_no_checkpoint(tmp_path, kind):
     noise, moments = np.random.default_rng(0).random((300, 300), "f4"), random.Random(0)

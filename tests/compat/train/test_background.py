@@ -61,8 +61,6 @@ def test_what_fails_in_the_background_is_raised_by_the_next_call(tmp_path, call)
     assert manager.save() == manager.latest_checkpoint == str(tmp_path / "kept" / "ckpt-3")
 
 
-# Of several writers in one of Orbax's event loops, some may end after the first one's failure has closed it.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_folder_that_disappears_while_it_is_written_is_an_error_and_no_checkpoint(tmp_path, held):
     checkpoint = tf.train.Checkpoint(v=tf.Variable(tf.ones([1000])))
     path = checkpoint.write(tmp_path / "kept" / "ckpt", BACKGROUND)

@@ -3,16 +3,16 @@
 Whoever changes such a file with h5py or zipfile takes it off: these end a file where their own data do.
 """
 
+import contextlib
 import os
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import h5py
 import xxhash
 
-from tfdist_jax._checkpoint._checkpoint import put_on_disk
+from tfdist_jax._checkpoint._checkpoint import meanwhile, put_on_disk
 from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
 
 _NAME = b"\ntfdist_jax: xxh3_64 of what is before "
@@ -32,16 +32,11 @@ def seal(path: Path) -> None:
     else:
         os.truncate(path, path.stat().st_size + _SIZE)
     size = path.stat().st_size - _SIZE
-    with path.open("r+b") as file:
-        if size < _WORTH_A_THREAD_BYTES:
-            text = _seal_of(file, size)
-        else:
-            with ThreadPoolExecutor(1) as thread:
-                found = thread.submit(_seal_of, file, size)
-                put_on_disk(path)  # Meanwhile.
-            text = found.result()
+    putting = contextlib.nullcontext() if size < _WORTH_A_THREAD_BYTES else meanwhile(lambda: put_on_disk(path))
+    with putting, path.open("r+b") as file:
+        found = _seal_of(file, size)
         file.seek(size)
-        file.write(text)
+        file.write(found)
     put_on_disk(path)
 
 
