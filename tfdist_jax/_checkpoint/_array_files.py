@@ -38,10 +38,21 @@ def start_writing(folder: Path, arrays: Mapping[str, Any]) -> Callable[[], None]
         futures = thread.submit(_run, saving).result() or []
 
     def wait() -> None:
-        for future in futures:
-            future.result()
+        failures = list(
+            filter(None, map(_failure_of, futures))
+        )  # All are to have ended before what they wrote is removed.
+        if failures:
+            raise failures[0]
 
     return wait
+
+
+def _failure_of(future: Any) -> Exception | None:
+    try:
+        future.result()
+    except Exception as failure:
+        return failure
+    return None
 
 
 def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:

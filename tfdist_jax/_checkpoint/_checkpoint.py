@@ -71,7 +71,7 @@ def begin_saving(path: str | Path, arrays: Mapping[str, Any], about: Mapping[str
     """
     final = _absolute(path)
     by_number, text = number_arrays(arrays, about)
-    part = _beside(final, "new.part")
+    part = _beside(final, f"new.part{_failures or ''}")
     if jax.process_count() > 1:
         copied = _array_files.copy_to_write_alone(by_number)
 
@@ -162,18 +162,25 @@ def number_arrays(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[
     return by_number, {"arrays": described, "about": dict(about)}
 
 
+# How often saving has failed. Orbax's other writers may still write then, but not among what is saved next.
+_failures = 0
+
+
 @contextlib.contextmanager
 def _removing_rests(part: Path) -> Iterator[None]:
     """Let nothing of what was not completed take room on a disk that may be full."""
+    global _failures
     try:
         yield
     except BaseException:
+        _failures += 1
         shutil.rmtree(part, ignore_errors=True)
         raise
 
 
 def _make_empty(part: Path) -> None:
-    shutil.rmtree(part, ignore_errors=True)
+    for rest in part.parent.glob(f"{glob.escape(part.name.rstrip('0123456789'))}*"):
+        shutil.rmtree(rest, ignore_errors=True)
     for name in (ARRAYS, ABOUT):
         (part / name).mkdir(parents=True)
 
