@@ -76,10 +76,13 @@ def rendezvous(cluster: Cluster, *, timeout_s: float, bind_address: str, tls: TL
 
 
 def _tell_unknown_hosts(cluster: Cluster) -> None:
-    """Say at once which hosts are not known here; they may be soon, where a scheduler makes their names."""
-    for task in cluster.training:
+    """Say at once which hosts are not known here; they may be soon, where a scheduler makes their names.
+
+    Process 0 looks at all, the others at process 0 only: name servers are not to be asked for each pair.
+    """
+    for task in cluster.training[1:] if cluster.process_id == 0 else cluster.training[:1]:
         try:
-            if task.address and task != cluster.task:
+            if task.address:
                 resolve(host_and_port(task.address)[0])
         except OSError as error:
             _log.warning("%s waits for %s. %s", cluster.task, task.with_address, error.strerror)
@@ -159,11 +162,16 @@ class _Host:
     def _accept(self, listener: socket.socket) -> None:
         listener.settimeout(0.1)
         while not self._is_over:
-            # Also connections that have broken before they were accepted, and more than this process may have open.
-            with contextlib.suppress(OSError):
+            try:
                 sock, peer = listener.accept()
-                self._let_in(sock)
-                threading.Thread(target=self._serve, args=(sock, str(peer[0])), daemon=True).start()
+            except TimeoutError:
+                continue
+            except OSError as error:  # It has broken already, or this process may not have more of them.
+                _log.debug("A connection was not accepted: %r", error)
+                time.sleep(0.1)
+                continue
+            self._let_in(sock)
+            threading.Thread(target=self._serve, args=(sock, str(peer[0])), daemon=True).start()
 
     def _let_in(self, sock: socket.socket) -> None:
         with self._changed:

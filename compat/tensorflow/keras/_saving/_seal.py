@@ -64,8 +64,7 @@ def check(filepath: Any) -> bool:
 
 def _seal_of(file: Any, size: int) -> bytes:
     digest = xxhash.xxh3_64()
-    while size:
-        block = file.read(min(size, _BLOCK_BYTES))
+    while block := file.read(min(size, _BLOCK_BYTES)):
         digest.update(block)
         size -= len(block)
     return _NAME + digest.hexdigest().encode() + b"\n"
