@@ -57,7 +57,6 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.error("--hosts and --index belong together")
     if arguments.checkpoint is not None and (arguments.script or arguments.hosts):
         arguments.error("--checkpoint looks at saved files only: leave out the program and --hosts")
-    logging.getLogger("tfdist_jax").setLevel(logging.ERROR)  # The report says who is missing.
     report = Findings()
     parts = [f"{name} {version}" for name, version in versions().items()]
     report.good(f"{', '.join(parts)}, Python {platform.python_version()} on {socket.gethostname()}")
@@ -70,6 +69,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _look_at_start(arguments: argparse.Namespace, report: Findings) -> None:
+    logging.getLogger("tfdist_jax").setLevel(logging.ERROR)  # The report says who is missing.
     _look_at_compilation_cache(report)
     if arguments.script is not None:
         _look_at_program(arguments.script, report)

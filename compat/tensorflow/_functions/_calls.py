@@ -149,7 +149,7 @@ class CallCache:
         if not numbers or self._numbers is None:
             return
         tree, signatures, *rest = key
-        same = (tree, tuple(kind[0] if kind[0] in (int, float) else kind for kind in signatures), *rest)
+        same = (tree, tuple(_without_number(kind) for kind in signatures), *rest)
         self._numbers[same] += 1
         if self._numbers[same] == _TELL_AFTER:
             self._numbers = None
@@ -205,6 +205,11 @@ _CREATED_AGAIN = (
 
 def _input(leaf: Any) -> Any:
     return leaf if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)) else convert_to_tensor(leaf)
+
+
+def _without_number(kind: Hashable) -> Hashable:
+    """Return what `signature` says of an argument, of a Python number its type only."""
+    return kind[0] if isinstance(kind, tuple) and len(kind) == 2 and kind[0] in (int, float) else kind
 
 
 def signature(leaf: Any) -> Hashable:

@@ -240,6 +240,7 @@ def test_python_numbers_that_change_are_said_once(strategy, caplog):
     assert not caplog.text
     results([4.5, 5.5, 6.5])
     assert caplog.text.count("step is compiled for the 5th time") == 1
+    strategy.run(lambda rate, other: rate, args=(0.5, object()))  # Of which nothing is known but which it is.
     assert "now [4.5]. Pass numbers that change as tensors, such as tf.constant(4.5)" in caplog.text
 
 
