@@ -133,6 +133,8 @@ def _damages_without_digests(folder: Path) -> list[Damage]:
         return [Damage(name, GONE)]
     except ValueError:
         return [Damage(name, CHANGED)]
+    if not isinstance(about, dict):
+        return [Damage(name, CHANGED)]
     return [Damage(f"{ABOUT}/{_DIGESTS_FILE}", GONE)] if about.get(HAS_DIGESTS) else []
 
 

@@ -126,6 +126,10 @@ def test_what_an_older_version_has_saved_has_no_digests_and_is_restored(saved):
     )
     checkpoint = tf.train.Checkpoint(**make_variables(0))
     checkpoint.restore(tf.train.latest_checkpoint(saved.parent)).assert_existing_objects_matched()
+    for damaged in ("[]", "{"):
+        about.write_text(damaged)
+        with pytest.raises(tf.errors.DataLossError, match=r"about/about.json does not hold what was written"):
+            checkpoint.restore(str(saved))
     about.unlink()
     with pytest.raises(tf.errors.DataLossError, match=r"about/about.json is gone"):
         checkpoint.restore(str(saved))

@@ -62,11 +62,13 @@ class HDF5File(h5py.File):
         Raises:
             OSError: If something was not written.
         """
-        super().close()
-        self._disk.close()
-        failure, self._disk.failure = self._disk.failure, None
-        if failure is not None:
-            raise failure
+        try:
+            super().close()
+        finally:  # HDF5 may find what was not written.
+            self._disk.close()
+            failure, self._disk.failure = self._disk.failure, None
+            if failure is not None:
+                raise failure
 
 
 def _writing_to_full_disks(original: Callable[..., h5py.File]) -> Callable[..., h5py.File]:
