@@ -78,8 +78,13 @@ class Resumable(abc.ABC):
         return self._run(take_next)
 
     def _resume(self) -> None:
-        """Go on after an exception in the middle of taking an element."""
-        self.restore_state(self.state())
+        """Go on after an exception in the middle of taking an element; an error stays one, since no other place is the right one."""
+        place = self.state()
+        try:
+            self.restore_state(place)
+        except Exception:
+            self._is_at_rest, self._wanted = False, place
+            raise
 
     def _run(self, action: Callable[[], Any]) -> Any:
         self._is_at_rest = False
@@ -107,9 +112,9 @@ class DatasetIterator(Resumable):
     def __init__(self, plan: Plan) -> None:
         """Hand the elements of a plan out as tensors."""
         self._plan = plan
-        self._start({})
+        self._start(None)
 
-    def _start(self, seeds: Mapping[str, list[int]]) -> None:
+    def _start(self, seeds: Mapping[str, list[int]] | None) -> None:
         self._tensors = _Tensors()
         self._draws = SeedLog(seeds)
         self._elements = self._plan.elements(self._draws)

@@ -83,6 +83,9 @@ class SeedLog:
     """The seeds that one iteration takes, when it begins, by the place of the dataset that asks.
 
     The places make a seed be found again whatever the order in which datasets ask.
+
+    Attributes:
+        is_again: Whether an earlier iteration is run again.
     """
 
     def __init__(self, earlier: Mapping[str, list[int]] | None = None, *, is_example: bool = False) -> None:
@@ -90,6 +93,7 @@ class SeedLog:
 
         An iteration that only shows an example takes none: the next one will have the same.
         """
+        self.is_again = earlier is not None
         self._earlier = earlier or {}
         self._is_example = is_example
         self._seeds: dict[str, list[int]] = {}

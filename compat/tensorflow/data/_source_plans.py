@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
@@ -114,10 +115,22 @@ class FromGenerator(Uncounted):
     generator: Callable[..., Any]
     args: Sequence[Any]
     output_signature: Any
+    _begun: list[Callable[[], Any]] = dataclasses.field(default_factory=list)
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        source = self.generator(*self.args)
+        if seed_log.is_again and any(begun() is source for begun in self._begun):
+            raise RuntimeError(
+                f"The iteration has to begin anew, to go to its place, but `generator` has returned the same {type(source).__name__} "
+                "again, which has given elements already. Let it return a new iterator each time."
+            )
+
+        def note() -> Iterator[Any]:
+            self._begun[:] = [_refer_to(source)]
+            yield from ()
+
         # An iteration may go on after an element that does not fit: a generator expression would be over.
-        return map(functools.partial(_yielded, self.output_signature), self.generator(*self.args))
+        return map(functools.partial(_yielded, self.output_signature), itertools.chain(note(), source))
 
     def make_spec(self) -> Any:
         return self.output_signature
@@ -159,6 +172,16 @@ class Counter(Stream):
 
     def cardinality(self) -> int:
         return INFINITE
+
+
+def _refer_to(source: Any) -> Callable[[], Any]:
+    """Return what returns the object, or None once nobody else has it, if it can be asked that; None for what is no iterator."""
+    if not isinstance(source, Iterator):
+        return lambda: None
+    try:
+        return weakref.ref(source)
+    except TypeError:
+        return lambda: source
 
 
 def _yielded(spec: Any, element: Any) -> Any:

@@ -123,3 +123,66 @@ def test_another_process_goes_on_with_the_same_elements(tmp_path):
     ]
     assert runs[0] == runs[1]
     assert len(runs[0]) > 500
+
+
+class InterruptedOnce:
+    """Counts to ten, with a Ctrl-C in between; as an iterator, or as what gives a new one each time."""
+
+    def __init__(self):
+        self.left, self.is_due = iter(range(10)), True
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        number = next(self.left)
+        if number == 3 and self.is_due:
+            self.is_due = False
+            raise KeyboardInterrupt
+        return number
+
+
+def test_what_cannot_be_made_again_after_an_interrupt_is_an_error():
+    source = InterruptedOnce()
+    iterator = iter(tf.data.Dataset.from_generator(lambda: source, output_signature=tf.TensorSpec((), tf.int32)))
+    assert [int(next(iterator)) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(KeyboardInterrupt):
+        next(iterator)
+    for _ in range(2):
+        with pytest.raises(
+            RuntimeError, match=r"the same InterruptedOnce again.*Let it return a new iterator each time"
+        ):
+            next(iterator)
+
+
+def test_what_can_be_made_again_goes_on_after_an_interrupt():
+    interrupts = [True]
+
+    def generate():
+        for number in range(10):
+            if number == 3 and interrupts:
+                interrupts.clear()
+                raise KeyboardInterrupt
+            yield number
+
+    iterator = iter(tf.data.Dataset.from_generator(generate, output_signature=tf.TensorSpec((), tf.int32)))
+    assert [int(next(iterator)) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(KeyboardInterrupt):
+        next(iterator)
+    assert [int(number) for number in iterator] == list(range(3, 10))
+
+
+def test_an_iterator_given_once_may_be_placed_before_it_has_begun(tmp_path):
+    def begin(source):
+        dataset = tf.data.Dataset.from_generator(lambda: source, output_signature=tf.TensorSpec((), tf.int32))
+        iterator = iter(dataset)
+        return iterator, tf.train.Checkpoint(iterator=iterator)
+
+    iterator, checkpoint = begin(iter(range(10)))
+    assert [int(next(iterator)) for _ in range(3)] == [0, 1, 2]
+    path = checkpoint.save(tmp_path / "ckpt")
+    with pytest.raises(RuntimeError, match="the same range_iterator again"):
+        checkpoint.restore(path)
+    iterator, checkpoint = begin(iter(range(10)))
+    checkpoint.restore(path)
+    assert [int(number) for number in iterator] == list(range(3, 10))
