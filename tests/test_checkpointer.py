@@ -1,5 +1,6 @@
+import contextlib
 import random
-import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import tfdist_jax as td
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax._checkpoint._bucket_store import PYTHON_CRASHES
 from tfdist_jax._checkpoint._checkpointer import Restored
+from tfdist_jax.testing import files_in, full_disk
 
 FOUR, TWO = tuple(jax.devices()[:4]), tuple(jax.devices()[4:6])
 OPTIMIZER = optax.adam(1e-2)
@@ -246,9 +248,9 @@ def test_what_earlier_runs_have_left_is_removed_and_other_files_are_not(tmp_path
 
 
 def _too_large(folder):
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, old[1]))
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    disk = contextlib.ExitStack()
+    disk.enter_context(full_disk(1 << 20))
+    return disk.close
 
 
 def _removed(folder):
@@ -448,11 +450,11 @@ def three_steps(tmp_path):
 
 
 @pytest.mark.parametrize("kind", damages.KINDS)
-def test_the_newest_step_that_is_not_damaged_is_restored(three_steps, tmp_path, caplog, kind):
+def test_the_newest_step_that_is_not_damaged_is_restored(chaos, three_steps, tmp_path, caplog, kind):
     checkpointer, noise = three_steps
-    for file in damages.files_of(tmp_path / "saved" / "step-2"):
+    for file in files_in(tmp_path / "saved" / "step-2"):
         caplog.clear()
-        with damages.damaged(file, kind, random.Random(0)):
+        with chaos.damage(file, kind):
             restored = checkpointer.restore()
             assert "step-2 is damaged" in caplog.text and "Going back to step 1." in caplog.text
             for arguments in ({"step": 2}, {"skip_damaged": False}):
@@ -463,8 +465,15 @@ def test_the_newest_step_that_is_not_damaged_is_restored(three_steps, tmp_path, 
     assert checkpointer.restore().step == 2
 
 
-def test_a_training_does_not_begin_anew_because_all_steps_are_damaged(three_steps, tmp_path):
+@pytest.mark.parametrize("gone", ["arrays", "about"])
+def test_a_step_without_one_of_its_folders_is_damaged(three_steps, tmp_path, caplog, gone):
+    shutil.rmtree(tmp_path / "saved" / "step-2" / gone)
+    assert three_steps[0].restore().step == 1
+    assert f"step-2 is damaged: {gone}/" in caplog.text and "Going back to step 1." in caplog.text
+
+
+def test_a_training_does_not_begin_anew_because_all_steps_are_damaged(chaos, three_steps, tmp_path):
     for step in range(3):
-        damages.damage(damages.largest_of(tmp_path / "saved" / f"step-{step}"), "flip", random.Random(0))
+        chaos.damage(damages.largest_of(tmp_path / "saved" / f"step-{step}"), "flip")
     with pytest.raises(td.DataLossError, match=r"step-2 is damaged.*\['w'\].*No other step in .* is whole"):
         three_steps[0].restore()

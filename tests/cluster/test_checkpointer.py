@@ -10,6 +10,7 @@ import pytest
 from etils import epath
 
 import tfdist_jax as td
+from tfdist_jax.testing import files_in
 
 STATE = """
 import resource, sys
@@ -93,17 +94,17 @@ result("read", [restored.step, sorted(restored.state)])
 """
 
 
-def test_damage_of_what_either_process_has_written_is_found_by_both(cluster, tmp_path):
+def test_damage_of_what_either_process_has_written_is_found_by_both(chaos, cluster, tmp_path):
     folder = tmp_path / "saved"
     for worker in cluster(2).start(STATE + SAVE_NOISE, str(folder)):
         assert worker.wait() == 0, worker.log
     newest, checkpointer = folder / "step-1", td.Checkpointer(folder)
-    for file in damages.files_of(newest):
-        with damages.damaged(file, "flip", random.Random(0)), pytest.raises(td.DataLossError, match=file.name):
+    for file in files_in(newest):
+        with chaos.damage(file, "flip"), pytest.raises(td.DataLossError, match=file.name):
             checkpointer.restore(step=1)
     own = [damages.largest_of(newest / "arrays" / f"ocdbt.process_{i}") for i in range(2)]
     assert all(file.stat().st_size > 2 * 256 * 128 for file in own)
-    with damages.damaged(own[1], "flip", random.Random(0)):
+    with chaos.damage(own[1], "flip"):
         for worker in cluster(2).start(STATE + RESTORE, str(folder)):
             assert worker.wait() == 0, worker.log
             assert worker.result("read") == [0, [f"['{i}']" for i in range(4)]]

@@ -251,9 +251,10 @@ def put_on_disk(path: Path) -> None:
         os.close(handle)
 
 
-def is_complete(path: str | Path) -> bool:
-    """Tell whether a folder holds arrays that were saved completely."""
-    return _is_complete(_settled(path))
+def is_saved(path: str | Path) -> bool:
+    """Tell whether a folder is one of saved arrays; what is gone of it since is for `must_be_whole` to find."""
+    folder = _settled(path)
+    return (folder / ABOUT).is_dir() or (folder / ARRAYS).is_dir()
 
 
 def must_be_whole(path: str | Path) -> None:

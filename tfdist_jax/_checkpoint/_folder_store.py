@@ -75,7 +75,7 @@ class FolderStore(Store):
         """Do as `Store` says."""
         names = {path.name.partition(".")[0].removeprefix(_PREFIX) for path in self._folder.glob(f"{_PREFIX}*")}
         steps = sorted(int(name) for name in names if name.isdecimal())
-        return [step for step in steps if _checkpoint.is_complete(self.path(step))]
+        return [step for step in steps if _checkpoint.is_saved(self.path(step))]
 
     def find_damage(self, step: int) -> str | None:
         """Do as `Store` says; each process reads a share of the files."""

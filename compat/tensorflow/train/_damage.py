@@ -26,14 +26,14 @@ def find_whole(newest_first: Iterable[str]) -> str | None:
         DataLossError: If all are damaged, since a training would begin anew; or one, if none is to be passed over.
     """
     damages: list[str] = []
-    for path in filter(_checkpoint.is_complete, newest_first):
+    for path in filter(_checkpoint.is_saved, newest_first):
         damage = _find_damage(path)
         if damage is None:
             for each in damages:
                 _warn(f"{each} Going back to {path}.")
             return path
         # Another process may have removed it meanwhile.
-        damages += [damage] if _checkpoint.is_complete(path) else []
+        damages += [damage] if _checkpoint.is_saved(path) else []
         if damages and not skips_damaged():
             raise DataLossError(None, None, f"{damages[0]} {SKIPS_DAMAGED}=0 says not to go back to the one before.")
     if damages:
@@ -73,7 +73,7 @@ def _others(path: Path) -> list[Path]:
         for other in path.parent.iterdir()
         if (match := numbered.fullmatch(other.name)) and other != path
     }
-    return [found[number] for number in sorted(found, reverse=True) if _checkpoint.is_complete(found[number])]
+    return [found[number] for number in sorted(found, reverse=True) if _checkpoint.is_saved(found[number])]
 
 
 def _find_damage(path: str | Path) -> str | None:

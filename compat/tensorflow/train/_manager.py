@@ -71,7 +71,7 @@ class CheckpointManager:
         paths = state.all_model_checkpoint_paths
         times = state.all_model_checkpoint_timestamps or [0.0] * len(paths)
         known = zip(paths, times, strict=True)
-        self._times = {path: moment for path, moment in known if _checkpoint.is_complete(path)}
+        self._times = {path: moment for path, moment in known if _checkpoint.is_saved(path)}
         self._preserved = state.last_preserved_timestamp or self._preserved
 
     @property

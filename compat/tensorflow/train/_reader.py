@@ -18,7 +18,7 @@ def checked_path(save_path: Any) -> str:
         NotImplementedError: If TensorFlow has written it.
     """
     path = _checkpoint.local_path(as_text(save_path))
-    newest = path if _checkpoint.is_complete(path) else latest_checkpoint(path)
+    newest = path if _checkpoint.is_saved(path) else latest_checkpoint(path)
     if newest is not None:
         return str(_checkpoint.local_path(str(newest)))
     if Path(f"{path}.index").exists():
@@ -75,7 +75,7 @@ def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
         NotFoundError: If there is no such checkpoint.
     """
     path = as_text(ckpt_dir_or_file)
-    if _checkpoint.local_path(path).is_dir() and not _checkpoint.is_complete(path) and latest_checkpoint(path) is None:
+    if _checkpoint.local_path(path).is_dir() and not _checkpoint.is_saved(path) and latest_checkpoint(path) is None:
         raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}")
     return CheckpointReader(checked_path(path))
 

@@ -113,7 +113,7 @@ class Restoration:
             slot.write(self._read.pop(key))
 
     def _read_for(self, ready: dict[str, Slot]) -> None:
-        if not _checkpoint.is_complete(self.path):
+        if not _checkpoint.is_saved(self.path):
             raise NotFoundError(
                 None,
                 None,
