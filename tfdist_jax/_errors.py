@@ -1,5 +1,6 @@
-"""Why a function that is being traced cannot be one compiled program, or not the same one for all replicas."""
+"""Errors: of functions that cannot be one compiled program, of programs that do not fit into memory, of damaged files."""
 
+from collections.abc import Callable
 from typing import final
 
 
@@ -16,6 +17,14 @@ class DiffersByReplicaError(Exception):
     """Replicas that are traced as one would have to be traced one by one: they differ, as the message says."""
 
 
+class OutOfMemoryError(RuntimeError):
+    """A program needs more memory than its devices have; it has not run."""
+
+
 @final
 class DataLossError(RuntimeError):
     """What was saved is damaged: a file of it is gone, or does not hold what was written."""
+
+
+make_out_of_memory_error: list[Callable[[str], OutOfMemoryError]] = [OutOfMemoryError]
+"""The last one makes the error: a facade's, which programs for it expect."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from tfdist_jax._internals import replace_array
-from tfdist_jax._multiprocess._agreed_program import compile_ahead, jit_with_agreement
+from tfdist_jax._multiprocess._agreed_program import CheckedJit, NewProgramError
 from tfdist_jax._runtime import InFlight, reuses_memory
 from tfdist_jax._signals import deferring_signals, delivering_signals
 
@@ -41,14 +41,19 @@ class CompiledStep:
             mesh: The devices that it runs on; None for one device.
             donate: Whether a call takes the memory of the state that it is given.
             layout: Shardings of the new state.
-            name: What it is called in messages.
+            name: What it is called in messages; its own name if None.
             options: Of `jax.jit`.
         """
         self._in_flight = InFlight(mesh)
         self.wait = self._in_flight.wait
         self._step = step
         make = functools.partial(
-            jit_with_agreement, self._with_token, mesh, name=name, out_shardings=(layout, None, None), **options
+            CheckedJit,
+            self._with_token,
+            mesh,
+            name=name or getattr(step, "__name__", None),
+            out_shardings=(layout, None, None),
+            **options,
         )
         self.gives_away = donate
         self.is_compiled = False
@@ -60,13 +65,18 @@ class CompiledStep:
 
         To be called where signals are deferred until the new state is somewhere, and followed by `wait`.
         """
-        state, out, token = (self._keeping if keep else self._donating)(state, *args)
+        step = self._keeping if keep else self._donating
+        try:
+            results = step.jitted(state, *args)
+        except NewProgramError:
+            results = None  # Not run here: errors of the step have nothing to do with this one.
+        state, out, token = results or step.run_new(state, *args)
         self._in_flight.add(token)
         return state, out
 
     def compile(self, state: Any, *args: Any) -> None:
         """Do what the first call would do before it runs, while handlers of signals still run and nobody waits."""
-        compile_ahead(self._donating, state, *args)
+        self._donating.compile(state, *args)
         self.is_compiled = True
 
     def lower(self, state: Any, *args: Any) -> Any:
@@ -103,9 +113,8 @@ def make_program(step: Callable[..., Any], mesh: Mesh) -> Program:
     def find(state: Any, tree: Any) -> CompiledStep:
         if tree not in compiled:
             layout = jax.tree_util.tree_map_with_path(_sharding, state)
-            name = getattr(step, "__name__", None)
             donate = reuses_memory(mesh, state)
-            compiled[tree] = CompiledStep(step, mesh, donate=donate, layout=layout, name=name)
+            compiled[tree] = CompiledStep(step, mesh, donate=donate, layout=layout, name=None)
         return compiled[tree]
 
     # A function, as Python runs no handlers of signals between its last call and where its caller keeps what it returns.

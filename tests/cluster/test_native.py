@@ -139,3 +139,31 @@ def test_the_example_has_the_same_losses_over_two_processes(strategy, tmp_path):
         texts.append(re.findall(r"^(?:epoch \d+ loss|.* test accuracy).*$", ran.stdout, re.MULTILINE))
     assert texts[0] == texts[1]
     assert f"{strategy} on 4 device(s)" in texts[0][-1]
+
+
+def test_a_step_that_is_too_large_is_refused_in_all_processes(cluster):
+    program = """
+        import tfdist_jax as td
+        td.initialize()
+        import jax, jax.numpy as jnp
+
+        strategy, count = td.Mirrored(), 8
+
+        @strategy.jit
+        def step(state, x):
+            numbers = jax.lax.broadcasted_iota(jnp.float32, (1, count), 1)
+            return state + 1, jnp.sort(jnp.sin(x[:, None] * numbers))[:, 3].sum()
+
+        state = strategy.init(lambda: jnp.ones(3))
+        state, _ = step(state, jnp.ones(8))
+        for count, rows in ((1 << 36, 16), (1 << 36, 16), (8, 8)):
+            try:
+                state, _ = step(state, jnp.ones(rows))
+            except RuntimeError as error:
+                print(error)
+        result("state", strategy.fetch(state).tolist())
+    """
+    for worker in cluster(2).start(program):
+        assert worker.wait() == 0, worker.log
+        assert worker.log.count("Out of memory: `step` needs") == 2
+        assert worker.result("state") == [3, 3, 3]

@@ -1,10 +1,11 @@
-"""Compiled functions over the devices of several processes, which agree on each program before it runs for the first time.
+"""Compiled functions whose programs are checked before they first run: they fit into memory, and all processes have agreed on them.
 
 Processes that run different programs wait for each other for ever, or compute nonsense.
 """
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
@@ -14,6 +15,7 @@ from jax.sharding import Mesh
 
 from tfdist_jax._cluster import agree, step_fields
 from tfdist_jax._internals import forget_calls
+from tfdist_jax._memory import require_memory
 from tfdist_jax._sharding._placement import spans_processes
 from tfdist_jax._signals import deferring_signals, delivering_signals
 
@@ -31,83 +33,106 @@ def jit_with_agreement(fn: Callable[..., Any], mesh: Mesh | None, *, name: str |
     """
     if mesh is None or not spans_processes(mesh):
         return jax.jit(fn, **options)
-    return _Agreed(fn, name or getattr(fn, "__name__", type(fn).__name__), options)
+    return CheckedJit(fn, mesh, name=name, **options)
 
 
-def compile_ahead(jitted: Any, *args: Any) -> None:
-    """Compile what `jit_with_agreement` has returned, agreed on, so that a call with such arguments has only to run it."""
-    with deferring_signals():  # JAX would make a RuntimeError of what a handler raises, or forget it.
-        if isinstance(jitted, _Agreed):
-            jitted.compile(*args)
-        else:
-            jitted.lower(*args).compile()
-
-
-class _NewProgramError(Exception):
+class NewProgramError(Exception):
     """JAX has no program for a call and is about to trace the function."""
 
 
 @final
-class _Agreed:
-    """A function that JAX compiles when all processes have agreed.
+class CheckedJit:
+    """A function that JAX compiles, and that first runs when it is known to fit into memory and all processes have agreed.
 
     JAX alone knows whether it has a program for a call: it traces the function if it has none. That is refused, the
     program is made and compared, and the call is made again, which finds the program: all is made once.
+
+    Attributes:
+        jitted: Runs the function, if there is a program for the call; if not, it raises `NewProgramError`, and `run_new` is to be called.
     """
 
-    def __init__(self, fn: Callable[..., Any], name: str, options: dict[str, Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], mesh: Mesh | None, *, name: str | None = None, **options: Any) -> None:
+        """Prepare it, see `jit_with_agreement`."""
+
         @functools.wraps(fn)
-        def agreed(*args: Any) -> Any:
-            if not self._may_trace:
-                raise _NewProgramError
+        def checked(*args: Any) -> Any:
+            if not getattr(self._this_thread, "may_trace", False):
+                raise NewProgramError
             return fn(*args)
 
         self._fn = fn
-        self._name = name
+        self._is_shared = mesh is not None and spans_processes(mesh)
+        self._name = name or getattr(fn, "__name__", type(fn).__name__)
         self._options = options
-        self._may_trace = False
+        self._this_thread = threading.local()
         self._agreed: set[int] = set()
-        self._jitted: Any = jax.jit(agreed, **options)
+        self.jitted: Any = jax.jit(checked, **options)
 
     def __call__(self, *args: Any) -> Any:
+        """Run the function.
+
+        Raises:
+            OutOfMemoryError: If it needs more memory than there is.
+        """
         try:
-            return self._jitted(*args)
-        except _NewProgramError:
+            return self.jitted(*args)
+        except NewProgramError:
             pass
+        return self.run_new(*args)
+
+    def run_new(self, *args: Any) -> Any:
+        """Make a program, and run it.
+
+        Raises:
+            OutOfMemoryError: If it needs more memory than there is.
+        """
         with self._tracing():
             if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args)):
-                with delivering_signals():  # The others may never come.
-                    self._agree(args)
-            forget_calls(self._jitted)
-            return self._jitted(*args)
+                self._make_program(args)
+            forget_calls(self.jitted)
+            return self.jitted(*args)
 
     def compile(self, *args: Any) -> None:
-        with self._tracing():
-            with delivering_signals():
-                self._agree(args)
-            self._jitted.lower(*args).compile()
+        """Do all of it but run the function, so that a call with such arguments has only to do that.
+
+        Raises:
+            OutOfMemoryError: If it needs more memory than there is.
+        """
+        # JAX would make a RuntimeError of what a handler raises, or forget it.
+        with self._tracing(), deferring_signals():
+            self._make_program(args)
 
     def lower(self, *args: Any) -> Any:
+        """Lower it, as `jax.jit(fn).lower` does."""
+        if not self._is_shared:
+            with self._tracing():
+                return self.jitted.lower(*args)
         # Not the function that is called, which would be traced then without having been agreed on.
         return jax.jit(self._fn, **self._options).lower(*args)
 
     @contextlib.contextmanager
     def _tracing(self) -> Iterator[None]:
-        self._may_trace = True
+        self._this_thread.may_trace = True
         try:
             yield
         finally:
-            self._may_trace = False
+            self._this_thread.may_trace = False
 
-    def _agree(self, args: Any) -> None:
-        lowered = self._jitted.lower(*args)
+    def _make_program(self, args: Any) -> None:
+        lowered = self.jitted.lower(*args)
+        try:
+            if self._is_shared:
+                with delivering_signals():  # The others may never come.
+                    self._agree(args, lowered)
+            require_memory(lowered.compile(), self._name)
+        except BaseException:
+            self.jitted.clear_cache()  # So that another call does not pass.
+            raise
+
+    def _agree(self, args: Any, lowered: Any) -> None:
         fields = step_fields(args, results=lowered.out_info, program=lowered.as_text())
         program = hash(frozenset(fields.items()))
         if program in self._agreed:
             return  # JAX has dropped it from its caches, which the other processes need not have done.
-        try:
-            agree(f"the step `{self._name}`", fields)
-        except BaseException:
-            self._jitted.clear_cache()  # So that another call does not pass.
-            raise
+        agree(f"the step `{self._name}`", fields)
         self._agreed.add(program)

@@ -5,6 +5,8 @@ See https://www.tensorflow.org/api_docs/python/tf/errors.
 
 from typing import Any, final
 
+from tfdist_jax._errors import OutOfMemoryError, make_out_of_memory_error
+
 OK = 0
 CANCELLED = 1
 UNKNOWN = 2
@@ -112,11 +114,18 @@ class UnauthenticatedError(OpError):
     _code = UNAUTHENTICATED
 
 
-@final
 class ResourceExhaustedError(OpError):
     """Memory, disk or a quota is used up."""
 
     _code = RESOURCE_EXHAUSTED
+
+
+@final
+class _OutOfMemoryError(ResourceExhaustedError, OutOfMemoryError):
+    """What the native library raises in a program for TensorFlow."""
+
+
+make_out_of_memory_error.append(lambda message: _OutOfMemoryError(None, None, message))
 
 
 @final
