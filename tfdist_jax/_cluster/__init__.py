@@ -5,7 +5,13 @@ from tfdist_jax._cluster._agreement import (
     allgather_object as allgather_object,
     step_fields as step_fields,
 )
-from tfdist_jax._cluster._detect import LAUNCHED as LAUNCHED, detect_cluster as detect_cluster, tf_config as tf_config
+from tfdist_jax._cluster._detect import (
+    LAUNCHED as LAUNCHED,
+    RESTART as RESTART,
+    RESTART_HEADING as RESTART_HEADING,
+    detect_cluster as detect_cluster,
+    tf_config as tf_config,
+)
 from tfdist_jax._cluster._exchange import Background as Background, Exchange as Exchange
 from tfdist_jax._cluster._initialize import Timeouts as Timeouts, initialize as initialize
 from tfdist_jax._cluster._peer_monitor import LOST_EXIT_CODE as LOST_EXIT_CODE

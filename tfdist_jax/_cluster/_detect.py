@@ -12,7 +12,13 @@ _log = logging.getLogger("tfdist_jax")
 LAUNCHED = "TFDIST_JAX_CLUSTER"
 """What `tfdist-jax launch` tells each process, in TF_CONFIG's form: a program may overwrite TF_CONFIG itself."""
 
+RESTART = "TFDIST_JAX_RESTART"
+"""How often the launcher has started the group again, for the program to see."""
+
 LAUNCHER = "tfdist-jax launch"
+
+RESTART_HEADING = f"{LAUNCHER}: restart "
+"""With this a line of a log begins that parts a start's output from the one before: "restart 1 of 3."."""
 
 
 def tf_config() -> str:

@@ -28,6 +28,7 @@ class Member:
         log: Its log file.
         prefixed: Whether its lines on the terminal begin with its name.
         shown: Whether its output appears there.
+        heading: What its log says before its output.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Member:
     log: Path
     prefixed: bool
     shown: bool
+    heading: str = ""
 
 
 @final
@@ -46,9 +48,7 @@ class Group:
         """Start them."""
         self._reaper = reaper
         self._members = members
-        self._relays = [
-            Relay(member.log, name=member.name, prefixed=member.prefixed, shown=member.shown) for member in members
-        ]
+        self._relays = [_make_relay(member) for member in members]
         self._processes = [self._start(member, relay) for member, relay in zip(members, self._relays, strict=True)]
         self.codes: dict[int, int] = {}
         self._stopped_since: dict[int, float] = {}
@@ -137,6 +137,12 @@ class Group:
     def log(self, position: int) -> Path | None:
         """Return a member's log file; None if it does not hold everything."""
         return self._members[position].log if self._relays[position].is_logged else None
+
+
+def _make_relay(member: Member) -> Relay:
+    return Relay(
+        member.log, name=member.name, prefixed=member.prefixed, shown=member.shown, heading=member.heading.encode()
+    )
 
 
 def _is_stopped(pid: int) -> bool:

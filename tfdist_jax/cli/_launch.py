@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist_jax import _compilation_cache, _nvidia
-from tfdist_jax._cluster import LAUNCHED, SECRET, Cluster, Timeouts, make_secret
+from tfdist_jax._cluster import LAUNCHED, RESTART, RESTART_HEADING, SECRET, Cluster, Timeouts, make_secret
 from tfdist_jax.cli._arguments import (
     add_compilation_cache,
     maybe_endless,
@@ -28,9 +28,6 @@ from tfdist_jax.cli._supervise import Supervisor
 
 # A file, not a module: for `-m`, Python would look into the working directory first, for everything that is imported.
 _RUN = Path(__file__).with_name("_started") / "run.py"
-
-RESTART = "TFDIST_JAX_RESTART"
-"""How often the group has been started again, for the program to see."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -197,6 +194,7 @@ def _member(
         log=_log(arguments, cluster),
         prefixed=arguments.verbose,
         shown=arguments.verbose or arguments.hosts is not None or (cluster.trains and cluster.process_id == 0),
+        heading=f"\n{RESTART_HEADING}{attempt} of {arguments.max_restarts}.\n" if attempt else "",
     )
 
 

@@ -47,7 +47,7 @@ class Relay:
         tail: The end of the output.
     """
 
-    def __init__(self, log: Path, *, name: str, prefixed: bool, shown: bool) -> None:
+    def __init__(self, log: Path, *, name: str, prefixed: bool, shown: bool, heading: bytes = b"") -> None:
         """Append to `log`.
 
         Args:
@@ -55,6 +55,7 @@ class Relay:
             name: The process's.
             prefixed: Whether each line on the terminal begins with its name.
             shown: Whether the output appears there at all.
+            heading: What the log says first.
         """
         self._path = log
         self._prefix = f"[{name}] ".encode()
@@ -67,6 +68,7 @@ class Relay:
             self._log = _open_log(log)
         except OSError as error:
             self._do_without_log(error)
+        self._write_log(heading)
 
     def ends(self) -> tuple[int, int]:
         """Return file descriptors for a process's output and errors.
