@@ -13,16 +13,18 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Extras that the packages' own code does not import.
-NOT_IMPORTED = ("cuda12", "cuda13", "tpu", "examples", "peers", "dev")
+NOT_IMPORTED = ("cuda12", "cuda13", "tpu", "examples", "peers", "dev", "testing")
 # What hands out these modules; they are not installed here.
 NOT_INSTALLED = {"kubernetes": "kubernetes", "googleapiclient": "google-api-python-client"}
 # What hands out these modules; others hand out more in the same namespace.
 SHARED = {"google.cloud.storage": "google-cloud-storage"}
 
 
-def trees():
-    files = [*(ROOT / "tfdist_jax").glob("**/*.py"), *(ROOT / "compat").glob("**/*.py")]
-    return [ast.parse(path.read_text()) for path in files if "compat" not in path.relative_to(ROOT).parts[1:2]]
+def trees(*folders: str) -> list[ast.Module]:
+    """What the folders hold, without the link to the facade and what has an extra of its own."""
+    files = [path for folder in folders for path in (ROOT / folder).glob("**/*.py")]
+    apart = {"compat", "testing"} - {Path(folder).name for folder in folders}
+    return [ast.parse(path.read_text()) for path in files if not apart & {*path.relative_to(ROOT).parts[1:2]}]
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -53,7 +55,7 @@ def declared(requirements: Iterable[str]) -> set[str]:
 
 
 def test_what_is_imported_is_declared():
-    needed = distributions(set().union(*map(imported, trees())))
+    needed = distributions(set().union(*map(imported, trees("tfdist_jax", "compat"))))
     assert needed <= declared(PROJECT["dependencies"])
     assert {"jax", "etils", "h5py"} <= needed
 
@@ -61,14 +63,19 @@ def test_what_is_imported_is_declared():
 def test_what_may_be_missing_is_an_extra():
     extras = PROJECT["optional-dependencies"]
     optional = declared(requirement for name in extras.keys() - set(NOT_IMPORTED) for requirement in extras[name])
-    assert distributions(set().union(*map(imported_by_name, trees()))) == optional
+    assert distributions(set().union(*map(imported_by_name, trees("tfdist_jax", "compat")))) == optional
     assert not optional & declared(PROJECT["dependencies"])
+
+
+def test_what_the_plugin_for_tests_imports_is_an_extra():
+    needed = distributions(set().union(*map(imported, trees("tfdist_jax/testing"))))
+    assert needed == declared(PROJECT["optional-dependencies"]["testing"])
 
 
 def test_pinned_versions_are_those_that_are_declared():
     wanted = [
         Requirement(text)
-        for texts in (PROJECT["dependencies"], PROJECT["optional-dependencies"]["images"])
+        for texts in (PROJECT["dependencies"], *map(PROJECT["optional-dependencies"].get, ("images", "testing")))
         for text in texts
     ]
     for path in ROOT.glob("constraints-*.txt"):

@@ -1,7 +1,6 @@
 """`tfdist-jax doctor --checkpoint` says which of the saved files are damaged."""
 
 import json
-import random
 
 import damages
 import keras
@@ -41,13 +40,13 @@ def test_what_is_whole_is_said_so(saved, capsys):
 
 
 @pytest.mark.parametrize("kind", damages.KINDS)
-def test_damaged_files_are_named_with_their_arrays(saved, capsys, kind):
+def test_damaged_files_are_named_with_their_arrays(chaos, saved, capsys, kind):
     names = ("run/checkpoints/ckpt-1", "run/native/step-7")
-    files = [damages.largest_of(saved / name / "arrays") for name in names] + [saved / "m.keras"] * (kind != "gone")
+    files = [damages.largest_of(saved / name / "arrays") for name in names] + [saved / "m.keras"] * (kind != "remove")
     for file in files:
-        damages.damage(file, kind, random.Random(0))
+        chaos.damage(file, kind)
     code, said = examine(saved, capsys)
-    assert code == 1 and len(said["PROBLEM"]) == len(files) and len(said["ok"]) == (3 if kind == "gone" else 2)
+    assert code == 1 and len(said["PROBLEM"]) == len(files) and len(said["ok"]) == (3 if kind == "remove" else 2)
     for file in files:
         assert any(file.name in line for line in said["PROBLEM"])
 

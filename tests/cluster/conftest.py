@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,10 +16,12 @@ from typing import Any, final
 
 import environment
 import forks
+import psutil
 import pytest
 from environment import LIMIT_S, NEVER_S
 
 from tfdist_jax.cli._launch import _free_ports
+from tfdist_jax.testing import slowed
 
 # What every program starts with: `result(name, value)` writes a file that the test reads; `hold()` waits until it has called
 # `release()`.
@@ -117,25 +118,9 @@ class Worker:
     def thaw(self) -> None:
         self._send(signal.SIGCONT)
 
-    @contextlib.contextmanager
-    def slowed(self, share: float = 0.5, period_s: float = 0.1) -> Iterator[None]:
-        """Let it run for only a share of the time."""
-        over = threading.Event()
-
-        def alternate() -> None:
-            while not over.is_set():
-                self.freeze()
-                time.sleep(period_s * (1 - share))
-                self.thaw()
-                time.sleep(period_s * share)
-
-        thread = threading.Thread(target=alternate)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+    def slowed(self) -> contextlib.AbstractContextManager[None]:
+        """Let it run for only half of the time."""
+        return slowed(psutil.Process(self.pid))
 
     def _send(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):  # It may just have ended.

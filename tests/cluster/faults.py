@@ -3,31 +3,23 @@
 `test_failures.py` tries a few faults, `soak.py` many.
 """
 
-import contextlib
-import dataclasses
 import json
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any
+
+from tfdist_jax.testing import Chaos, Fault, FaultKind, Moment, Training
 
 _WORKERS = 2
 _EPOCHS, _ROWS, _BATCH = 14, 46, 8
-_POLL_S = 0.001
 
 _PROGRAM = f"""
 import faulthandler, json, os, signal, sys, time
 faulthandler.register(signal.SIGUSR1, all_threads=True)
-cluster, attempt = json.loads(os.environ["TFDIST_JAX_CLUSTER"]), os.environ["TFDIST_JAX_RESTART"]
-index = cluster["task"]["index"]
-marks = os.open(f"marks{{index}}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 def mark(phase, step=0):
-    os.write(marks, f"{{attempt}} {{phase}} {{step}}\\n".encode())
+    print("at", phase, step)
 
 import numpy as np, tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -127,190 +119,61 @@ end()
 """,
 }
 
-# Phases, how often at most a training passes them before the fault, and how long at most it waits then.
-_MOMENTS = {"start": (1, 6.0), "compile": (1, 1.5), "train": (7, 0.03), "evaluate": (4, 0.03), "checkpoint": (2, 0.03)}
+KINDS: tuple[FaultKind, ...] = ("kill", "freeze", "terminate")
+# A start, and what a training says it is at.
+MOMENTS = (
+    Moment(delay_s=6.0),
+    Moment("at compile", delay_s=1.5),
+    Moment("at train", up_to=7, delay_s=0.03),
+    Moment("at evaluate", up_to=4, delay_s=0.03),
+    Moment("at checkpoint", up_to=2, delay_s=0.03),
+)
 
 
-@final
-@dataclasses.dataclass(frozen=True)
-class Fault:
-    """What happens to a worker, and when.
-
-    Attributes:
-        signal: The signal's name.
-        victims: The workers' indices.
-        phase: What the first victim is at: "start" is when its process is there.
-        count: How often it has said so since the last start, this time included.
-        delay_s: How long after that.
-    """
-
-    signal: str
-    victims: tuple[int, ...]
-    phase: str
-    count: int
-    delay_s: float
+def choose_faults(chaos: Chaos, number: int) -> list[Fault]:
+    """Choose the faults of a training, one for each of its starts."""
+    return [chaos.choose_fault([f"worker {i}" for i in range(_WORKERS)], KINDS, MOMENTS) for _ in range(number)]
 
 
-def faults_of(seed: int, training: int, number: int) -> list[Fault]:
-    """Choose the faults of a training, one for each of its starts; equal arguments, equal faults."""
-    chance = random.Random(f"{seed}/{training}")
-    return [_fault(chance) for _ in range(number)]
-
-
-def _fault(chance: random.Random) -> Fault:
-    name = chance.choice(["SIGKILL", "SIGSTOP", "SIGTERM"])
-    victims, phase = chance.choice([(0,), (0,), (1,), (1,), (0, 1)]), chance.choice(list(_MOMENTS))
-    count, delay_s = _MOMENTS[phase]
-    return Fault(name, victims, phase, chance.randint(1, count), round(chance.uniform(0, delay_s), 4))
-
-
-@final
-class Training:
-    """A training under `tfdist-jax launch`, in a folder of its own, that faults can happen to.
+def launch(
+    chaos: Chaos, name: str, folder: Path, *, restarts: int = 0, env: Mapping[str, str | None] | None = None
+) -> Training:
+    """Start one of `PROGRAMS`.
 
     Args:
-        name: Which of `PROGRAMS`.
-        folder: Where it runs; its marks, logs and end are there.
+        chaos: What faults come from.
+        name: Which.
+        folder: Where it runs; its end is there.
         restarts: How often the launcher may start it again.
-        devices: Devices of each worker.
-        env: What differs from this process's environment.
+        env: What differs from an environment without what would change a training.
     """
-
-    def __init__(
-        self, name: str, folder: Path, *, restarts: int = 0, devices: int = 1, env: Mapping[str, str] | None = None
-    ) -> None:
-        folder.mkdir(parents=True)
-        (folder / "program.py").write_text(_PROGRAM + PROGRAMS[name])
-        self.folder = folder
-        options = ["--workers", str(_WORKERS), "--devices-per-worker", str(devices), "--max-restarts", str(restarts)]
-        limits = ["--heartbeat-timeout", "10", "--stop-timeout", "2", "--start-timeout", "600"]
-        with (folder / "launch.txt").open("ab") as log:
-            self._launcher = subprocess.Popen(
-                [sys.executable, "-m", "tfdist_jax", "launch", *options, *limits, "program.py"],
-                cwd=folder,
-                env={**environment(), **(env or {}), MARK: f"{folder}/"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def strike(self, attempt: int, fault: Fault, limit_s: float) -> None:
-        """Let a fault happen in a start of the training.
-
-        Raises:
-            StuckError: If its moment does not come.
-            EarlyEndError: If the training, or a victim, has ended before.
-        """
-        pids = [self._worker(attempt, victim, limit_s) for victim in fault.victims]
-        if fault.phase != "start":
-            passed = lambda: sum(mark[:2] == (attempt, fault.phase) for mark in self.marks(fault.victims[0]))
-            self._wait(lambda: passed() >= fault.count, limit_s)
-        time.sleep(fault.delay_s)
-        try:
-            for pid in pids:
-                os.kill(pid, signal.Signals[fault.signal])
-        except ProcessLookupError as error:
-            raise EarlyEndError(f"a worker had ended before start {attempt}'s fault") from error
-
-    def wait(self, limit_s: float) -> int:
-        """Return the launcher's exit code, or raise `StuckError`."""
-        self._wait(lambda: self._launcher.poll() is not None, limit_s, ends=True)
-        return self._launcher.returncode
-
-    def marks(self, worker: int) -> list[tuple[int, str, int]]:
-        """Return what a worker has said it is at: the number of the start, the phase and the step."""
-        path = self.folder / f"marks{worker}"
-        said = (line.split() for line in path.read_text().splitlines()) if path.exists() else ()
-        return [(int(attempt), phase, int(step)) for attempt, phase, step in said]
-
-    def first_steps(self) -> dict[int, int]:
-        """Return which step each start of the training has done first."""
-        return {attempt: step for attempt, phase, step in reversed(self.marks(0)) if phase == "train"}
-
-    def end(self) -> dict[str, Any]:
-        """Return the weights at the end, which both workers have, and how often each row was trained on."""
-        ends = [json.loads((self.folder / f"end{i}").read_text()) for i in range(_WORKERS)]
-        assert ends[0] == ends[1], "the workers differ"
-        assert ends[0]["seen"] == [_EPOCHS] * _ROWS, ends[0]["seen"]
-        return ends[0]
-
-    @property
-    def log(self) -> str:
-        """What the launcher has printed, the first worker's output included."""
-        return (self.folder / "launch.txt").read_text(errors="replace")
-
-    def left(self) -> list[int]:
-        """Return the processes of this training that are still there."""
-        return [pid for pid, _ in processes(f"{self.folder}/")]
-
-    def kill(self) -> None:
-        """End what is left of it."""
-        kill_all(f"{self.folder}/")
-        self._launcher.wait(60)
-
-    def _worker(self, attempt: int, index: int, limit_s: float) -> int:
-        found: list[int] = []
-
-        def is_there() -> bool:
-            for pid, env in processes(f"{self.folder}/"):
-                cluster = env.get("TFDIST_JAX_CLUSTER")
-                if cluster and int(env["TFDIST_JAX_RESTART"]) == attempt:
-                    found.extend([pid] if json.loads(cluster)["task"]["index"] == index else [])
-            return bool(found)
-
-        self._wait(is_there, limit_s, poll_s=0.05)
-        return found[0]
-
-    def _wait(self, until: Any, limit_s: float, *, ends: bool = False, poll_s: float = _POLL_S) -> None:
-        """Wait; `limit_s` counts from the last sign of life."""
-        signs = [self.folder / name for name in ("launch.txt", *(f"marks{i}" for i in range(_WORKERS)))]
-        began = time.time()
-        while not until():
-            if not ends and self._launcher.poll() is not None:
-                raise EarlyEndError(f"the launcher has ended with {self._launcher.returncode}")
-            last = max([began, *(sign.stat().st_mtime for sign in signs if sign.exists())])
-            if time.time() - last > limit_s:
-                raise StuckError(f"no sign of life for {limit_s} s")
-            time.sleep(poll_s)
-
-
-class StuckError(Exception):
-    """A training that does not go on."""
-
-
-class EarlyEndError(Exception):
-    """A training that has ended before a fault could happen to it."""
-
-
-MARK = "TFDIST_TEST_TRAINING"
-
-
-def environment() -> dict[str, str]:
-    """Return this process's environment without what would change a training."""
+    folder.mkdir(parents=True)
+    (folder / "program.py").write_text(_PROGRAM + PROGRAMS[name])
     alien = ("JAX_", "XLA_", "TF_", "TFDIST_", "KERAS_", "NPROC", "CUDA_", "PYTEST_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(alien)}
-    compiled = {
-        name: value for name, value in os.environ.items() if name.startswith(("JAX_COMPILATION", "JAX_PERSISTENT"))
+    kept = ("JAX_COMPILATION", "JAX_PERSISTENT")
+    removed = {name: None for name in os.environ if name.startswith(alien) and not name.startswith(kept)}
+    return chaos.launch(
+        folder / "program.py",
+        workers=_WORKERS,
+        max_restarts=restarts,
+        options=["--stop-timeout", "2", "--start-timeout", "600"],
+        env={**removed, "JAX_PLATFORMS": "cpu", **(env or {})},
+        folder=folder,
+    )
+
+
+def first_steps(training: Training) -> dict[int, int]:
+    """Return which step each start of a training has done first."""
+    said = {start: training.output_of(start=start).splitlines() for start in range(training.starts)}
+    steps = {
+        start: [int(line.split()[2]) for line in lines if line.startswith("at train")] for start, lines in said.items()
     }
-    return {**kept, "JAX_PLATFORMS": "cpu", **compiled}
+    return {start: found[0] for start, found in steps.items() if found}
 
 
-def processes(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the processes, with the environment they were started with, of trainings whose folder begins with `mark`."""
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit():
-                text = (entry / "environ").read_bytes().decode(errors="replace")
-                env = dict(pair.partition("=")[::2] for pair in text.split("\0") if pair)
-                if env.get(MARK, "").startswith(mark):
-                    yield int(entry.name), env
-
-
-def kill_all(mark: str) -> None:
-    """End all processes of trainings whose folder begins with `mark`."""
-    while found := list(processes(mark)):
-        for pid, _ in found:
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.1)
+def read_end(training: Training) -> dict[str, Any]:
+    """Return the weights at the end, which both workers have, and how often each row was trained on."""
+    ends = [json.loads((training.folder / f"end{i}").read_text()) for i in range(_WORKERS)]
+    assert ends[0] == ends[1], "the workers differ"
+    assert ends[0]["seen"] == [_EPOCHS] * _ROWS, ends[0]["seen"]
+    return ends[0]

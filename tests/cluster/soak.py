@@ -22,9 +22,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 sys.path.insert(0, str(Path(__file__).parent))
 
-from faults import PROGRAMS, EarlyEndError, Fault, StuckError, Training, faults_of, kill_all
+from faults import PROGRAMS, choose_faults, first_steps, launch, read_end
+
+from tfdist_jax.testing import Chaos, EndedError, Fault, StuckError, Training
+from tfdist_jax.testing._training import MARK
 
 _ROOT = Path(__file__).parents[2]
 _FAULTS_EACH = 5
@@ -67,8 +72,8 @@ def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "trainings": len(lines),
         "faults": len(struck),
-        "by_signal": dict(collections.Counter(fault["signal"] for fault in struck)),
-        "by_phase": dict(collections.Counter(fault["phase"] for fault in struck)),
+        "by_kind": dict(collections.Counter(fault["kind"] for fault in struck)),
+        "by_phase": dict(collections.Counter(fault["pattern"].removeprefix("at ") or "start" for fault in struck)),
         "resumed": sum(line["resumed"] for line in lines),
         "from_a_checkpoint": sum(line["from_a_checkpoint"] for line in lines),
         "lost": sum(len(line["faults"]) for line in lines if line["outcome"] != "equal"),
@@ -131,17 +136,15 @@ def _trained(folder: Path, source: Path, seed: int, number: int) -> dict[str, An
     wanted = _undisturbed(folder, name, env)
     where = folder / f"training{number}"
     _remove(where)
-    faults = faults_of(seed, number, _FAULTS_EACH)
     began = time.monotonic()
-    training = Training(name, where, restarts=len(faults), env=env)
     struck: list[Fault] = []
-    try:
+    with Chaos(f"{seed}/{number}", folder, limit_s=_LIMIT_S) as chaos:
+        faults = choose_faults(chaos, _FAULTS_EACH)
+        training = launch(chaos, name, where, restarts=len(faults), env=env)
         outcome = _disturbed(training, faults, struck, wanted)
         time.sleep(0.5)
-        orphans = len(training.left())
-    finally:
-        training.kill()
-    steps = training.first_steps()
+        orphans = len(training.leftovers())
+    steps = first_steps(training)
     line = {
         "seed": seed,
         "training": number,
@@ -162,19 +165,19 @@ def _trained(folder: Path, source: Path, seed: int, number: int) -> dict[str, An
 def _disturbed(training: Training, faults: list[Fault], struck: list[Fault], wanted: dict[str, Any]) -> str:
     """Let faults happen to a training, note those that have, and say what has become of it."""
     try:
-        for attempt, fault in enumerate(faults):
-            training.strike(attempt, fault, _LIMIT_S)
+        for fault in faults:
+            training.strike(fault)
             struck.append(fault)
-        code = training.wait(_LIMIT_S)
-    except EarlyEndError as error:
-        return str(error)
+        code = training.wait()
+    except EndedError as error:
+        return str(error).partition("\n")[0]
     except StuckError:
         _show_stacks(training)
         return "hung"
     if code:
         return f"exit code {code}"
     try:
-        return "equal" if training.end() == wanted else "different"
+        return "equal" if read_end(training) == wanted else "different"
     except AssertionError as error:
         return f"different: {error}"
 
@@ -185,26 +188,25 @@ def _undisturbed(folder: Path, name: str, env: dict[str, str]) -> dict[str, Any]
     if not path.exists():
         where = folder / f"undisturbed_{name}"
         _remove(where)
-        training = Training(name, where, env=env)
-        try:
-            if training.wait(_LIMIT_S):
-                raise RuntimeError((where / "launch.txt").read_text())
-            path.with_suffix(".new").write_text(json.dumps(training.end()))
-        finally:
-            training.kill()
+        with Chaos(0, folder, limit_s=_LIMIT_S) as chaos:
+            training = launch(chaos, name, where, env=env).succeed()
+            path.with_suffix(".new").write_text(json.dumps(read_end(training)))
         path.with_suffix(".new").replace(path)
     return json.loads(path.read_text())
 
 
 def _remove(folder: Path) -> None:
-    kill_all(f"{folder}/")
+    for process in psutil.process_iter():  # What a soak that was killed has left.
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK, "").startswith(f"{folder}:"):
+                process.kill()
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _show_stacks(training: Training) -> None:
     """Keep where each thread of a training that hangs is, as far as there are tools to say so."""
     shown = []
-    for pid in training.left():
+    for pid in [process.pid for process in training.leftovers()]:
         shown.append(f"== process {pid}: {Path(f'/proc/{pid}/cmdline').read_bytes()!r}")
         shown += [Path(f"/proc/{pid}/status").read_text()]
         for command in (

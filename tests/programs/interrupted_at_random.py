@@ -5,44 +5,39 @@ Argument: how often each is interrupted.
 
 import collections
 import json
-import random
 import sys
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
-from interrupting import run_until_interrupted
+from interrupting import make_loop
 
 import tfdist_jax as td
+from tfdist_jax.testing import Chaos
 
 times = int(sys.argv[1])
 strategy = tf.distribute.MirroredStrategy()
-randomness = random.Random(0)
+chaos = Chaos(0, Path())
 x, y = np.ones((64, 4), np.float32), np.zeros((64, 1), np.float32)
 
 
 def interrupt(run, check):
     found = collections.Counter()
     for number in range(times):
-        run_until_interrupted(lambda number=number: run(number), randomness.uniform(0.001, 0.02))
-        found["whole" if check() else "torn"] += 1
+        with chaos.interruption(within_s=0.02) as interruption:
+            while True:
+                run(number)
+        found[check() if interruption.place else "not interrupted"] += 1
     return found
 
 
-def make_loop():
-    with strategy.scope():
-        values, count = tf.Variable(tf.zeros((1000,))), tf.Variable(0)
-
-    @tf.function
-    def step():
-        strategy.run(lambda: values.assign_add(tf.ones((1000,))))
-        count.assign_add(1)
-
-    step()
-    return lambda number: step(), lambda: set(values.numpy().tolist()) == {float(count.numpy())}
+def loop():
+    step, check = make_loop(strategy)
+    return lambda number: step(), check
 
 
-def make_fit():
+def fit():
     """With a gradient of 1 and a rate of 1 the weights are the number of steps."""
     with strategy.scope():
         kernel = tf.keras.layers.Dense(1, kernel_initializer="zeros", use_bias=False)
@@ -64,26 +59,26 @@ def make_fit():
         weights = set(model.get_weights()[0].ravel().tolist())
         model.fit(x, y, verbose=0, batch_size=16)
         model.evaluate(x, y, verbose=0)
-        return weights == {-float(steps)} and int(model.optimizer.iterations) == steps + 4
+        return "whole" if weights == {-float(steps)} and int(model.optimizer.iterations) == steps + 4 else "torn"
 
     return run, check
 
 
-def make_native():
-    native = td.Mirrored()
+def native():
+    mirrored = td.Mirrored()
 
-    @native.jit
+    @mirrored.jit
     def step(state, x):
         return {"w": state["w"] + x, "n": state["n"] + 1}, state["n"]
 
-    state = native.init(lambda: {"w": jnp.zeros(1000), "n": jnp.zeros((), jnp.int32)})
+    state = mirrored.init(lambda: {"w": jnp.zeros(1000), "n": jnp.zeros((), jnp.int32)})
     one = jnp.ones(())
 
     def run(number):
         nonlocal state
         state, _ = step(state, one)
 
-    return run, lambda: set(np.asarray(state["w"]).tolist()) == {float(state["n"])}
+    return run, lambda: "whole" if set(np.asarray(state["w"]).tolist()) == {float(state["n"])} else "torn"
 
 
-print(json.dumps({make.__name__: interrupt(*make()) for make in (make_loop, make_fit, make_native)}))
+print(json.dumps({make.__name__: interrupt(*make()) for make in (loop, fit, native)}))

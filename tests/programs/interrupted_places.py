@@ -3,7 +3,7 @@
 Argument: every how manyth place of an iterator is tried.
 """
 
-import contextlib
+import collections
 import json
 import sys
 
@@ -11,28 +11,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
-from interrupting import InterruptingAt, interrupt_at_every_place, listen_to_interrupts
+from interrupting import make_loop
 
 import tfdist_jax as td
+from tfdist_jax.testing import interruptions
 
 strategy = tf.distribute.MirroredStrategy()
 found = {}
 
 
+def interrupt(action, check, step=1):
+    """Count what is found after an interruption at each place."""
+    results = collections.Counter()
+    for interruption in interruptions(step):
+        with interruption:
+            action()
+        results[check()] += 1
+    return results
+
+
 def interrupt_loop():
-    with strategy.scope():
-        values, count = tf.Variable(tf.zeros((1000,))), tf.Variable(0)
-
-    @tf.function
-    def step():
-        strategy.run(lambda: values.assign_add(tf.ones((1000,))))
-        count.assign_add(1)
-
+    step, check = make_loop(strategy)
     for _ in range(3):
         step()
-    found["loop"] = interrupt_at_every_place(
-        step, lambda interrupted: "whole" if set(values.numpy().tolist()) == {float(count.numpy())} else "torn"
-    )
+    found["loop"] = interrupt(step, check)
 
 
 def interrupt_checked_loop():
@@ -45,9 +47,7 @@ def interrupt_checked_loop():
         count.assign_add(1.0)
 
     step()
-    found["checked"] = interrupt_at_every_place(
-        step, lambda interrupted: "whole" if float(value) == float(count) else "torn"
-    )
+    found["checked"] = interrupt(step, lambda: "whole" if float(value) == float(count) else "torn")
 
 
 def interrupt_native():
@@ -64,13 +64,13 @@ def interrupt_native():
         nonlocal state
         state, _ = step(state, one)
 
-    def check(interrupted):
+    def check():
         jax.random.normal(state["key"])
         return "whole" if set(np.asarray(state["w"]).tolist()) == {float(state["n"])} else "torn"
 
     for _ in range(3):
         take_step()
-    found["native"] = interrupt_at_every_place(take_step, check)
+    found["native"] = interrupt(take_step, check)
 
 
 def interrupt_optimizer():
@@ -83,14 +83,14 @@ def interrupt_optimizer():
     apply()
     before = read()
 
-    def check(interrupted):
+    def check():
         nonlocal before
         now = read()
         changed = {bool((a != b).any()) for a, b in zip(before, now, strict=True)}
         before = now
         return "whole" if len(changed) == 1 else "torn"
 
-    found["optimizer"] = interrupt_at_every_place(apply, check, step=97)
+    found["optimizer"] = interrupt(apply, check, step=97)
 
 
 def interrupt_iterators():
@@ -108,25 +108,19 @@ def interrupt_iterators():
     }
     for name, dataset in datasets.items():
         own = lambda element: int(np.ravel(strategy.experimental_local_results(element)[0])[0])
-        results = {}
-        number = 0
-        while True:
+        results = collections.Counter()
+        for interruption in interruptions(int(sys.argv[1])):
             iterator, got = iter(dataset), []
             got += [own(next(iterator)) for _ in range(3)]
-            with contextlib.suppress(KeyboardInterrupt), InterruptingAt(number) as interrupting:
+            with interruption:
                 got.append(own(next(iterator)))
             got += map(own, iterator)
             # One may have been handed over where nobody could take it any more, as from any iterator of Python's.
             result = {12: "all", 11: "all but the one on its way"}.get(len(set(got)), "lost")
-            result = "twice" if len(set(got)) != len(got) else result
-            results[result] = results.get(result, 0) + 1
-            if interrupting.place is None:
-                break
-            number += int(sys.argv[1])
+            results["twice" if len(set(got)) != len(got) else result] += 1
         found[name] = results
 
 
-listen_to_interrupts()
-for interrupt in (interrupt_loop, interrupt_checked_loop, interrupt_native, interrupt_optimizer, interrupt_iterators):
-    interrupt()
+for part in (interrupt_loop, interrupt_checked_loop, interrupt_native, interrupt_optimizer, interrupt_iterators):
+    part()
 print(json.dumps(found))

@@ -95,7 +95,7 @@ def test_everything_is_on_disk_before_a_checkpoint_has_its_name(tmp_path, monkey
     monkeypatch.setattr(os, "fsync", noting_fsync)
     monkeypatch.setattr(pathlib.Path, "rename", noting_rename)
     _save(final, 1.0)
-    assert named == [set(), set()] and _checkpoint.is_complete(final)
+    assert named == [set(), set()] and _checkpoint.is_saved(final)
 
 
 def _steps_of_replacing(monkeypatch, stop_at):
@@ -122,7 +122,7 @@ def test_replacing_a_checkpoint_leaves_the_old_or_the_new_one_wherever_it_is_sto
         _steps_of_replacing(patch, stop_at)
         with pytest.raises(KeyboardInterrupt):
             _save(path, 2.0)
-    assert _checkpoint.is_complete(path)
+    assert _checkpoint.is_saved(path)
     assert _checkpoint.load_arrays(path)["x"].tolist() in ([1.0] * 3, [2.0] * 3)
     _save(path, 3.0)
     assert _checkpoint.load_arrays(path)["x"].tolist() == [3.0] * 3
@@ -137,7 +137,7 @@ def test_a_half_removed_checkpoint_is_none(tmp_path, stop_at, is_there):
         _steps_of_replacing(patch, stop_at)
         with pytest.raises(KeyboardInterrupt):
             _checkpoint.delete(path)
-    assert _checkpoint.is_complete(path) == is_there
+    assert _checkpoint.is_saved(path) == is_there
 
 
 def test_the_newest_checkpoint_of_a_folder_is_a_complete_one(tmp_path):
@@ -147,4 +147,5 @@ def test_the_newest_checkpoint_of_a_folder_is_a_complete_one(tmp_path):
     assert tf.train.latest_checkpoint(tmp_path) == first
     again = tf.train.CheckpointManager(tf.train.Checkpoint(x=tf.Variable(0.0)), tmp_path, max_to_keep=3)
     assert again.latest_checkpoint == first and again.restore_or_initialize() == first
-    assert second not in again.checkpoints
+    assert second == again.save(), "it takes the place of what is not complete"
+    assert again.latest_checkpoint == second

@@ -1,7 +1,7 @@
 """A damaged checkpoint is never restored: it is named, or passed over in favour of the one before."""
 
 import json
-import random
+import shutil
 import threading
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 import tfdist_jax as td
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax.testing import files_in
 
 SHAPES = {"small": (3,), "wide": (200, 7), "large": (700, 700), "square": (100, 100)}
 
@@ -45,18 +46,19 @@ def manager(tmp_path):
     return manager
 
 
-def flip(path):
-    damages.damage(damages.largest_of(path), "flip", random.Random(0))
+@pytest.fixture
+def flip(chaos):
+    """A function that flips a bit of a checkpoint's arrays."""
+    return lambda path: chaos.damage(damages.largest_of(path), "flip")
 
 
 @pytest.mark.parametrize("kind", damages.KINDS)
-def test_damage_anywhere_in_any_file_is_found(saved, kind):
-    moments = random.Random(kind)
-    files = damages.files_of(saved)
-    by_size = moments.choices(files, [file.stat().st_size for file in files], k=100 if kind == "flip" else 25)
+def test_damage_anywhere_in_any_file_is_found(chaos, saved, kind):
+    files = files_in(saved)
+    by_size = chaos.random.choices(files, [file.stat().st_size for file in files], k=100 if kind == "flip" else 25)
     checkpoint = tf.train.Checkpoint(**make_variables(0))
-    for file in [*by_size, *moments.choices(files, k=100 if kind == "flip" else 25)]:
-        with damages.damaged(file, kind, moments), pytest.raises(tf.errors.DataLossError) as raised:
+    for file in [*by_size, *chaos.random.choices(files, k=100 if kind == "flip" else 25)]:
+        with chaos.damage(file, kind), pytest.raises(tf.errors.DataLossError) as raised:
             checkpoint.restore(str(saved))
         assert file.name in str(raised.value) and str(saved) in str(raised.value)
     assert not any(
@@ -67,7 +69,7 @@ def test_damage_anywhere_in_any_file_is_found(saved, kind):
         np.testing.assert_array_equal(getattr(checkpoint, name), variable)
 
 
-def test_the_arrays_in_a_damaged_file_and_the_newest_whole_checkpoint_are_named(manager):
+def test_the_arrays_in_a_damaged_file_and_the_newest_whole_checkpoint_are_named(manager, flip):
     flip(manager.checkpoints[0])
     flip(manager.checkpoints[2])
     with pytest.raises(
@@ -78,12 +80,12 @@ def test_the_arrays_in_a_damaged_file_and_the_newest_whole_checkpoint_are_named(
         tf.train.load_checkpoint(manager.checkpoints[2]).get_tensor("variable/.ATTRIBUTES/VARIABLE_VALUE")
 
 
-def test_only_the_array_that_is_damaged_is_named(saved):
+def test_only_the_array_that_is_damaged_is_named(chaos, saved):
     """The largest one has a file for itself, or blocks of one."""
     names = set()
     for _ in range(5):
         with (
-            damages.damaged(damages.largest_of(saved), "flip", random.Random()),
+            chaos.damage(damages.largest_of(saved), "flip"),
             pytest.raises(td.DataLossError) as raised,
         ):
             _checkpoint.load_arrays(saved)
@@ -91,7 +93,7 @@ def test_only_the_array_that_is_damaged_is_named(saved):
     assert "large" in names
 
 
-def test_what_finds_the_newest_checkpoint_goes_back_and_says_so(manager, tmp_path, caplog):
+def test_what_finds_the_newest_checkpoint_goes_back_and_says_so(manager, flip, tmp_path, caplog):
     flip(manager.checkpoints[2])
     assert tf.train.latest_checkpoint(tmp_path) == manager.latest_checkpoint == str(tmp_path / "ckpt-2")
     assert tf.train.get_checkpoint_state(tmp_path).model_checkpoint_path == str(tmp_path / "ckpt-3")
@@ -103,14 +105,23 @@ def test_what_finds_the_newest_checkpoint_goes_back_and_says_so(manager, tmp_pat
     assert later.save() == str(tmp_path / "ckpt-3") == later.latest_checkpoint, "it takes the damaged one's place"
 
 
-def test_going_back_can_be_forbidden(manager, tmp_path, monkeypatch):
+@pytest.mark.parametrize("gone", ["arrays", "about"])
+def test_a_checkpoint_without_one_of_its_folders_is_damaged(manager, tmp_path, caplog, gone):
+    shutil.rmtree(tmp_path / "ckpt-3" / gone)
+    assert tf.train.latest_checkpoint(tmp_path) == manager.latest_checkpoint == str(tmp_path / "ckpt-2")
+    assert f"ckpt-3 is damaged: {gone}/" in caplog.text and "Going back to" in caplog.text
+    with pytest.raises(tf.errors.DataLossError, match=rf"ckpt-3 is damaged: {gone}/"):
+        tf.train.load_checkpoint(tmp_path / "ckpt-3").get_tensor("variable/.ATTRIBUTES/VARIABLE_VALUE")
+
+
+def test_going_back_can_be_forbidden(manager, flip, tmp_path, monkeypatch):
     flip(manager.checkpoints[2])
     monkeypatch.setenv("TFDIST_SKIP_DAMAGED", "0")
     with pytest.raises(tf.errors.DataLossError, match=r"ckpt-3 is damaged.*TFDIST_SKIP_DAMAGED=0"):
         tf.train.latest_checkpoint(tmp_path)
 
 
-def test_a_training_does_not_begin_anew_because_all_are_damaged(manager, tmp_path):
+def test_a_training_does_not_begin_anew_because_all_are_damaged(manager, flip, tmp_path):
     for path in manager.checkpoints:
         flip(path)
     for find in (lambda: tf.train.latest_checkpoint(tmp_path), manager.restore_or_initialize):
