@@ -115,7 +115,7 @@ class FromGenerator(Uncounted):
     generator: Callable[..., Any]
     args: Sequence[Any]
     output_signature: Any
-    _begun: list[Callable[[], Any]] = dataclasses.field(default_factory=list)
+    _begun: list[Callable[[], Any]] = dataclasses.field(default_factory=list, init=False, repr=False)
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         source = self.generator(*self.args)

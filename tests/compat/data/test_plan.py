@@ -92,6 +92,14 @@ def test_parameters_come_before_the_plans_that_are_sampled_from():
     ]
 
 
+def test_a_generator_prints_with_its_parameters_alone():
+    dataset = Dataset.from_generator(pair, output_signature=tf.TensorSpec([], tf.int64))
+    assert printed(dataset) == (
+        f"from_generator(generator={line_of(pair)}, args=[], "
+        "output_signature=TensorSpec(shape=(), dtype=tf.int64, name=None))"
+    )
+
+
 def test_functions_print_by_name_and_place_and_other_objects_by_class():
     class Doubled:
         def __call__(self, value):
