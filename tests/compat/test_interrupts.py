@@ -16,6 +16,7 @@ def found(done):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow("a step for each place, nine kinds of them")
 @pytest.mark.parametrize("every", ["7", pytest.param("1", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("devices", [1, 2])
 def test_no_place_of_a_step_is_one_where_something_is_lost(run_program, devices, every):
@@ -29,6 +30,7 @@ def test_no_place_of_a_step_is_one_where_something_is_lost(run_program, devices,
         assert results["all"] > 5 * results.get(_ON_ITS_WAY, 0), said
 
 
+@pytest.mark.slow("50 interrupts of each kind of training, at random times")
 @pytest.mark.parametrize("times", [FEW, pytest.param(MANY, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("devices", [1, 2])
 def test_trainings_interrupted_at_random_go_on(run_program, devices, times):

@@ -51,6 +51,7 @@ def test_each_fault_that_ends_a_process_ends_a_start(chaos, program, kind):
     assert training.leftovers() == []
 
 
+@pytest.mark.slow("a frozen process counts as dead after 10 s")
 def test_a_frozen_process_is_started_again(chaos, program):
     options = ["--heartbeat-timeout", "1", "--stop-timeout", "1"]
     training = chaos.launch(program(COUNTING), max_restarts=1, options=options)
