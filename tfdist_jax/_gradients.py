@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from tfdist_jax._sharding._collectives import fused_sum, map_replicas
+from tfdist_jax._sharding._collectives import fused_sum, map_replicas, switch_on_size
 from tfdist_jax._sharding._input import PaddedBatch
 from tfdist_jax._sharding._layout import SpecRule, data_spec, sharded_dimension, tree_specs
 from tfdist_jax._sharding._mesh import DATA
@@ -79,19 +79,6 @@ def _replica_loss(loss_fn: LossFn, params: Any, data: Any, extra: Any, sizes: tu
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
     return switch_on_size(sizes, lambda size: branch(size) if size else empty, data)
-
-
-def switch_on_size(sizes: tuple[int, ...], branch: Callable[[int], Callable[[Any], Any]], operand: Any) -> Any:
-    """Run `branch(size)(operand)` with this replica's own entry of `sizes`.
-
-    One program serves replicas with different numbers of rows. Branches must not communicate: replicas in
-    different branches would wait for each other.
-    """
-    distinct = sorted(set(sizes))
-    if len(distinct) == 1:
-        return branch(distinct[0])(operand)
-    mine = jnp.array([distinct.index(size) for size in sizes])[jax.lax.axis_index(DATA)]
-    return jax.lax.switch(mine, [branch(size) for size in distinct], operand)
 
 
 def _weighted(loss_and_aux: Any, weight: float) -> Any:

@@ -31,6 +31,19 @@ def map_replicas(body: Callable[..., Any], mesh: Mesh, *, in_specs: Any, out_spe
     return jax.shard_map(body, mesh=mesh, axis_names={DATA}, in_specs=in_specs, out_specs=out_specs, check_vma=False)
 
 
+def switch_on_size(sizes: tuple[int, ...], branch: Callable[[int], Callable[[Any], Any]], operand: Any) -> Any:
+    """Run `branch(size)(operand)` with this replica's own entry of `sizes`.
+
+    One program serves replicas with different numbers of rows. Branches must not communicate: replicas in
+    different branches would wait for each other.
+    """
+    distinct = sorted(set(sizes))
+    if len(distinct) == 1:
+        return branch(distinct[0])(operand)
+    mine = jnp.array([distinct.index(size) for size in sizes])[jax.lax.axis_index(DATA)]
+    return jax.lax.switch(mine, [branch(size) for size in distinct], operand)
+
+
 def _buckets(arrays: Sequence[jax.Array | None], bucket_bytes: int) -> list[list[int]]:
     """Group the positions of `arrays` by dtype, the large ones alone; None is left out."""
     small: dict[jnp.dtype, list[int]] = {}

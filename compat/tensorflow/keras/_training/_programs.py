@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax import DATA, PerReplica
-from tfdist_jax._gradients import switch_on_size
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._runtime import runs_on_cpu
+from tfdist_jax._sharding._collectives import switch_on_size
 from tfdist_jax._stateful._control_flow import scan
 from tfdist_jax._stateful._lockstep import LockStep, run_in_lockstep
 from tfdist_jax._stateful._merging import Part
