@@ -3,7 +3,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
-from tfdist_jax._sharding._input import num_rows, prefetch, put_padded, split_rows
+from tfdist_jax._sharding._input import num_rows, prefetch, split_rows
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ def test_a_split_batch_holds_each_row_once():
 
 
 def test_padding_is_zero_and_sharded_over_the_data_axis():
-    data, sizes = put_padded({"x": np.arange(1, 11).reshape(10, 1)}, td.make_mesh({"data": 8}))
-    assert sizes == (2, 2, 2, 2, 2, 0, 0, 0)
-    assert data["x"].sharding.spec == P("data")
-    assert np.asarray(data["x"])[:, 0].tolist() == [*range(1, 11)] + [0] * 6
+    batch = td.Mirrored().put({"x": np.arange(1, 11).reshape(10, 1)})
+    assert batch.sizes == (2, 2, 2, 2, 2, 0, 0, 0)
+    assert batch.data["x"].sharding.spec == P("data")
+    assert np.asarray(batch.data["x"])[:, 0].tolist() == [*range(1, 11)] + [0] * 6
 
 
 def test_a_batch_of_different_lengths_is_refused_with_its_shapes():

@@ -8,12 +8,12 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax import _replica
-from tfdist_jax._gradients import global_value_and_grad
+from tfdist_jax._global_batch import evaluate_globally, value_and_grad_globally
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_global_batches, shards_of_local_batches
 from tfdist_jax._program import Program, make_program
 from tfdist_jax._sharding._collectives import ReduceOp
-from tfdist_jax._sharding._input import PaddedBatch, prefetch, put_padded
+from tfdist_jax._sharding._input import PaddedBatch, add_mask, pad_to_equal, prefetch, put_rows
 from tfdist_jax._sharding._layout import tree_specs
 from tfdist_jax._sharding._mesh import num_replicas
 from tfdist_jax._sharding._placement import local
@@ -56,21 +56,28 @@ class Strategy(abc.ABC):
         specs = tree_specs(self.state_spec, jax.eval_shape(make_state, *args))
         return jit_with_agreement(make_state, self.mesh, out_shardings=self._shardings(specs))(*args)
 
-    def put(self, batch: Any) -> Any:
+    def put(self, batch: Any, *, mask: str | None = None) -> Any:
         """Lay a host batch out over the replicas, starting the transfer.
 
         Args:
             batch: Pytree of arrays `[rows, ...]`. With several processes, the same whole batch in each of them, which is not
                 checked; each device takes its rows. `prefetch` checks, and takes batches of each process's own.
+            mask: Where in the batch, a dict, to put which rows are real, `[rows]` of booleans. There are zeros in place of those
+                that are missing, and all replicas have as many.
 
         Returns:
-            The same tree sharded `P(DATA)`; where the rows do not divide evenly, a `PaddedBatch`, which
-            `value_and_grad` takes as well and computes exactly.
+            The same tree sharded `P(DATA)`; where the rows do not divide evenly and there is no mask, a `PaddedBatch`, which
+            `value_and_grad` and `evaluate` take as well and compute exactly.
         """
-        data, sizes = put_padded(batch, self.mesh)
-        return data if len(set(sizes)) == 1 else PaddedBatch(data, sizes)
+        data, sizes = pad_to_equal(batch, self.num_replicas)
+        if mask is not None:
+            data, sizes = add_mask(data, mask, sizes, max(sizes)), (max(sizes),) * len(sizes)
+        rows = put_rows(data, self.mesh)
+        return rows if len(set(sizes)) == 1 else PaddedBatch(rows, sizes)
 
-    def prefetch(self, batches: Iterable[Any], *, depth: int = 2, own: bool = False) -> Iterator[Any]:
+    def prefetch(
+        self, batches: Iterable[Any], *, depth: int = 2, own: bool = False, mask: str | None = None
+    ) -> Iterator[Any]:
         """Yield `put(batch)` for every host batch, with `depth` transfers ahead of the step.
 
         Args:
@@ -79,6 +86,7 @@ class Strategy(abc.ABC):
             own: Whether the batches are this process's alone, whose rows go to its own devices. A step's batch is then
                 what all processes have. They need not have equally many rows or batches: who has none left takes part
                 without rows until all are done.
+            mask: As in `put`.
 
         Raises:
             ValueError: If the batches of different processes do not fit together, or if one has none of its own.
@@ -89,7 +97,7 @@ class Strategy(abc.ABC):
             [16, 16]
         """
         shards = (shards_of_local_batches if own else shards_of_global_batches)(batches, self.mesh)
-        return prefetch(shards, lambda shard: put_shard_rows(shard, self.mesh), depth=depth)
+        return prefetch(shards, lambda shard: put_shard_rows(shard, self.mesh, mask), depth=depth)
 
     def fetch(self, tree: Any) -> Any:
         """Return whole host copies of arrays that lie over the mesh, also over devices of other processes.
@@ -105,19 +113,54 @@ class Strategy(abc.ABC):
         return jax.tree.map(lambda leaf: jax.device_get(local(leaf)), tree)
 
     def value_and_grad(self, loss_fn: Callable[..., Any], *, has_aux: bool = True) -> Callable[..., Any]:
-        """Differentiate the mean loss over the global batch, as `jax.value_and_grad` would on one device.
+        """Differentiate a loss over the global batch: what `jax.value_and_grad` gives on one device, or an error.
+
+        The function is traced with its rows and with twice as many, which tells of each result whether it is a sum or a mean over
+        rows, has an entry for each, or is the same whatever the rows; so it is put together. What is none of these, such as a ratio
+        of sums or a maximum, is refused.
 
         Args:
-            loss_fn: `loss_fn(params, batch, *extra)` giving `(loss, aux)`: the mean over the rows of `batch`,
-                and a pytree whose floating leaves are averaged over rows too. It runs once per replica, under
-                the axis name `DATA`.
+            loss_fn: `loss_fn(params, batch, *extra)` giving `(loss, aux)`. It runs once per replica on the replica's rows, under the
+                axis name `DATA`. The loss is a scalar, or `(sum, weight)`: the sum of what all replicas' rows have is divided by the
+                sum of their weights, as for a mean over tokens with a mask. `aux` is any pytree; leaves in `td.Sum`, `td.Mean` or
+                `td.Rows` are what these say.
             has_aux: False if `loss_fn` returns the loss alone.
 
         Returns:
-            A function of `(params, batch, *extra)` that gives `((loss, aux), grads)`, or `(loss, grads)`; `grads`
-            are laid out like `params`; `extra` is the same on every replica.
+            A function of `(params, batch, *extra)` that gives `((loss, aux), grads)`, or `(loss, grads)`. `grads` are laid out like
+            `params`. Results for each row are in the order of the batch and sharded `P(DATA)`, or, if replicas have different numbers
+            of rows, whole. `extra` is the same on every replica, but for random keys (of `jax.random.key`): if there are several
+            replicas, each has `fold_in(key, replica)`. One device's random numbers come of `td.row_keys`.
+
+        Raises:
+            ValueError: When called: if a result of the whole batch does not follow from those of its parts; if the function communicates
+                between replicas of different numbers of rows; if it draws equal random numbers on all replicas; or if there are no rows.
         """
-        return global_value_and_grad(loss_fn, self.mesh, self.state_spec, has_aux=has_aux)
+        fn = value_and_grad_globally(loss_fn, self.mesh, self.state_spec, has_aux=has_aux)
+        return jit_with_agreement(fn, self.mesh, name=getattr(loss_fn, "__name__", None))
+
+    def evaluate(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Compute a function over the global batch: what it gives on one device, or an error.
+
+        Args:
+            fn: `fn(state, batch, *extra)` giving any pytree, as `aux` of `value_and_grad`: sums, means, entries for each row.
+
+        Returns:
+            A function of `(state, batch, *extra)`, compiled.
+
+        Raises:
+            ValueError: As `value_and_grad`.
+
+        Example:
+            >>> import numpy as np, tfdist_jax as td
+            >>> strategy = td.Mirrored()
+            >>> squares = strategy.evaluate(lambda scale, x: {"rows": scale * x**2, "count": len(x)})
+            >>> results = squares(jax.numpy.float32(2), strategy.put(np.arange(3, dtype=np.float32)))
+            >>> np.asarray(results["rows"]), int(results["count"])
+            (array([0., 2., 8.], dtype=float32), 3)
+        """
+        fn_name = getattr(fn, "__name__", None)
+        return jit_with_agreement(evaluate_globally(fn, self.mesh, self.state_spec), self.mesh, name=fn_name)
 
     def jit(self, step: Callable[..., Any]) -> Program:
         """Compile `step(state, *args) -> (state, out)` to one program that reuses the state's memory.

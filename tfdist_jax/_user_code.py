@@ -65,7 +65,11 @@ def user_line(frame: FrameType | None) -> str:
     if frame is None:
         return ""
     # A running frame of another thread may be between lines.
-    filename, line = frame.f_code.co_filename, frame.f_lineno or 0
+    return describe_line(frame.f_code.co_filename, frame.f_lineno or 0)
+
+
+def describe_line(filename: str, line: int) -> str:
+    """Return a line of a source file as "train.py:57 (`model.fit(x)`)"."""
     text = linecache.getline(filename, line).strip()
     text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return f"{filename}:{line} (`{text}`)" if text else f"{filename}:{line}"

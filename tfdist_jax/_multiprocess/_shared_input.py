@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._cluster import Background, Exchange, waiting
-from tfdist_jax._sharding._input import PaddedBatch, num_rows, pad_to_equal, prefetch, split_sizes
+from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, split_sizes
 from tfdist_jax._sharding._mesh import DATA, num_replicas, replicas
 from tfdist_jax._sharding._placement import local, local_replicas, put_own, spans_processes
 from tfdist_jax._sharding._values import PerReplica
@@ -133,14 +133,24 @@ def shards_of_local_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Shar
     return shards_of_local_rounds(rounds, mesh, like=first)
 
 
-def put_shard_rows(shard: Shard, mesh: Mesh) -> Any:
+def put_shard_rows(shard: Shard, mesh: Mesh, mask: str | None = None) -> Any:
     """Bring a shard to the devices: arrays over all of them, in a `PaddedBatch` if replicas differ in their rows.
+
+    Args:
+        shard: The rows of this process's replicas.
+        mesh: The replicas.
+        mask: Where in the batch to put which rows are real, instead of making a `PaddedBatch`.
 
     Raises:
         ValueError: If the arrays of a batch have different numbers of rows.
     """
     data, everyone = shard
     sizes = equal_sizes(everyone)
+    if mask is not None:
+        data, sizes = (
+            add_mask(data, mask, [sizes[i] for i in local_replicas(mesh)], max(sizes)),
+            (max(sizes),) * len(sizes),
+        )
     rows = put_own(data, NamedSharding(mesh, PartitionSpec(DATA)))
     return rows if len(set(sizes)) == 1 else PaddedBatch(rows, sizes)
 

@@ -3,14 +3,14 @@
 import collections
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, final
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax._sharding._mesh import DATA, num_replicas
+from tfdist_jax._sharding._mesh import DATA
 from tfdist_jax._sharding._placement import put
 
 Batch = TypeVar("Batch")
@@ -89,18 +89,29 @@ def pad_to_equal(batch: Any, num_replicas: int) -> tuple[Any, tuple[int, ...]]:
     return batch, sizes
 
 
-def put_padded(batch: Any, mesh: Mesh) -> tuple[Any, tuple[int, ...]]:
-    """Lay out a host batch of any size, padded with zeros to equal parts.
+def add_mask(batch: Any, name: str, sizes: Sequence[int], length: int) -> Any:
+    """Add to a batch which of its rows are real.
 
     Args:
-        batch: Pytree of host arrays `[rows, ...]`.
-        mesh: The mesh of the strategy.
+        batch: A mapping of host arrays `[parts * length, ...]`.
+        name: Where it is put.
+        sizes: How many rows of each part are real.
+        length: How many rows each part has.
 
     Returns:
-        As `pad_to_equal`, the arrays sharded `P(DATA)`.
+        The mapping as a dict, with an array of booleans at `name`.
+
+    Raises:
+        ValueError: If there is something at `name`.
+        TypeError: If the batch is no mapping.
     """
-    batch, sizes = pad_to_equal(batch, num_replicas(mesh))
-    return put_rows(batch, mesh), sizes
+    if not isinstance(batch, Mapping):
+        raise TypeError(
+            f"A mask is added to batches that are mappings, such as {{'x': x, {name!r}: mask}}, got {type(batch).__name__}."
+        )
+    if name in batch:
+        raise ValueError(f"The batch has {name!r} already. Give the mask of real rows another name: mask='is_real'.")
+    return {**batch, name: np.concatenate([np.arange(length) < size for size in sizes])}
 
 
 def _pad_rows(array: np.ndarray, missing: int) -> np.ndarray:

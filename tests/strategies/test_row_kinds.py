@@ -1,0 +1,138 @@
+"""What a program's results have to do with the rows of its batch, found from its operations."""
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+from tfdist_jax._global_batch._row_analysis import find_row_kinds
+from tfdist_jax._global_batch._row_kinds import line_of
+
+PARAMS = {"w": jnp.ones((4, 3))}
+BATCH = {"x": jnp.ones((8, 4)), "y": jnp.ones(8, jnp.int32), "m": jnp.ones((8, 5))}
+
+
+def losses(p, b):
+    return optax.softmax_cross_entropy_with_integer_labels(b["x"] @ p["w"], b["y"])
+
+
+def parts(b, count=4):
+    return jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[1:]), b)
+
+
+def analyse(fn, *extra):
+    def trace(factor):
+        grow = lambda leaf: jax.ShapeDtypeStruct((factor * leaf.shape[0], *leaf.shape[1:]), leaf.dtype)
+        return jax.make_jaxpr(fn)(PARAMS, jax.tree.map(grow, BATCH), *extra)
+
+    return find_row_kinds(trace(1), lambda: trace(2), ["data"])
+
+
+KINDS = {
+    "MEAN": [
+        lambda p, b: losses(p, b).mean(),
+        lambda p, b: losses(p, b).sum() / len(b["x"]),
+        lambda p, b: losses(p, b).mean() + 1e-3 * jnp.sum(p["w"] ** 2),
+        lambda p, b: jnp.vdot(b["m"], b["m"]) / len(b["m"]),
+        lambda p, b: jax.lax.map(jax.checkpoint(lambda part: losses(p, part).mean()), parts(b)).mean(),
+        lambda p, b: jax.lax.scan(lambda total, part: (total + losses(p, part).mean() / 4, None), 0.0, parts(b))[0],
+        lambda p, b: jax.vmap(lambda x, y: (x @ p["w"])[y])(b["x"], b["y"]).mean(),
+        lambda p, b: jax.lax.map(lambda row: (row["x"] @ p["w"]).sum(), b).mean(),
+        lambda p, b: losses(jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), p), b).mean(),
+        lambda p, b: jax.nn.log_softmax(b["x"] @ p["w"])[jnp.arange(len(b["y"])), b["y"]].mean(),
+        lambda p, b: jnp.where(b["m"][:, 0] > 0, losses(p, b), 0).mean(),
+        lambda p, b: jnp.mean((b["x"] @ p["w"]) ** 2) / 3 - 2 * jnp.mean(b["m"]) + 1,
+        lambda p, b: b["x"].mean(0),
+        lambda p, b: jax.lax.cond(p["w"].sum() > 0, lambda: losses(p, b).mean(), lambda: 0.0),
+        lambda p, b: jax.lax.fori_loop(0, 3, lambda i, total: total + losses(p, b).mean(), 0.0),
+        lambda p, b: jax.jit(lambda b: losses(p, b).mean())(b),
+        lambda p, b: jnp.concatenate([losses(p, b), losses(p, b)]).mean(),
+    ],
+    "SUM": [
+        lambda p, b: losses(p, b).sum(),
+        lambda p, b: losses(p, b).sum() / 64,
+        lambda p, b: ((b["x"] @ p["w"]).argmax(-1) == b["y"]).sum(),
+        lambda p, b: jnp.zeros((3, 3)).at[b["y"], (b["x"] @ p["w"]).argmax(-1)].add(1),
+        lambda p, b: jnp.bincount(b["y"], length=3),
+        lambda p, b: losses(p, b).mean() * len(b["x"]),
+        lambda p, b: jax.nn.one_hot(b["y"], 3).T @ b["x"],
+        lambda p, b: jnp.ones(len(b["x"])).sum(),
+    ],
+    "COUNT": [
+        lambda p, b: len(b["x"]),
+        lambda p, b: jnp.float32(len(b["x"])) * 2 * p["w"].sum(),
+        lambda p, b: b["m"].size,
+    ],
+    "SAME": [
+        lambda p, b: optax.tree.norm(p),
+        lambda p, b: jnp.int32(7),
+        lambda p, b: jax.lax.pmean(b["x"].mean(0), "data"),
+        lambda p, b: len(b["x"]) / jnp.float32(len(b["y"])),
+        lambda p, b: p["w"],
+    ],
+    "ROWS": [
+        losses,
+        lambda p, b: b["x"],
+        lambda p, b: losses(p, b) > 0,
+        lambda p, b: b["x"] - jax.lax.pmean(b["x"].mean(0), "data"),
+    ],
+    "SHARED": [lambda p, b: jax.lax.all_gather(losses(p, b), "data", tiled=True) * 2],
+    "REPLICA": [lambda p, b: jax.lax.axis_index("data") + 1],
+    "OTHER": [
+        lambda p, b: losses(p, b).max(),
+        lambda p, b: jnp.sqrt(losses(p, b).mean()),
+        lambda p, b: (losses(p, b)[:, None] * b["m"]).sum() / b["m"].sum(),
+        lambda p, b: losses(p, b).sum() + jnp.sum(p["w"] ** 2),
+        lambda p, b: losses(p, b).sum() / jnp.maximum(b["m"].sum(), 1),
+        lambda p, b: jnp.mean(losses(p, b), where=b["m"][:, 0] > 0),
+        lambda p, b: (b["x"] @ p["w"]).var(),
+        lambda p, b: jnp.median(losses(p, b)),
+        lambda p, b: losses(p, b)[:-1].mean(),
+        lambda p, b: losses(p, b)[0],
+        lambda p, b: losses(p, b).sum() / (len(b["x"]) - 1),
+        lambda p, b: losses(p, b).mean() ** 2,
+        lambda p, b: jax.lax.scan(lambda total, x: (total + x, None), jnp.zeros(4), b["x"])[0],
+        lambda p, b: jax.lax.cond(losses(p, b).mean() > 0, lambda: 1.0, lambda: 0.0),
+        lambda p, b: jax.lax.while_loop(lambda total: total < losses(p, b).sum(), lambda total: total + 1, 0.0),
+        lambda p, b: losses(p, b).sum().astype(int),
+        lambda p, b: losses(p, b).mean() * jax.lax.axis_index("data"),
+        lambda p, b: jax.lax.ppermute(losses(p, b).mean(), "data", [(0, 1)]),
+    ],
+}
+
+
+@pytest.mark.parametrize(("kind", "i"), [(kind, i) for kind, fns in KINDS.items() for i in range(len(fns))])
+def test_kinds_of_results(kind, i):
+    found = []
+    in_a_replica = lambda _: found.append(analyse(KINDS[kind][i])) or 0.0
+    jax.eval_shape(jax.vmap(in_a_replica, axis_name="data"), jnp.zeros(8))
+    (kinds,) = found
+    assert kinds.values is not None, kinds.why_not
+    assert [value.kind.name for value in kinds.values] == [kind]
+
+
+RELATING = {
+    "statistics": lambda p, b: (b["x"] - b["x"].mean(0)).mean(),
+    "pairs": lambda p, b: optax.softmax_cross_entropy_with_integer_labels(
+        b["x"] @ b["x"].T, jnp.arange(len(b["x"]))
+    ).mean(),
+    "the other way round": lambda p, b: ((b["x"] + b["x"][::-1]) @ p["w"]).mean(),
+    "halves": lambda p, b: (b["x"][: len(b["x"]) // 2] - b["x"][len(b["x"]) // 2 :]).mean(),
+    "the largest": lambda p, b: jax.lax.top_k(losses(p, b), len(b["x"]) // 2)[0].mean(),
+    "in order": lambda p, b: (jnp.sort(losses(p, b)) * jnp.arange(len(b["x"]))).mean(),
+    "one after another": lambda p, b: jnp.cumsum(losses(p, b)).mean(),
+    "a state over rows": lambda p, b: jax.lax.scan(lambda h, x: (jnp.tanh(h + x), h), jnp.zeros(4), b["x"])[1].mean(),
+}
+
+
+@pytest.mark.parametrize("name", RELATING)
+def test_operations_that_relate_rows_are_found(name):
+    kinds = analyse(RELATING[name])
+    assert kinds.relating and "test_row_kinds.py" in line_of(kinds.relating[0])
+
+
+def test_a_program_that_is_another_one_says_so():
+    longer = analyse(lambda p, b: b["x"].sum() if len(b["x"]) == 8 else b["x"].sum() + 1)
+    assert longer.values is None and "other operations" in longer.why_not
+    fixed = analyse(lambda p, b: b["x"] + jnp.ones((8, 4)))
+    assert fixed.values is None and "raises TypeError" in fixed.why_not

@@ -1,0 +1,8 @@
+"""Functions of a batch whose rows are split over replicas, with the results that one device would have for all of its rows."""
+
+from tfdist_jax._global_batch._functions import (
+    evaluate_globally as evaluate_globally,
+    value_and_grad_globally as value_and_grad_globally,
+)
+from tfdist_jax._global_batch._keys import row_keys as row_keys
+from tfdist_jax._global_batch._results import Mean as Mean, Rows as Rows, Sum as Sum

@@ -1,0 +1,148 @@
+"""Gradients of a loss over the global batch, and its evaluation, made replica by replica."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from tfdist_jax._global_batch._replica_function import ReplicaFunction, make_replica_function, split_arguments
+from tfdist_jax._global_batch._results import How, Mean, Rule, unwrap
+from tfdist_jax._sharding._layout import SpecRule, sharded_dimension
+from tfdist_jax._sharding._mesh import DATA
+
+
+def value_and_grad_globally(
+    loss_fn: Callable[..., Any], mesh: Mesh, state_spec: SpecRule, *, has_aux: bool = True
+) -> Callable[..., Any]:
+    """Differentiate a loss over a batch that is split over the data axis.
+
+    Each replica computes its rows' loss with the whole parameters; sharded parameters are gathered for that and
+    their gradients scattered back (a reduce-scatter), whole ones share one fused all-reduce.
+
+    Args:
+        loss_fn: As in `Strategy.value_and_grad`.
+        mesh: Mesh with a `DATA` axis.
+        state_spec: Layout of each parameter.
+        has_aux: Whether `loss_fn` returns `(loss, aux)`.
+
+    Returns:
+        A function of `(params, batch, *extra)` that gives `((loss, aux), grads)`, or `(loss, grads)` without aux, as
+        `jax.value_and_grad` would on one device; `grads` are laid out like `params`.
+    """
+
+    @functools.wraps(loss_fn)
+    def named(*args: Any) -> Any:
+        return _loss_and_aux(loss_fn(*args), has_aux=has_aux)
+
+    def value_and_grad(params: Any, batch: Any, *extra: Any) -> Any:
+        _check_differentiable(params)
+        split, arguments = split_arguments(mesh, state_spec, params, batch, extra)
+        function = _with_loss(make_replica_function(named, ("loss", "aux"), split, arguments))
+        merged, grads = function.map(functools.partial(_differentiate, function), arguments, split.specs)
+        loss, aux = function.finish(merged, arguments)
+        return ((loss, aux), grads) if has_aux else (loss, grads)
+
+    return value_and_grad
+
+
+def evaluate_globally(fn: Callable[..., Any], mesh: Mesh, state_spec: SpecRule) -> Callable[..., Any]:
+    """Compute a function over a batch that is split over the data axis, as `Strategy.evaluate`."""
+
+    def evaluate(state: Any, batch: Any, *extra: Any) -> Any:
+        split, arguments = split_arguments(mesh, state_spec, state, batch, extra)
+        function = make_replica_function(lambda *args: (fn(*args),), ("result",), split, arguments)
+
+        def replica(*arguments: Any) -> Any:
+            merged, _ = function.merge(function.run(*arguments))
+            return function.without_arguments(merged), None
+
+        merged, _ = function.map(replica, arguments)
+        return function.finish(merged, arguments)[0]
+
+    return evaluate
+
+
+def _differentiate(function: ReplicaFunction, params: Any, data: Any, extra: Any) -> Any:
+    """Return the merged results and the gradients of the first, in a program of replicas."""
+
+    def own_loss(params: Any) -> Any:
+        parts = function.run(params, data, extra)
+        # The weight of a loss lies behind it, and may depend on the parameters.
+        is_weighed = function.rules[0].how is How.WEIGHED
+        return [part.astype(parts[0].dtype) for part in parts[: 1 + is_weighed]], parts
+
+    own, pull_back, parts = jax.vjp(own_loss, params, has_aux=True)
+    if len(own) == 2:
+        total, weight = jax.lax.psum(jnp.stack(own), DATA)
+        (grads,) = pull_back([1 / weight, -total / weight**2])
+    else:
+        (grads,) = pull_back([jnp.ones_like(own[0])])
+    leaves, tree = jax.tree.flatten(grads)
+    # A sharded parameter's gradient is summed already: the transpose of its all-gather is a reduce-scatter.
+    whole = [sharded_dimension(spec) is None for spec in tree.flatten_up_to(function.split.specs)]
+    merged, sums = function.merge(
+        parts, [leaf if is_whole else None for leaf, is_whole in zip(leaves, whole, strict=True)]
+    )
+    grads = tree.unflatten(own if total is None else total for own, total in zip(leaves, sums, strict=True))
+    return function.without_arguments(merged), grads
+
+
+def _with_loss(function: ReplicaFunction) -> ReplicaFunction:
+    """Let the first result be one whose parts are added up, so that the gradients of the parts are."""
+    loss, *others = function.rules
+    if loss.how is How.SUM and function.communicates and len(function.split.sizes) > 1:
+        raise ValueError(
+            "`loss` is a sum over the rows, and the function communicates between replicas: whether it is scaled for that already cannot "
+            "be told. Return `(sum, weight)`, both for the rows that the function sees, without a collective."
+        )
+    if loss.how is How.KEEP:
+        loss = Rule(How.SHARE)
+    return dataclasses.replace(function, rules=[loss, *others])
+
+
+def _loss_and_aux(returned: Any, *, has_aux: bool) -> tuple[Any, Any]:
+    if not has_aux:
+        return _loss(returned, "Return one, or `(sum, weight)`; with more beside it, pass has_aux=True."), ()
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise TypeError(
+            "The loss function must return (loss, aux), with aux any pytree such as {}, "
+            f"but returned {type(returned).__name__}. Return a pair, or pass has_aux=False."
+        )
+    return _loss(returned[0], "Take its mean, or return `((sum, weight), aux)`."), returned[1]
+
+
+def _loss(loss: Any, remedy: str) -> Any:
+    if isinstance(loss, tuple | list) and len(loss) == 2:
+        loss = Mean(*loss)
+    for part in (loss.value, loss.weight) if isinstance(loss, Mean) else (loss,):
+        array = unwrap(part)
+        if array is None:
+            continue
+        if not jax.tree_util.all_leaves([array]) or (
+            not hasattr(array, "dtype") and not isinstance(array, float | int)
+        ):
+            raise TypeError(f"The loss must be a scalar, but is {type(array).__name__}. {remedy}")
+        if jnp.ndim(array):
+            raise ValueError(
+                f"The loss must be a scalar, the mean over the rows of its batch, but has shape {jnp.shape(array)}. {remedy}"
+            )
+    value = unwrap(loss)
+    if not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+        raise TypeError(
+            f"The loss must be a floating number, but has type {jnp.result_type(value)}: it has no gradient."
+        )
+    return loss
+
+
+def _check_differentiable(params: Any) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.inexact):
+            raise TypeError(
+                f"There are no gradients for the parameter {jax.tree_util.keystr(path)} of type {jnp.result_type(leaf)}. Pass it as "
+                "another argument: of a Flax module, split parameters from what is none, such as `graph, params, rest = nnx.split(model, "
+                "nnx.Param, ...)`."
+            )

@@ -1,0 +1,303 @@
+"""A function of a batch as replicas run it, each on its rows: its programs, and how what they return is put together."""
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from tfdist_jax._global_batch._keys import is_key, make_own_keys
+from tfdist_jax._global_batch._results import How, Rule, plan_on_one, plan_results, unwrap
+from tfdist_jax._global_batch._row_analysis import RowKinds, find_row_kinds
+from tfdist_jax._global_batch._row_kinds import line_of
+from tfdist_jax._sharding._collectives import fused_sum, map_replicas, switch_on_size
+from tfdist_jax._sharding._input import PaddedBatch, num_rows
+from tfdist_jax._sharding._layout import SpecRule, data_spec, sharded_dimension, tree_specs
+from tfdist_jax._sharding._mesh import DATA, num_replicas
+
+Sizes = tuple[int, ...]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """How the arguments of a function `(params, batch, *extra)` lie over the replicas.
+
+    Attributes:
+        mesh: The mesh of the strategy.
+        specs: How the parameters lie over the data axis.
+        sizes: How many rows each replica has.
+    """
+
+    mesh: Mesh
+    specs: Any
+    sizes: Sizes
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all replicas have as many rows."""
+        return len(set(self.sizes)) == 1
+
+    def map(self, body: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
+        """Run a program of replicas."""
+        in_specs = self.specs, PartitionSpec(DATA), PartitionSpec()
+        return map_replicas(body, self.mesh, in_specs=in_specs, out_specs=out_specs)(*arguments)
+
+    def gather_params(self, params: Any) -> Any:
+        """Return whole parameters, in a program of replicas."""
+
+        def gather(param: jax.Array, spec: PartitionSpec) -> jax.Array:
+            dimension = sharded_dimension(spec)
+            return param if dimension is None else jax.lax.all_gather(param, DATA, axis=dimension, tiled=True)
+
+        return jax.tree.map(gather, params, self.specs)
+
+
+def split_arguments(mesh: Mesh, state_spec: SpecRule, params: Any, batch: Any, extra: Any) -> tuple[Split, Any]:
+    """Return how arguments lie over the replicas, and the arguments, with a batch whose arrays are as long on each replica.
+
+    Args:
+        mesh: The mesh of the strategy.
+        state_spec: Layout of each parameter.
+        params: The parameters.
+        batch: Pytree of arrays `[rows, ...]` whose rows are split evenly, or of `PaddedBatch` of the same sizes.
+        extra: A tuple of others, the same on all replicas.
+
+    Raises:
+        ValueError: If the parts of the batch do not fit together, or there are no rows.
+    """
+    specs = jax.tree.map(data_spec, tree_specs(state_spec, params))
+    data = jax.tree.map(lambda part: part.data if _is_padded(part) else part, batch, is_leaf=_is_padded)
+    return Split(mesh, specs, _sizes(batch, num_replicas(mesh))), (params, data, extra)
+
+
+def _sizes(batch: Any, replicas: int) -> Sizes:
+    parts = jax.tree.leaves(batch, is_leaf=_is_padded)
+    padded = {part.sizes for part in parts if _is_padded(part)}
+    if padded and (len(padded) > 1 or not all(map(_is_padded, parts))):
+        raise ValueError(
+            f"The arrays of a batch are split in different ways over the replicas, such as {sorted(padded)}. Put them together into "
+            "one tree before `strategy.put`."
+        )
+    if padded:
+        return padded.pop()
+    rows = num_rows(batch)
+    if not rows:
+        raise ValueError("The batch has no rows. Leave batches without rows out.")
+    if rows % replicas:
+        raise ValueError(
+            f"{rows} rows do not divide evenly over {replicas} replicas. Give the host batch to `strategy.put` or `strategy.prefetch`, "
+            "which fill it up."
+        )
+    return (rows // replicas,) * replicas
+
+
+def _is_padded(part: Any) -> bool:
+    return isinstance(part, PaddedBatch)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ReplicaFunction:
+    """A function `(params, batch, *extra)` that each replica runs on its own rows with whole parameters.
+
+    Attributes:
+        split: How its arguments lie over the replicas.
+        programs: What is to be run for each number of rows.
+        results: What it returns, as shapes: a tuple of pytrees.
+        rules: What becomes of each array of them.
+        communicates: Whether it waits for other replicas.
+    """
+
+    split: Split
+    programs: Mapping[int, ClosedJaxpr]
+    results: Any
+    rules: Sequence[Rule]
+    communicates: bool
+
+    def run(self, params: Any, data: Any, extra: Any) -> list[Any]:
+        """Return this replica's part of each result, in a program of replicas: what has to be added up, its rows, or what all have.
+
+        Of an argument that is returned unchanged it is None.
+        """
+        sizes = self.split.sizes
+        params, extra = (
+            jax.tree.leaves(self.split.gather_params(params)),
+            jax.tree.leaves(make_own_keys(extra) if len(sizes) > 1 else extra),
+        )
+
+        def branch(size: int) -> Callable[[Any], list[Any]]:
+            def compute(data: Any) -> list[Any]:
+                rows = [leaf[:size] for leaf in jax.tree.leaves(data)]
+                results = jaxpr_as_fun(self.programs[size])(*params, *rows, *extra)
+                return [self._part(*each, size) for each in zip(self.rules, results, strict=True)]
+
+            return compute
+
+        def without_rows(data: Any) -> list[Any]:
+            # What is the same on all replicas has to be so here, too, and may be computed from anything.
+            parts = jax.lax.stop_gradient(branch(max(sizes))(data))
+            return [
+                part if part is None or rule.how is How.KEEP else _zeros_like(part)
+                for rule, part in zip(self.rules, parts, strict=True)
+            ]
+
+        return switch_on_size(sizes, lambda size: branch(size) if size else without_rows, data)
+
+    def merge(self, parts: Sequence[Any], others: Sequence[Any] = ()) -> tuple[list[Any], list[Any]]:
+        """Add up what has to be added up, in few transfers, in a program of replicas.
+
+        Args:
+            parts: What `run` has returned.
+            others: Arrays to be added up as well, or None.
+
+        Returns:
+            The results, of which those that are rows are the replica's; and the sums of the others.
+        """
+        added = [
+            part if rule.how in (How.SUM, How.SHARE, How.WEIGHED) else None
+            for rule, part in zip(self.rules, parts, strict=True)
+        ]
+        sums = fused_sum([*added, *others])
+        merged = [part if total is None else total for part, total in zip(parts, sums[: len(parts)], strict=True)]
+        return [self._finished(i, merged) for i in range(len(merged))], sums[len(parts) :]
+
+    def finish(self, merged: Sequence[Any], arguments: Any) -> Any:
+        """Return the results of the whole batch, outside of the program of replicas.
+
+        Args:
+            merged: What `map` gave.
+            arguments: What the function was given.
+        """
+        given, rest = jax.tree.leaves(arguments), iter(merged)
+        leaves = [given[rule.source] if rule.source is not None else self._cut(rule, next(rest)) for rule in self.rules]
+        return unwrap(jax.tree.unflatten(jax.tree.structure(self.results), leaves))
+
+    def map(self, body: Callable[..., Any], arguments: Any, grads: Any = None) -> Any:
+        """Run a program of replicas that returns merged results, without those that are arguments, and gradients laid out by `grads`."""
+        kept = [rule for rule in self.rules if rule.source is None]
+        out_specs = [PartitionSpec(DATA) if rule.how is How.ROWS else PartitionSpec() for rule in kept], grads
+        return self.split.map(body, arguments, out_specs)
+
+    def without_arguments(self, merged: Sequence[Any]) -> list[Any]:
+        """Return merged results without those that are arguments."""
+        return [result for rule, result in zip(self.rules, merged, strict=True) if rule.source is None]
+
+    def _part(self, rule: Rule, result: Any, size: int) -> Any:
+        result = jnp.asarray(result)
+        match rule.how:
+            case How.KEEP:
+                return None if rule.source is not None else result
+            case How.SUM | How.WEIGHED:
+                return result.astype(jnp.int32) if result.dtype == bool else _at_least_float32(result)
+            case How.SHARE:
+                return _at_least_float32(result) * (size / sum(self.split.sizes))
+            case How.ROWS:
+                missing = max(self.split.sizes) - size
+                return (
+                    jnp.concatenate([result, jnp.zeros((missing, *result.shape[1:]), result.dtype)])
+                    if missing
+                    else result
+                )
+
+    def _finished(self, i: int, merged: Sequence[Any]) -> Any:
+        rule, result = self.rules[i], merged[i]
+        if result is None:
+            return None
+        if rule.weight is not None:
+            result = result / merged[rule.weight]
+        given = jax.tree.leaves(self.results)[i].dtype
+        return result.astype(given) if jnp.issubdtype(given, jnp.inexact) else result
+
+    def _cut(self, rule: Rule, result: Any) -> Any:
+        """Leave out the rows that are padding, of which there may be some on each replica."""
+        if rule.how is not How.ROWS or self.split.is_even:
+            return result
+        length = max(self.split.sizes)
+        real = np.concatenate([replica * length + np.arange(size) for replica, size in enumerate(self.split.sizes)])
+        # Arrays that devices do not share evenly are none that a program can return in parts.
+        return jax.lax.with_sharding_constraint(result[real], NamedSharding(self.split.mesh, PartitionSpec()))
+
+
+def make_replica_function(
+    fn: Callable[..., Any], labels: Sequence[str], split: Split, arguments: Any
+) -> ReplicaFunction:
+    """Trace a function as replicas see it, and decide what becomes of what it returns.
+
+    Args:
+        fn: The function, which returns a tuple of pytrees.
+        labels: What the parts of the tuple are called in messages.
+        split: How the arguments lie over the replicas.
+        arguments: The parameters, the batch filled up to equal parts, and a tuple of others.
+
+    Raises:
+        ValueError: If the results of the whole batch do not follow from those of its parts.
+    """
+    traced: dict[int, tuple[ClosedJaxpr, Any]] = {}
+    found: list[RowKinds] = []
+
+    def probe(params: Any, data: Any, extra: Any) -> tuple[()]:
+        params = split.gather_params(params)
+        trace = lambda rows: jax.make_jaxpr(fn, return_shape=True)(params, _with_rows(data, rows), *extra)
+        traced.update((size, trace(size)) for size in sorted({*split.sizes} - {0}))
+        if len(split.sizes) > 1:
+            # With one row, programs leave out what they do for several.
+            rows = max(2, *split.sizes)
+            jaxpr = traced[rows][0] if rows in traced else trace(rows)[0]
+            are_own = [False] * len(jax.tree.leaves((params, data))) + [is_key(leaf) for leaf in jax.tree.leaves(extra)]
+            found.append(find_row_kinds(jaxpr, lambda: trace(2 * rows)[0], [DATA], are_own))
+        return ()
+
+    jax.eval_shape(lambda *arguments: split.map(probe, arguments, PartitionSpec()), *arguments)
+    largest = max(split.sizes)
+    results = traced[largest][1]
+    kinds = found[0] if found else None
+    if kinds is None:
+        rules = plan_on_one(results)
+    else:
+        _check(kinds, split)
+        rules = plan_results(results, labels, kinds.values, largest, kinds.why_not)
+    programs = {size: jaxpr for size, (jaxpr, _) in traced.items()}
+    return ReplicaFunction(split, programs, results, rules, bool(kinds and kinds.collectives))
+
+
+def _with_rows(data: Any, rows: int) -> Any:
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype), data)
+
+
+def _zeros_like(part: jax.Array) -> jax.Array:
+    return jnp.zeros(part.shape, part.dtype)
+
+
+def _at_least_float32(array: jax.Array) -> jax.Array:
+    is_short = jnp.issubdtype(array.dtype, jnp.inexact) and jnp.finfo(array.dtype).bits < 32
+    return array.astype(jnp.float32) if is_short else array
+
+
+def _check(kinds: RowKinds, split: Split) -> None:
+    """Refuse what would wait for ever or repeat itself, and warn of what is not what one device computes."""
+    replicas = len(split.sizes)
+    if kinds.collectives and not split.is_even:
+        raise ValueError(
+            f"The function communicates between replicas, at {line_of(kinds.collectives[0])}, but they have different numbers of rows, "
+            f"{split.sizes}: some would wait for ever. Let them have as many, with `strategy.put(batch, mask='mask')` or "
+            "`strategy.prefetch(batches, mask='mask')`, which add a mask of the real rows to the batch; or leave the last batch out."
+        )
+    if kinds.repeated:
+        raise ValueError(
+            f"At {line_of(kinds.repeated[0])}, random numbers are drawn for each row from a key that is the same on all {replicas} "
+            "replicas, so that each would draw the same. Pass a key of `jax.random.key` as an argument beside the batch: it is folded "
+            "with the replica's number; or a key for each row, of `td.row_keys(key, batch)`, as a part of the batch."
+        )
+    for line in dict.fromkeys(map(line_of, kinds.relating)):
+        warnings.warn(
+            f"At {line or 'a place that is not known'}, what is computed for a row depends on other rows. Each of {replicas} replicas sees "
+            "its own rows alone, so that results are not those of one device. BatchNorm takes axis_name=td.DATA for statistics of the "
+            "whole batch.",
+            stacklevel=2,
+        )

@@ -1,0 +1,241 @@
+"""Finds out what the results of a function have to do with the rows of its batch.
+
+The function is traced twice, with its rows and with twice as many. Dimensions that have grown are those of rows, constants that have
+doubled are numbers of rows, and each value in its program gets a kind from those that it is made of.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, final
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+from tfdist_jax._global_batch import _row_kinds as kinds
+from tfdist_jax._global_batch._row_kinds import FIXED, OF_THE_BATCH, Operation, RowKind, UnlikeError, Value
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class RowKinds:
+    """What a function's results have to do with the rows of its batch.
+
+    Attributes:
+        values: For each leaf of the results; None if the function is another one for twice as many rows.
+        collectives: The operations by which it communicates over axes of the batch.
+        relating: Operations that give a row what depends on others, as statistics of a batch do.
+        repeated: Operations that draw random numbers for each row from a key that is the same on all replicas.
+        why_not: Why `values` is None.
+    """
+
+    values: Sequence[Value] | None
+    collectives: Sequence[JaxprEqn]
+    relating: Sequence[JaxprEqn] = ()
+    repeated: Sequence[JaxprEqn] = ()
+    why_not: str = ""
+
+
+def find_row_kinds(
+    jaxpr: ClosedJaxpr, trace_grown: Callable[[], ClosedJaxpr], axes: Sequence[str], own: Sequence[bool] | None = None
+) -> RowKinds:
+    """Find out what the results of a function have to do with rows.
+
+    Args:
+        jaxpr: The function.
+        trace_grown: Traces it with twice as many rows. Arguments that have grown then are those with rows; others are the same
+            on all replicas.
+        axes: The mesh axes over which the rows are split, on which the function may communicate.
+        own: Which of the arguments without rows differ between replicas all the same; none if None.
+    """
+    collectives = [eqn for eqn in equations(jaxpr.jaxpr) if communicates(eqn, axes)]
+    own = own or [False] * len(jaxpr.in_avals)
+    try:
+        twin = trace_grown()
+        walk = _Walk(frozenset(axes))
+        consts = [kinds.constant(*pair) for pair in zip(jaxpr.consts, twin.consts, strict=True)]
+        given = [_argument(i, *each) for i, each in enumerate(zip(jaxpr.in_avals, twin.in_avals, own, strict=True))]
+        values = walk.run(jaxpr.jaxpr, twin.jaxpr, [*consts, *given])
+    except (UnlikeError, ValueError) as error:
+        return RowKinds(None, collectives, why_not=str(error))
+    except Exception as error:  # Whatever a user's function raises for sizes that it was not made for.
+        return RowKinds(None, collectives, why_not=f"with twice as many rows it raises {type(error).__name__}: {error}")
+    return RowKinds(values, collectives, list(walk.relating.values()), list(walk.repeated.values()))
+
+
+def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """Yield the operations of a program and of the programs inside of it."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
+            if _is_program(inner):
+                yield from equations(_open(inner))
+
+
+def communicates(eqn: JaxprEqn, axes: Sequence[str]) -> bool:
+    """Whether an operation waits for other devices along one of some mesh axes."""
+    return eqn.primitive.name not in _WITHOUT_OTHERS and not _named_axes(eqn).isdisjoint(axes)
+
+
+_WITHOUT_OTHERS = {"axis_index", "pvary", "pcast"}
+_GATHERING = {"psum", "psum_invariant", "pmax", "pmin", "all_gather", "all_gather_invariant"}
+
+
+def _argument(index: int, given: Any, twin: Any, is_own: bool) -> Value:
+    kind = RowKind.ROWS if given.shape != twin.shape else RowKind.REPLICA if is_own else RowKind.SAME
+    return Value(kind, source=index)
+
+
+def _is_program(value: Any) -> bool:
+    return isinstance(value, Jaxpr | ClosedJaxpr)
+
+
+def _open(program: Jaxpr | ClosedJaxpr) -> Jaxpr:
+    return program.jaxpr if isinstance(program, ClosedJaxpr) else program
+
+
+def _named_axes(eqn: JaxprEqn) -> frozenset[str]:
+    names = [eqn.params.get(key, ()) for key in ("axes", "axis_name")]
+    return frozenset(
+        name
+        for each in names
+        for name in (each if isinstance(each, tuple | list) else (each,))
+        if isinstance(name, str)
+    )
+
+
+@final
+class _Walk:
+    """Goes through a program and the one for twice as many rows, side by side.
+
+    Attributes:
+        relating: As in `RowKinds`, by identity.
+        repeated: As in `RowKinds`, by identity.
+    """
+
+    def __init__(self, axes: frozenset[str]) -> None:
+        self.relating: dict[int, JaxprEqn] = {}
+        self.repeated: dict[int, JaxprEqn] = {}
+        self._axes = axes
+        # The operation that calls the library's function, if we are in one: inside, lines are those of its first trace.
+        self._calling: JaxprEqn | None = None
+
+    def run(self, one: Jaxpr, twin: Jaxpr, given: Sequence[Value]) -> list[Value]:
+        if [eqn.primitive for eqn in one.eqns] != [eqn.primitive for eqn in twin.eqns]:
+            raise UnlikeError("with twice as many rows it does other operations")
+        known: dict[Any, Value] = dict(zip([*one.constvars, *one.invars], given, strict=True))
+
+        def read(var: Any, twin: Any) -> Value:
+            if not isinstance(var, Literal):
+                return known[var]
+            return kinds.constant(var.val, twin.val) if isinstance(twin, Literal) else Value(RowKind.OTHER)
+
+        for operation in map(Operation, one.eqns, twin.eqns):
+            operands = [read(*pair) for pair in zip(operation.eqn.invars, operation.twin.invars, strict=True)]
+            results = self._apply(operation, operands)
+            for i, (var, value) in enumerate(zip(operation.eqn.outvars, results, strict=True)):
+                known[var] = self._shaped(operation, operands, value, is_grown=bool(operation.grown_result(i)))
+        return [read(*pair) for pair in zip(one.outvars, twin.outvars, strict=True)]
+
+    def _shaped(self, operation: Operation, operands: Sequence[Value], value: Value, *, is_grown: bool) -> Value:
+        """Let the kind of a value agree with whether it has rows."""
+        if not is_grown:
+            return self._other(operation) if value.kind is RowKind.ROWS else value
+        if value.kind in (RowKind.ZERO, RowKind.SHARED):
+            return value
+        given = {operand.kind for operand in operands}
+        if operation.name == "random_bits" and given <= FIXED:
+            self._note(self.repeated, operation)
+        elif given & OF_THE_BATCH or (RowKind.ROWS in given and kinds.relates_rows(operation)):
+            self._note(self.relating, operation)
+        return value if value.kind is RowKind.ROWS else kinds.ROWS
+
+    def _note(self, notes: dict[int, JaxprEqn], operation: Operation) -> None:
+        eqn = self._calling or operation.eqn
+        notes.setdefault(id(eqn), eqn)
+
+    def _other(self, operation: Operation) -> Value:
+        return Value(RowKind.OTHER, culprit=self._calling or operation.eqn)
+
+    def _apply(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
+        loops = {"scan": self._scan, "while": self._while, "cond": self._cond}
+        if operation.name in loops:
+            return loops[operation.name](operation, operands)
+        twins = operation.twin.params
+        inner = [(_open(value), _open(twins[key])) for key, value in operation.eqn.params.items() if _is_program(value)]
+        if len(inner) == 1 and len(inner[0][0].invars) == len(operands) and operation.name != "pallas_call":
+            return self._call(operation, *inner[0], operands)
+        return self._compute(operation, operands)
+
+    def _compute(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
+        count, given = len(operation.eqn.outvars), {operand.kind for operand in operands}
+        over = _named_axes(operation.eqn) & self._axes
+        shared = [Value(RowKind.SHARED if operation.grown_result(i) else RowKind.SAME) for i in range(count)]
+        if operation.name == "axis_index":
+            return [Value(RowKind.REPLICA if over else RowKind.SAME)]
+        if over:
+            return shared if operation.name in _GATHERING and over == self._axes else [self._other(operation)] * count
+        if given == {RowKind.ZERO} and kinds.is_zero_preserving(operation):
+            return [Value(RowKind.ZERO)] * count
+        if given <= {*FIXED, RowKind.SHARED}:
+            return shared if RowKind.SHARED in given else [Value(RowKind.SAME)] * count
+        if given <= {*FIXED, RowKind.REPLICA}:
+            return [Value(RowKind.REPLICA)] * count
+        result = kinds.combine(operation, operands)
+        return [self._other(operation) if result.culprit is operation.eqn else result] * count
+
+    def _call(self, operation: Operation, one: Jaxpr, twin: Jaxpr, operands: Sequence[Value]) -> list[Value]:
+        if one.constvars:
+            raise UnlikeError("it holds programs with constants of their own")
+        outer = self._calling
+        if operation.name in ("pjit", "jit") and outer is None:
+            self._calling = operation.eqn
+        try:
+            return self.run(one, twin, operands)
+        finally:
+            self._calling = outer
+
+    def _scan(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
+        params, twins = operation.eqn.params, operation.twin.params
+        num_consts, num_carry = params["num_consts"], params["num_carry"]
+        bodies = _open(params["jaxpr"]), _open(twins["jaxpr"])
+        consts, carry, xs = (
+            operands[:num_consts],
+            operands[num_consts : num_consts + num_carry],
+            operands[num_consts + num_carry :],
+        )
+        # Of values for each row, the body may see one row: no sum over rows comes of it.
+        xs = [dataclasses.replace(value, source=None) for value in xs]
+        carry, ys = self._repeat(operation, carry, lambda carry: self._call(operation, *bodies, [*consts, *carry, *xs]))
+        if params["length"] == twins["length"]:
+            return [*carry, *ys]
+        if num_carry and any(value.kind not in FIXED for value in carry):
+            self._note(self.relating, operation)
+        return [value if value.kind is RowKind.ZERO else self._other(operation) for value in [*carry, *ys]]
+
+    def _while(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
+        params, twins = operation.eqn.params, operation.twin.params
+        of_cond, of_body = params["cond_nconsts"], params["body_nconsts"]
+        consts, carry = operands[of_cond : of_cond + of_body], operands[of_cond + of_body :]
+        bodies = _open(params["body_jaxpr"]), _open(twins["body_jaxpr"])
+        conditions = _open(params["cond_jaxpr"]), _open(twins["cond_jaxpr"])
+        carry, _ = self._repeat(operation, carry, lambda carry: self._call(operation, *bodies, [*consts, *carry]))
+        (goes_on,) = self._call(operation, *conditions, [*operands[:of_cond], *carry])
+        return carry if goes_on.kind in FIXED else [self._other(operation)] * len(carry)
+
+    def _repeat(
+        self, operation: Operation, carry: Sequence[Value], body: Callable[[Sequence[Value]], list[Value]]
+    ) -> tuple[Sequence[Value], Sequence[Value]]:
+        """Return what is carried, whatever number of times the body runs, and what else it gives."""
+        while True:
+            results = body(carry)
+            joined = [kinds.join(pair, operation.eqn) for pair in zip(carry, results, strict=False)]
+            if [value.kind for value in joined] == [value.kind for value in carry]:
+                return joined, results[len(carry) :]
+            carry = joined
+
+    def _cond(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
+        pairs = zip(operation.eqn.params["branches"], operation.twin.params["branches"], strict=True)
+        branches = [self._call(operation, _open(one), _open(twin), operands[1:]) for one, twin in pairs]
+        if operands[0].kind not in FIXED:
+            return [self._other(operation)] * len(operation.eqn.outvars)
+        return [kinds.join(values, operation.eqn) for values in zip(*branches, strict=True)]

@@ -1,0 +1,299 @@
+"""Kinds of values, by what they have to do with the rows of a batch, and what operations make of them.
+
+Of a batch that is split, each device has the results for its own rows only. Sums, means and values for each row can be put together
+to what one device would have; nothing else can.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.extend.core import JaxprEqn
+
+from tfdist_jax._user_code import describe_line, is_user_file
+
+
+class RowKind(enum.Enum):
+    """What a value has to do with the rows of a batch."""
+
+    ZERO = "zero"
+    SAME = "the same, whatever the rows"
+    COUNT = "a number of rows, times what is the same"
+    INVERSE_COUNT = "one over a number of rows, times what is the same"
+    SUM = "a sum over the rows"
+    MEAN = "a mean over the rows"
+    ROWS = "something for each row"
+    SHARED = "something for each row of all replicas, which all of them have"
+    REPLICA = "the replica's own, whatever its rows"
+    OTHER = "neither a sum nor a mean over the rows"
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """What is known of a value.
+
+    Attributes:
+        kind: What it has to do with rows.
+        source: The argument that it is, unchanged: its index among all leaves of the arguments.
+        culprit: The operation that has made it what cannot be put together.
+    """
+
+    kind: RowKind
+    source: int | None = None
+    culprit: JaxprEqn | None = None
+
+    @property
+    def where(self) -> str:
+        """The line of the program that has made it so; empty if nobody knows."""
+        return line_of(self.culprit) if self.culprit is not None else ""
+
+
+def line_of(eqn: JaxprEqn) -> str:
+    """Return the user's innermost line that has made an operation, as "train.py:57 (`loss = x.std()`)"; empty if there is none."""
+    traceback = eqn.source_info.traceback
+    for frame in traceback.frames if traceback is not None else ():
+        if is_user_file(frame.file_name):
+            return describe_line(frame.file_name, frame.line_num)
+    return ""
+
+
+class UnlikeError(Exception):
+    """The program for twice as many rows is another one."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """An operation of a program, and the one in its place where there are twice as many rows."""
+
+    eqn: JaxprEqn
+    twin: JaxprEqn
+
+    @property
+    def name(self) -> str:
+        """The name of the primitive."""
+        return self.eqn.primitive.name
+
+    def grown(self, operand: int) -> tuple[int, ...]:
+        """Return the dimensions of an operand that depend on the number of rows."""
+        return grown(self.eqn.invars[operand], self.twin.invars[operand])
+
+    def grown_result(self, index: int = 0) -> tuple[int, ...]:
+        """Return the dimensions of a result that depend on the number of rows."""
+        return grown(self.eqn.outvars[index], self.twin.outvars[index])
+
+    def has_rows(self, operand: int) -> bool:
+        """Whether one dimension of an operand has exactly doubled, so that a sum over it is one over rows."""
+        dimensions = self.grown(operand)
+        shape, twin_shape = self.operand(operand).shape, _aval(self.twin.invars[operand]).shape
+        return len(dimensions) == 1 and twin_shape[dimensions[0]] == 2 * shape[dimensions[0]]
+
+    def operand(self, index: int) -> Any:
+        """Return the shape and type of an operand."""
+        return _aval(self.eqn.invars[index])
+
+    def result(self, index: int = 0) -> Any:
+        """Return the shape and type of a result."""
+        return _aval(self.eqn.outvars[index])
+
+
+def grown(one: Any, twin: Any) -> tuple[int, ...]:
+    """Return the dimensions in which two variables of programs differ.
+
+    Raises:
+        UnlikeError: If they have not equally many.
+    """
+    if len(one.aval.shape) != len(twin.aval.shape):
+        raise UnlikeError("with twice as many rows it has arrays of other dimensions")
+    return tuple(i for i, sizes in enumerate(zip(one.aval.shape, twin.aval.shape, strict=True)) if sizes[0] != sizes[1])
+
+
+def _aval(var: Any) -> Any:
+    return var.aval
+
+
+FIXED = frozenset({RowKind.ZERO, RowKind.SAME})
+OF_THE_BATCH = frozenset({RowKind.SUM, RowKind.MEAN, RowKind.OTHER})
+ROWS = Value(RowKind.ROWS)
+
+_INVERSES = {RowKind.SAME: RowKind.SAME, RowKind.COUNT: RowKind.INVERSE_COUNT, RowKind.INVERSE_COUNT: RowKind.COUNT}
+_PRODUCTS = {
+    frozenset({RowKind.SUM, RowKind.INVERSE_COUNT}): RowKind.MEAN,
+    frozenset({RowKind.MEAN, RowKind.COUNT}): RowKind.SUM,
+    frozenset({RowKind.COUNT, RowKind.INVERSE_COUNT}): RowKind.SAME,
+}
+# What is a special case of what.
+_WIDER = {
+    frozenset({RowKind.SAME, RowKind.MEAN}): RowKind.MEAN,
+    frozenset({RowKind.SAME, RowKind.REPLICA}): RowKind.REPLICA,
+    frozenset({RowKind.COUNT, RowKind.SUM}): RowKind.SUM,
+}
+
+
+def constant(one: Any, twin: Any) -> Value:
+    """Tell what a constant is from the two that are in its place."""
+    if one is twin:
+        return Value(RowKind.SAME)
+    if isinstance(one, Tracer) or isinstance(twin, Tracer):
+        return Value(RowKind.OTHER)
+    if np.shape(one) != np.shape(twin):
+        return ROWS
+    a, b = np.asarray(one), np.asarray(twin)
+    if a.dtype.kind not in "biufc":
+        return Value(RowKind.SAME if bool(np.all(a == b)) else RowKind.OTHER)
+    if np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"):
+        return Value(RowKind.SAME if a.any() else RowKind.ZERO)
+    if np.array_equal(a * 2.0, b):
+        return Value(RowKind.COUNT)
+    if np.allclose(a * 0.5, b, rtol=1e-6, atol=0):
+        return Value(RowKind.INVERSE_COUNT)
+    return Value(RowKind.OTHER)
+
+
+def join(values: Sequence[Value], eqn: JaxprEqn) -> Value:
+    """Return what a value is that may be any of these, or their sum, by an operation."""
+    result = values[0]
+    for value in values[1:]:
+        one, other = result.kind, value.kind
+        culprit = result.culprit or value.culprit
+        if one is other or RowKind.ZERO in (one, other):
+            kind = other if one is RowKind.ZERO else one
+            result = result if result == value else Value(kind, culprit=culprit)
+        else:
+            kind = _WIDER.get(frozenset({one, other}), RowKind.OTHER)
+            result = Value(kind, culprit=culprit or (eqn if kind is RowKind.OTHER else None))
+    return result
+
+
+def multiply(one: RowKind, other: RowKind) -> RowKind:
+    """Return what the product of two values is."""
+    if RowKind.ZERO in (one, other):
+        return RowKind.ZERO
+    if RowKind.SAME in (one, other):
+        return other if one is RowKind.SAME else one
+    return _PRODUCTS.get(frozenset({one, other}) if one is not other else frozenset(), RowKind.OTHER)
+
+
+def combine(operation: Operation, operands: Sequence[Value]) -> Value:
+    """Return what the result of an operation is whose operands have to do with the rows; of one with a dimension of rows, anything."""
+    rule = _RULES.get(operation.name)
+    result = rule(operation, operands) if rule is not None else None
+    if result is None or (result.kind is RowKind.OTHER and result.culprit is None):
+        culprit = next((operand.culprit for operand in operands if operand.culprit), operation.eqn)
+        return Value(RowKind.OTHER, culprit=culprit)
+    return result
+
+
+def _product(operation: Operation, operands: Sequence[Value]) -> Value | None:
+    if any(operation.grown(i) for i in range(2)):
+        return None
+    return Value(multiply(operands[0].kind, operands[1].kind))
+
+
+def _quotient(operation: Operation, operands: Sequence[Value]) -> Value | None:
+    numerator, denominator = operands
+    is_exact = jnp.issubdtype(operation.result().dtype, jnp.inexact)
+    if any(operation.grown(i) for i in range(2)) or not is_exact or denominator.kind not in _INVERSES:
+        return None
+    return Value(multiply(numerator.kind, _INVERSES[denominator.kind]))
+
+
+def _contraction(operation: Operation, operands: Sequence[Value]) -> Value | None:
+    if not operation.grown(0) and not operation.grown(1):
+        return _product(operation, operands)
+    contracted, _ = operation.eqn.params["dimension_numbers"]
+    of_rows = all(operation.has_rows(i) and operation.grown(i)[0] in contracted[i] for i in range(2))
+    return Value(RowKind.SUM) if of_rows else None
+
+
+def _total(operation: Operation, operands: Sequence[Value]) -> Value | None:
+    if not operation.grown(0):
+        return dataclasses.replace(operands[0], source=None)
+    return Value(RowKind.SUM) if operation.has_rows(0) else None
+
+
+def _conversion(operation: Operation, operands: Sequence[Value]) -> Value | None:
+    given, made = operation.operand(0).dtype, operation.result().dtype
+    is_rounding = jnp.issubdtype(given, jnp.inexact) and not jnp.issubdtype(made, jnp.inexact)
+    return None if is_rounding or made == np.bool_ else dataclasses.replace(operands[0], source=None)
+
+
+def _selection(operation: Operation, operands: Sequence[Value]) -> Value | None:
+    return join(operands[1:], operation.eqn) if operands[0].kind in FIXED else None
+
+
+def _scattering(operation: Operation, operands: Sequence[Value]) -> Value | None:
+    first, indices, updates = operands
+    if indices.kind in FIXED:
+        return join([first, updates], operation.eqn)
+    adds_up_rows = operation.name == "scatter-add" and first.kind is RowKind.ZERO and operation.has_rows(2)
+    return Value(RowKind.SUM) if adds_up_rows else None
+
+
+def _linear(count: int | None) -> Callable[[Operation, Sequence[Value]], Value | None]:
+    """Return the rule of what is linear in its first operands, where the others are the same for all rows."""
+
+    def rule(operation: Operation, operands: Sequence[Value]) -> Value | None:
+        end = count or len(operands)
+        if {operand.kind for operand in operands[end:]} <= FIXED:
+            return join([dataclasses.replace(operand, source=None) for operand in operands[:end]], operation.eqn)
+        return None
+
+    return rule
+
+
+_OF_ONE = ("neg", "reshape", "squeeze", "transpose", "broadcast_in_dim", "slice", "rev", "copy", "real", "imag", "psum")
+_OF_ALL = ("sharding_constraint", "optimization_barrier", "concatenate", "add", "sub", "add_any", "pad")
+_RULES: Mapping[str, Callable[[Operation, Sequence[Value]], Value | None]] = {
+    **dict.fromkeys((*_OF_ONE, "reduce_precision", "cumsum", "dynamic_slice", "gather", "pvary", "pcast"), _linear(1)),
+    **dict.fromkeys(_OF_ALL, _linear(None)),
+    "dynamic_update_slice": _linear(2),
+    "mul": _product,
+    "div": _quotient,
+    "dot_general": _contraction,
+    "reduce_sum": _total,
+    "convert_element_type": _conversion,
+    "select_n": _selection,
+    "scatter": _scattering,
+    "scatter-add": _scattering,
+}
+
+
+def is_zero_preserving(operation: Operation) -> bool:
+    """Whether the result is zero where all operands are."""
+    return operation.name in _RULES
+
+
+def relates_rows(operation: Operation) -> bool:
+    """Whether the result for a row depends on other rows, or on which row it is, as with an order of rows or a matrix between them."""
+    for i in range(len(operation.eqn.invars)):
+        dimensions = operation.grown(i)
+        if len(dimensions) > 1 and len(operation.grown_result()) == 1:
+            return True
+        if set(dimensions) & _moved_along(operation, i):
+            return True
+    return False
+
+
+def _moved_along(operation: Operation, operand: int) -> set[int]:
+    """Return the dimensions along which an operation takes things from other places than their own."""
+    params, shape = operation.eqn.params, operation.operand(operand).shape
+    match operation.name:
+        case "sort":
+            return {params["dimension"]}
+        case "top_k" | "approx_top_k":
+            return {params.get("axis", params.get("reduction_dimension", len(shape) - 1)) % max(len(shape), 1)}
+        case "rev":
+            return set(params["dimensions"])
+        case "cumsum" | "cumprod" | "cummax" | "cummin" | "cumlogsumexp":
+            return {params["axis"]}
+        case "slice" | "dynamic_slice":
+            return {
+                i for i, sizes in enumerate(zip(shape, operation.result().shape, strict=False)) if sizes[0] != sizes[1]
+            }
+    return set()
