@@ -3,7 +3,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
-from tfdist_jax._sharding._input import num_rows, prefetch, split_rows
+from tfdist_jax._sharding._input import num_rows, split_rows
 
 
 @pytest.mark.parametrize(
@@ -34,11 +34,3 @@ def test_a_batch_of_different_lengths_is_refused_with_its_shapes():
 def test_a_scalar_in_a_batch_is_refused():
     with pytest.raises(ValueError, match="first axis"):
         num_rows([np.ones(3), np.float32(1)])
-
-
-def test_batches_are_placed_ahead_of_their_use():
-    placed = []
-    results = prefetch(range(5), lambda item: placed.append(item) or item, depth=2)
-    assert next(results) == 0
-    assert placed == [0, 1, 2]
-    assert list(results) == [1, 2, 3, 4]

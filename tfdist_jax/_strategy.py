@@ -1,7 +1,7 @@
 """What every strategy answers, and what follows from the answers."""
 
 import abc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -13,10 +13,11 @@ from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_global_batches, shards_of_local_batches
 from tfdist_jax._program import Program, make_program
 from tfdist_jax._sharding._collectives import ReduceOp
-from tfdist_jax._sharding._input import PaddedBatch, add_mask, pad_to_equal, prefetch, put_rows
+from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, put_rows
 from tfdist_jax._sharding._layout import tree_specs
 from tfdist_jax._sharding._mesh import num_replicas
-from tfdist_jax._sharding._placement import local
+from tfdist_jax._sharding._placement import local, spans_processes
+from tfdist_jax._sharding._prefetch import Prefetched, make_prefetched, prefetch
 
 
 class Strategy(abc.ABC):
@@ -77,16 +78,20 @@ class Strategy(abc.ABC):
 
     def prefetch(
         self, batches: Iterable[Any], *, depth: int = 2, own: bool = False, mask: str | None = None
-    ) -> Iterator[Any]:
-        """Yield `put(batch)` for every host batch, with `depth` transfers ahead of the step.
+    ) -> Prefetched:
+        """Return an iterator over `put(batch)` for every host batch, which are read in a thread and placed ahead of the step.
 
         Args:
             batches: Pytrees of arrays `[rows, ...]`, with the same rows in all processes; or this process's own.
-            depth: How many transfers are on their way at a time.
+            depth: How many are read ahead, and how many transfers are on their way, at a time; 0 for none.
             own: Whether the batches are this process's alone, whose rows go to its own devices. A step's batch is then
                 what all processes have. They need not have equally many rows or batches: who has none left takes part
                 without rows until all are done.
             mask: As in `put`.
+
+        Returns:
+            An iterator, which reads no more after `close()`. If the iterator of `batches` has `get_state` and `set_state`, such as
+            Grain's, it has them too, about the batch last given out: `Checkpointer.save(..., position=it)` saves that.
 
         Raises:
             ValueError: If the batches of different processes do not fit together, or if one has none of its own.
@@ -96,8 +101,12 @@ class Strategy(abc.ABC):
             >>> [len(batch) for batch in td.Mirrored().prefetch([np.zeros((16, 3))] * 2)]
             [16, 16]
         """
-        shards = (shards_of_local_batches if own else shards_of_global_batches)(batches, self.mesh)
-        return prefetch(shards, lambda shard: put_shard_rows(shard, self.mesh, mask), depth=depth)
+        make_shards = shards_of_local_batches if own else shards_of_global_batches
+        place = lambda shard: put_shard_rows(shard, self.mesh, mask)
+        place_all = lambda source: prefetch(make_shards(source, self.mesh), place, depth=depth)
+        if own and spans_processes(self.mesh):
+            return make_prefetched(batches, place_all, depth=depth, counts=num_rows)
+        return make_prefetched(batches, place_all, depth=depth)
 
     def fetch(self, tree: Any) -> Any:
         """Return whole host copies of arrays that lie over the mesh, also over devices of other processes.

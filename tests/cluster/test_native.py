@@ -108,6 +108,87 @@ except ValueError as error:
         assert "no batches of its own" in worker.result("none")
 
 
+def test_positions_of_a_processs_own_batches_are_those_of_the_last_used(cluster):
+    """Also where a process has batches without rows, or fewer than the others."""
+    program = """
+        import tfdist_jax as td
+        me = td.initialize().process_id
+        import numpy as np
+
+        SIZES = [[2, 0, 3, 1, 0, 4, 2], [1, 2, 0]][me]
+
+        class Source:
+            def __init__(self):
+                self.at = 0
+            def __iter__(self):
+                return self
+            def __next__(self):
+                if self.at == len(SIZES):
+                    raise StopIteration
+                self.at += 1
+                return np.full(SIZES[self.at - 1], 100.0 * me + self.at)
+            def get_state(self):
+                return self.at
+            def set_state(self, at):
+                self.at = at
+
+        strategy = td.Mirrored()
+        rows = lambda batch: strategy.fetch(strategy.evaluate(lambda scale, x: x * scale)(1.0, batch)).tolist()
+        result("whole", [rows(batch) for batch in strategy.prefetch(Source(), own=True)])
+        for used in range(6):
+            batches = strategy.prefetch(Source(), own=True)
+            first = [rows(next(batches)) for _ in range(used)]
+            again = strategy.prefetch(Source(), own=True)
+            again.set_state(batches.get_state())
+            batches.close()
+            result(str(used), first + ([rows(batch) for batch in again] if used < 5 else []))
+    """
+    workers = cluster(2, devices_per_worker=2).start(program)
+    assert [worker.wait() for worker in workers] == [0, 0], workers[0].log + workers[1].log
+    expected = [[1, 1, 101], [3, 3, 3, 102, 102], [4], [6, 6, 6, 6], [7, 7]]
+    for worker in workers:
+        assert worker.result("whole") == expected
+        assert [worker.result(str(used)) for used in range(6)] == [expected] * 6
+
+
+def test_results_of_the_whole_batch_are_the_same_in_all_processes(cluster):
+    program = """
+        import tfdist_jax as td
+        td.initialize()
+        import jax, jax.numpy as jnp, numpy as np
+
+        strategy = td.Mirrored()
+
+        def loss_fn(w, x):
+            return ((w * x).sum(), x.sum()), {"n": len(x), "hits": (x > 2).sum(), "rows": x * 2, "mean": x.mean()}
+
+        for rows in (8, 7, 1):
+            batch = np.arange(1.0, rows + 1, dtype=np.float32)
+            (loss, aux), grad = strategy.value_and_grad(loss_fn)(jnp.float32(3), strategy.put(batch))
+            numbers = strategy.fetch({"loss": loss, "grad": grad, **aux})
+            result(str(rows), jax.tree.map(lambda leaf: leaf.tolist(), numbers))
+        try:
+            strategy.value_and_grad(lambda w, x: (w * x.mean(), x.max()))(jnp.float32(3), strategy.put(batch))
+        except ValueError as error:
+            result("refused", str(error))
+    """
+    workers = cluster(2, devices_per_worker=2).start(program)
+    assert [worker.wait() for worker in workers] == [0, 0], workers[0].log + workers[1].log
+    for rows in (8, 7, 1):
+        x = np.arange(1.0, rows + 1)
+        expected = {
+            "loss": 3,
+            "grad": 1,
+            "n": rows,
+            "hits": int((x > 2).sum()),
+            "rows": (x * 2).tolist(),
+            "mean": x.mean(),
+        }
+        for worker in workers:
+            assert worker.result(str(rows)) == expected
+    assert all("neither a sum nor a mean" in worker.result("refused") for worker in workers)
+
+
 def test_batches_that_should_be_the_same_are_compared(cluster):
     program = (
         PROGRAM

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tfdist_jax._sharding._prefetch import is_read_ahead
+
 _BYTES, _ARRAY = "__bytes__", "__array__"
 
 
@@ -20,12 +22,18 @@ def encoded(position: Any) -> str:
 
     Raises:
         TypeError: If there is anything else in it.
+        ValueError: If one of the objects is being read ahead of the batches that have been used.
     """
     return json.dumps(position, default=_plain)
 
 
 def _plain(value: Any) -> Any:
     if callable(getattr(value, "get_state", None)):
+        if is_read_ahead(value):
+            raise ValueError(
+                "The position is that of an iterator that `strategy.prefetch` reads ahead: it is farther than the batches that have been "
+                "given out. Pass what `prefetch` has returned, which says where these were."
+            )
         return value.get_state()
     if isinstance(value, bytes):
         return {_BYTES: base64.b64encode(value).decode()}
