@@ -110,11 +110,15 @@ def make_program(step: Callable[..., Any], mesh: Mesh) -> Program:
     """Make a program of `step` over `mesh`."""
     compiled: dict[Any, CompiledStep] = {}
 
+    @functools.wraps(step)
+    def checked(state: Any, *args: Any) -> tuple[Any, Any]:
+        return _state_and_out(step(state, *args), state)
+
     def find(state: Any, tree: Any) -> CompiledStep:
         if tree not in compiled:
             layout = jax.tree_util.tree_map_with_path(_sharding, state)
             donate = reuses_memory(mesh, state)
-            compiled[tree] = CompiledStep(step, mesh, donate=donate, layout=layout, name=None)
+            compiled[tree] = CompiledStep(checked, mesh, donate=donate, layout=layout, name=None)
         return compiled[tree]
 
     # A function, as Python runs no handlers of signals between its last call and where its caller keeps what it returns.
@@ -128,10 +132,12 @@ def make_program(step: Callable[..., Any], mesh: Mesh) -> Program:
                 if signals.waiting:
                     _keep_alive(leaves, results[0])
             found.wait()
-        except BaseException:
+        except BaseException as error:
             if results is not None:
                 with deferring_signals():
                     _keep_alive(leaves, results[0])
+            elif isinstance(error, RuntimeError | ValueError) and "has been deleted" in str(error):
+                raise _reused_state(state) from error
             raise
         return results
 
@@ -157,3 +163,31 @@ def _sharding(path: Any, leaf: Any) -> jax.sharding.Sharding:
             f"The state needs arrays laid out over devices, but {jax.tree_util.keystr(path) or 'it'} is {leaf!r}. "
             "Make the state with `strategy.init(make_state)`."
         ) from None
+
+
+def _state_and_out(returned: Any, state: Any) -> tuple[Any, Any]:
+    """Return what a step has returned, if it is a state like the one that it was given, and something else."""
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise TypeError(
+            f"A step returns a tuple of two, the new state and what else there is, but this one returned {type(returned).__name__}"
+            f"{f' of {len(returned)}' if isinstance(returned, tuple) else ''}. Return `state, None` if there is nothing else."
+        )
+    given, made = (dict(jax.tree_util.tree_leaves_with_path(tree)) for tree in (state, returned[0]))
+    if jax.tree.structure(returned[0]) != jax.tree.structure(state):
+        names = lambda some, others: [jax.tree_util.keystr(path) or "it" for path in some if path not in others][:3]
+        raise TypeError(
+            "A step returns a state of the structure that it was given, and what else there is, but the structures differ: missing are "
+            f"{names(given, made)}, new are {names(made, given)}; given was {jax.tree.structure(state)!s:.200}, returned "
+            f"{jax.tree.structure(returned[0])!s:.200}."
+        )
+    return returned
+
+
+def _reused_state(state: Any) -> RuntimeError:
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    gone = [jax.tree_util.keystr(path) or "the state" for path, leaf in leaves if leaf.is_deleted()][:3]
+    where = f"Of the state, {gone} are" if gone else "One of the arguments is"
+    return RuntimeError(
+        f"{where} gone: the step that was given it has reused its memory. Go on with the state that a step returns, as in "
+        "`state, out = step(state, batch)`; what is to be kept, copy before: `jax.tree.map(jnp.copy, state)`."
+    )

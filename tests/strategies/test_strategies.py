@@ -168,6 +168,52 @@ def test_a_state_of_numbers_says_how_to_make_one():
         td.Mirrored().jit(lambda state: (state, ()))({"lr": 0.1})
 
 
+STEPS = {
+    "only the state": (lambda state: {"w": state["w"]}, r"tuple of two.*returned dict.*state, None"),
+    "three": (lambda state: (state, 1, 2), r"tuple of two.*returned tuple of 3"),
+    "a part of the state": (
+        lambda state: ({"w": state["w"]}, ()),
+        r"structures differ: missing are \[\"\['key'\]\"\], new are \[\]",
+    ),
+    "more than the state": (lambda state: ({**state, "step": 0}, ()), r"missing are \[\], new are \[\"\['step'\]\"\]"),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_that_returns_no_state_says_what_it_should(name):
+    strategy, (step, message) = td.Mirrored(), STEPS[name]
+    state = strategy.init(lambda: {"w": jnp.ones(3), "key": jax.random.key(0)})
+    with pytest.raises(TypeError, match=f"(?s){message}"):
+        strategy.jit(step)(state)
+    assert not state["w"].is_deleted()
+
+
+def test_a_state_whose_memory_is_gone_says_where_the_new_one_is():
+    strategy = td.SingleDevice()
+    step = strategy.jit(lambda state: ({**state, "w": state["w"] + 1}, ()))
+    state = strategy.init(lambda: {"w": jnp.ones((1 << 18, 8)), "b": jnp.ones(3)})
+    step(state)
+    with pytest.raises(RuntimeError, match=r"(?s)\['b'\].*\['w'\].*are gone.*state, out = step\(state, batch\)"):
+        step(state)
+
+
+def test_a_padded_batch_in_a_program_of_ones_own_says_what_to_do():
+    batch = td.Mirrored().put({"x": np.ones(13)})
+    for use in (lambda batch: batch["x"], lambda batch: jnp.mean(batch)):
+        with pytest.raises(TypeError, match=r"13 rows do not divide evenly over 8 replicas.*mask='mask'"):
+            jax.jit(use)(batch)
+
+
+def test_large_arrays_that_stay_whole_are_told_of_once():
+    make_state = lambda: {"embedding": jnp.ones((1031, 257)), "small": jnp.ones((31, 37))}
+    with pytest.warns(
+        UserWarning, match=r"\['embedding'\] of shape \(1031, 257\).*1\.0 MiB.*divisible by 8.*1032"
+    ) as warned:
+        state = td.FSDP().init(make_state)
+        td.FSDP().value_and_grad(lambda p, b: (p["embedding"] * b.mean()).sum(), has_aux=False)(state, np.ones(8))
+    assert len(warned) == 1
+
+
 @pytest.mark.parametrize("rows", [8, 1 << 18], ids=["small", "large"])
 @pytest.mark.parametrize("strategy", [td.SingleDevice(), td.Mirrored()], ids=["one device", "several"])
 def test_memory_is_reused_but_of_small_states_over_several_cpu_devices(strategy, rows):

@@ -138,6 +138,21 @@ class PaddedBatch:
         """Return the arrays and the sizes, which are part of the program."""
         return (self.data,), self.sizes
 
+    def __getitem__(self, key: object) -> Any:
+        """Refuse to be taken for a batch whose rows are all real."""
+        raise self._error()
+
+    def __jax_array__(self) -> Any:
+        """Refuse to be taken for an array whose rows are all real."""
+        raise self._error()
+
+    def _error(self) -> TypeError:
+        return TypeError(
+            f"{sum(self.sizes)} rows do not divide evenly over {len(self.sizes)} replicas, so this is a batch with rows that are padding, "
+            "for `strategy.value_and_grad` and `strategy.evaluate`. For programs of your own, `strategy.put(batch, mask='mask')` adds "
+            "which rows are real."
+        )
+
     @classmethod
     def tree_unflatten(cls, sizes: tuple[int, ...], children: tuple[Any]) -> "PaddedBatch":
         """Rebuild from `tree_flatten`'s parts."""

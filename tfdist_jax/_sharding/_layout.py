@@ -1,6 +1,7 @@
 """Layouts: from the path and shape of a state leaf to how it lies over the mesh."""
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,29 @@ def largest_dimension_spec(shape: tuple[int, ...], num_shards: int, *, min_size:
         return PartitionSpec()
     largest = max(divisible, key=lambda d: shape[d])
     return PartitionSpec(*(DATA if d == largest else None for d in range(largest + 1)))
+
+
+_LARGE_BYTES = 1 << 20
+_warned_of: set[tuple[tuple[int, ...], int]] = set()
+
+
+def warn_of_whole_array(path: str, leaf: jax.ShapeDtypeStruct, num_shards: int) -> None:
+    """Warn of an array of a MiB or more that is whole on each device, once for each shape.
+
+    Args:
+        path: Where in the state it is.
+        leaf: Its shape and type.
+        num_shards: Number of devices over which it should have been split.
+    """
+    size = math.prod(leaf.shape) * leaf.dtype.itemsize
+    if size < _LARGE_BYTES or (leaf.shape, num_shards) in _warned_of:
+        return
+    _warned_of.add((leaf.shape, num_shards))
+    warnings.warn(
+        f"{path or 'The state'} of shape {leaf.shape} stays whole on each device, {size / 2**20:.1f} MiB: no dimension of it is divisible "
+        f"by {num_shards}. Make one so, such as a vocabulary filled up to {-(-max(leaf.shape) // num_shards) * num_shards}.",
+        stacklevel=2,
+    )
 
 
 def sharded_dimension(spec: PartitionSpec) -> int | None:

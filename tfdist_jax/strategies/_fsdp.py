@@ -6,7 +6,7 @@ from typing import final
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
-from tfdist_jax._sharding._layout import largest_dimension_spec
+from tfdist_jax._sharding._layout import largest_dimension_spec, warn_of_whole_array
 from tfdist_jax._sharding._mesh import Device, data_mesh
 from tfdist_jax._strategy import Strategy
 
@@ -34,5 +34,8 @@ class FSDP(Strategy):
         return data_mesh(self.devices)
 
     def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
-        """Split the largest dimension that the number of devices divides."""
-        return largest_dimension_spec(leaf.shape, self.num_replicas, min_size=self.min_size)
+        """Split the largest dimension that the number of devices divides; of large arrays that have none, warn once."""
+        spec = largest_dimension_spec(leaf.shape, self.num_replicas, min_size=self.min_size)
+        if spec == PartitionSpec() and leaf.size >= self.min_size and self.num_replicas > 1:
+            warn_of_whole_array(path, leaf, self.num_replicas)
+        return spec
