@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax as td
-from tfdist_jax._sharding._prefetch import prefetch
+from tfdist_jax._sharding._input import prefetch
 
 STRATEGY = td.Mirrored()
 

@@ -13,11 +13,11 @@ from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_global_batches, shards_of_local_batches
 from tfdist_jax._program import Program, make_program
 from tfdist_jax._sharding._collectives import ReduceOp
-from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, put_rows
+from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, put_rows
 from tfdist_jax._sharding._layout import tree_specs
 from tfdist_jax._sharding._mesh import num_replicas
 from tfdist_jax._sharding._placement import local, spans_processes
-from tfdist_jax._sharding._prefetch import Prefetched, make_prefetched, prefetch
+from tfdist_jax._sharding._prefetch import Prefetched, make_prefetched
 
 
 class Strategy(abc.ABC):

@@ -11,10 +11,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._cluster import Background, Exchange, waiting
-from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, split_sizes
+from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, split_sizes
 from tfdist_jax._sharding._mesh import DATA, num_replicas, replicas
 from tfdist_jax._sharding._placement import local, local_replicas, put_own, spans_processes
-from tfdist_jax._sharding._prefetch import prefetch
 from tfdist_jax._sharding._values import PerReplica
 
 Sizes = tuple[int, ...]

@@ -1,8 +1,9 @@
 """Host batches to arrays over the mesh: splitting, padding, transfer ahead of the step."""
 
+import collections
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, final
 
 import jax
@@ -115,6 +116,24 @@ def add_mask(batch: Any, name: str, sizes: Sequence[int], length: int) -> Any:
 
 def _pad_rows(array: np.ndarray, missing: int) -> np.ndarray:
     return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+
+
+def prefetch(items: Iterable[Batch], place: Callable[[Batch], Placed], *, depth: int = 2) -> Iterator[Placed]:
+    """Yield `place(item)` for every item, started `depth` items before it is asked for.
+
+    Transfers to devices are asynchronous, so a batch placed early travels while earlier steps compute.
+
+    Args:
+        items: Host batches.
+        place: Starts the transfer of one batch, such as `strategy.put`.
+        depth: How many batches are on their way at a time.
+    """
+    waiting: collections.deque[Placed] = collections.deque()
+    for item in items:
+        waiting.append(place(item))
+        if len(waiting) > depth:
+            yield waiting.popleft()
+    yield from waiting
 
 
 @final

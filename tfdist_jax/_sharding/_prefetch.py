@@ -9,32 +9,11 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self, TypeVar, final
-
-Batch = TypeVar("Batch")
-Placed = TypeVar("Placed")
+from typing import Any, Self, final
 
 PlaceAll = Callable[[Iterator[Any]], Iterator[Any]]
 
 _EXIT_S = 5.0
-
-
-def prefetch(items: Iterable[Batch], place: Callable[[Batch], Placed], *, depth: int = 2) -> Iterator[Placed]:
-    """Yield `place(item)` for every item, started `depth` items before it is asked for.
-
-    Transfers to devices are asynchronous, so a batch placed early travels while earlier steps compute.
-
-    Args:
-        items: Host batches.
-        place: Starts the transfer of one batch, such as `strategy.put`.
-        depth: How many batches are on their way at a time.
-    """
-    waiting: collections.deque[Placed] = collections.deque()
-    for item in items:
-        waiting.append(place(item))
-        if len(waiting) > depth:
-            yield waiting.popleft()
-    yield from waiting
 
 
 class Prefetched(Iterator[Any]):

@@ -11,7 +11,7 @@ import jax
 from tfdist_jax import PerReplica
 from tfdist_jax._cluster import allgather_object
 from tfdist_jax._replica import is_per_replica
-from tfdist_jax._sharding._prefetch import prefetch
+from tfdist_jax._sharding._input import prefetch
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
 from tfdist_jax.compat.tensorflow._platform._errors import OutOfRangeError

@@ -11,8 +11,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax import DATA, PerReplica
 from tfdist_jax._multiprocess._shared_input import equal_sizes, shards_of_global_batches
+from tfdist_jax._sharding._input import prefetch
 from tfdist_jax._sharding._placement import put_own, spans_processes
-from tfdist_jax._sharding._prefetch import prefetch
 from tfdist_jax.compat.tensorflow.keras._training._adapters import OwnRows
 from tfdist_jax.compat.tensorflow.keras._training._steps import Sizes
 
