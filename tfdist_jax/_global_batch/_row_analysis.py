@@ -161,8 +161,8 @@ class _Walk:
         if operation.name in loops:
             return loops[operation.name](operation, operands)
         twins = operation.twin.params
-        inner = [(_open(value), _open(twins[key])) for key, value in operation.eqn.params.items() if _is_program(value)]
-        if len(inner) == 1 and len(inner[0][0].invars) == len(operands) and operation.name != "pallas_call":
+        inner = [(value, twins[key]) for key, value in operation.eqn.params.items() if _is_program(value)]
+        if len(inner) == 1 and len(_open(inner[0][0]).invars) == len(operands) and operation.name != "pallas_call":
             return self._call(operation, *inner[0], operands)
         return self._compute(operation, operands)
 
@@ -183,21 +183,22 @@ class _Walk:
         result = kinds.combine(operation, operands)
         return [self._other(operation) if result.culprit is operation.eqn else result] * count
 
-    def _call(self, operation: Operation, one: Jaxpr, twin: Jaxpr, operands: Sequence[Value]) -> list[Value]:
-        if one.constvars:
-            raise UnlikeError("it holds programs with constants of their own")
+    def _call(self, operation: Operation, one: Any, twin: Any, operands: Sequence[Value]) -> list[Value]:
+        pairs = zip(getattr(one, "consts", ()), getattr(twin, "consts", ()), strict=True)
+        consts = [kinds.constant(*pair) for pair in pairs]
+        one, twin = _open(one), _open(twin)
         outer = self._calling
         if operation.name in ("pjit", "jit") and outer is None:
             self._calling = operation.eqn
         try:
-            return self.run(one, twin, operands)
+            return self.run(one, twin, [*consts, *operands])
         finally:
             self._calling = outer
 
     def _scan(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         params, twins = operation.eqn.params, operation.twin.params
         num_consts, num_carry = params["num_consts"], params["num_carry"]
-        bodies = _open(params["jaxpr"]), _open(twins["jaxpr"])
+        bodies = params["jaxpr"], twins["jaxpr"]
         consts, carry, xs = (
             operands[:num_consts],
             operands[num_consts : num_consts + num_carry],
@@ -216,8 +217,8 @@ class _Walk:
         params, twins = operation.eqn.params, operation.twin.params
         of_cond, of_body = params["cond_nconsts"], params["body_nconsts"]
         consts, carry = operands[of_cond : of_cond + of_body], operands[of_cond + of_body :]
-        bodies = _open(params["body_jaxpr"]), _open(twins["body_jaxpr"])
-        conditions = _open(params["cond_jaxpr"]), _open(twins["cond_jaxpr"])
+        bodies = params["body_jaxpr"], twins["body_jaxpr"]
+        conditions = params["cond_jaxpr"], twins["cond_jaxpr"]
         carry, _ = self._repeat(operation, carry, lambda carry: self._call(operation, *bodies, [*consts, *carry]))
         (goes_on,) = self._call(operation, *conditions, [*operands[:of_cond], *carry])
         return carry if goes_on.kind in FIXED else [self._other(operation)] * len(carry)
@@ -235,7 +236,7 @@ class _Walk:
 
     def _cond(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         pairs = zip(operation.eqn.params["branches"], operation.twin.params["branches"], strict=True)
-        branches = [self._call(operation, _open(one), _open(twin), operands[1:]) for one, twin in pairs]
+        branches = [self._call(operation, one, twin, operands[1:]) for one, twin in pairs]
         if operands[0].kind not in FIXED:
             return [self._other(operation)] * len(operation.eqn.outvars)
         return [kinds.join(values, operation.eqn) for values in zip(*branches, strict=True)]
