@@ -93,6 +93,10 @@ def _open(program: Jaxpr | ClosedJaxpr) -> Jaxpr:
     return program.jaxpr if isinstance(program, ClosedJaxpr) else program
 
 
+def _has_one_shape(one: Any, other: Any) -> bool:
+    return len(one.aval.shape) == len(other.aval.shape)
+
+
 def _named_axes(eqn: JaxprEqn) -> frozenset[str]:
     names = [eqn.params.get(key, ()) for key in ("axes", "axis_name")]
     return frozenset(
@@ -197,7 +201,12 @@ class _Walk:
 
     def _scan(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         params, twins = operation.eqn.params, operation.twin.params
-        num_consts, num_carry = params["num_consts"], params["num_carry"]
+        # JAX's versions call them by different names; what is gone through has one dimension more outside than inside.
+        body = _open(params["jaxpr"])
+        num_carry = sum(_has_one_shape(*pair) for pair in zip(operation.eqn.outvars, body.outvars, strict=True))
+        num_consts = (
+            sum(_has_one_shape(*pair) for pair in zip(operation.eqn.invars, body.invars, strict=True)) - num_carry
+        )
         bodies = params["jaxpr"], twins["jaxpr"]
         consts, carry, xs = (
             operands[:num_consts],
