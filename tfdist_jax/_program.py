@@ -172,8 +172,8 @@ def _state_and_out(returned: Any, state: Any) -> tuple[Any, Any]:
             f"A step returns a tuple of two, the new state and what else there is, but this one returned {type(returned).__name__}"
             f"{f' of {len(returned)}' if isinstance(returned, tuple) else ''}. Return `state, None` if there is nothing else."
         )
-    given, made = (dict(jax.tree_util.tree_leaves_with_path(tree)) for tree in (state, returned[0]))
     if jax.tree.structure(returned[0]) != jax.tree.structure(state):
+        given, made = (dict(jax.tree_util.tree_leaves_with_path(tree)) for tree in (state, returned[0]))
         names = lambda some, others: [jax.tree_util.keystr(path) or "it" for path in some if path not in others][:3]
         raise TypeError(
             "A step returns a state of the structure that it was given, and what else there is, but the structures differ: missing are "

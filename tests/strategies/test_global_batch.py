@@ -84,6 +84,7 @@ LOSSES = {
     "sum over a fixed number": lambda p, b: (losses(p, b).sum() / 64, {}),
     "sum and weight": lambda p, b: (token_losses(p, b), {"tokens": b["tokens"].sum()}),
     "a weight that depends on parameters": lambda p, b: ((losses(p, b).sum(), jnp.exp(logits(p, b)).sum()), {}),
+    "a sum of shares": lambda p, b: ((losses(p, b) / len(b["y"])).sum(), {}),
     "said to be a mean": lambda p, b: (td.Mean(losses(p, b).mean()), {}),
     "said to be a weighed sum": lambda p, b: (td.Mean(*token_losses(p, b)), {}),
     "without the batch": lambda p, b: (optax.tree.norm(p), {}),
@@ -270,7 +271,7 @@ REFUSED = {
     ),
     "a size that is fixed": (
         lambda p, b: (losses(p, {**b, "y": b["y"] + np.zeros(3, int)}).mean(), {}),
-        "not known: with twice as many",
+        "not known: with the rows of all replicas",
     ),
     "a weight for each row": (lambda p, b: ((losses(p, b).sum(), losses(p, b)), {}), r"scalar.*\(3,\)"),
     "losses of rows": (lambda p, b: (losses(p, b), {}), r"scalar.*\(3,\).*Take its mean"),
@@ -355,6 +356,26 @@ def test_parts_of_a_batch_may_be_put_one_by_one():
     strategy, params, batch = td.Mirrored(), make_params(), make_batch(13)
     parts = {name: strategy.put(array) for name, array in batch.items()}
     assert_equal(strategy.value_and_grad(mean_loss)(params, parts), on_one(mean_loss)(params, batch))
+
+
+def test_a_loss_and_something_else_are_not_taken_for_a_sum_and_its_weight():
+    """On one device neither."""
+    loss_fn = lambda p, b: (losses(p, b).mean(), (logits(p, b).argmax(-1) == b["y"]).mean())
+    for strategy in (td.Mirrored(), td.SingleDevice()):
+        with pytest.raises(ValueError, match=r"sum of their weights.*a mean over the rows"):
+            strategy.value_and_grad(loss_fn, has_aux=False)(make_params(), strategy.put(make_batch(16)))
+
+
+@pytest.mark.parametrize("result", [lambda p, b: b["x"].T, lambda p, b: p["w"], lambda p, b: b["x"] @ b["x"].T])
+def test_what_has_as_many_entries_as_rows_by_chance_is_refused(result):
+    """Four rows on each replica, and four inputs."""
+    strategy = td.Mirrored()
+    args = strategy.init(make_params), strategy.put(make_batch(32))
+    with pytest.raises(ValueError, match="entry for each row"):
+        strategy.evaluate(lambda p, b: td.Rows(result(p, b)))(*args)
+    if result(make_params(), make_batch(32)).shape != (4, 8):
+        with pytest.raises(ValueError, match="does not follow from those of its parts"):
+            strategy.evaluate(result)(*args)
 
 
 def test_losses_of_other_types_say_what_is_wanted():

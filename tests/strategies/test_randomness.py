@@ -47,6 +47,22 @@ KEY = jax.random.key(0)
 RAW = jax.random.PRNGKey(0)
 REPEATED = {
     "closed over": (lambda p, b: (p * b).mean() * jax.random.bernoulli(KEY, 0.5, b.shape).mean(), ()),
+    "split for rows": (
+        lambda p, b: (p * b * jax.vmap(jax.random.uniform)(jax.random.split(KEY, len(b)))).mean(),
+        (),
+    ),
+    "folded with the place": (
+        lambda p, b: (
+            p * b * jax.vmap(lambda i: jax.random.uniform(jax.random.fold_in(KEY, i)))(jnp.arange(len(b)))
+        ).mean(),
+        (),
+    ),
+    "folded with the place, row by row": (
+        lambda p, b: jax.lax.map(
+            lambda at: p * at[1] * jax.random.uniform(jax.random.fold_in(KEY, at[0])), (jnp.arange(len(b)), b)
+        ).mean(),
+        (),
+    ),
     "raw": (lambda p, b, key: (p * b * jax.random.normal(key, b.shape)).mean(), (RAW,)),
 }
 

@@ -1,5 +1,7 @@
 """What a program's results have to do with the rows of its batch, found from its operations."""
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -9,6 +11,7 @@ from tfdist_jax._global_batch._row_analysis import find_row_kinds
 from tfdist_jax._global_batch._row_kinds import line_of
 
 PARAMS = {"w": jnp.ones((4, 3))}
+TABLE = np.arange(4.0)
 BATCH = {"x": jnp.ones((8, 4)), "y": jnp.ones(8, jnp.int32), "m": jnp.ones((8, 5))}
 
 
@@ -25,7 +28,7 @@ def analyse(fn, *extra):
         grow = lambda leaf: jax.ShapeDtypeStruct((factor * leaf.shape[0], *leaf.shape[1:]), leaf.dtype)
         return jax.make_jaxpr(fn)(PARAMS, jax.tree.map(grow, BATCH), *extra)
 
-    return find_row_kinds(trace(1), lambda: trace(2), ["data"])
+    return find_row_kinds(trace(1), lambda: trace(3), Fraction(3), ["data"])
 
 
 KINDS = {
@@ -47,6 +50,13 @@ KINDS = {
         lambda p, b: jax.lax.fori_loop(0, 3, lambda i, total: total + losses(p, b).mean(), 0.0),
         lambda p, b: jax.jit(lambda b: losses(p, b).mean())(b),
         lambda p, b: jnp.concatenate([losses(p, b), losses(p, b)]).mean(),
+        lambda p, b: (losses(p, b) / len(b["x"])).sum(),
+        lambda p, b: (losses(p, b)[:, None] * (1 / len(b["x"])) * p["w"][0]).sum(),
+        lambda p, b: losses(p, b) @ jnp.full(len(b["x"]), 1 / len(b["x"])),
+        lambda p, b: jnp.zeros(3).at[b["y"]].add(jnp.where(b["y"] > 0, losses(p, b) / len(b["y"]), 0)),
+        lambda p, b: jax.jit(lambda rows: rows / len(rows))(losses(p, b)).sum(),
+        lambda p, b: jax.jit(lambda rows: rows * TABLE)(b["x"]).mean(),
+        lambda p, b: jax.jit(lambda rows: rows * np.full(len(b["x"]), 1 / len(b["x"])))(losses(p, b)).sum(),
     ],
     "SUM": [
         lambda p, b: losses(p, b).sum(),
@@ -80,6 +90,12 @@ KINDS = {
     "REPLICA": [lambda p, b: jax.lax.axis_index("data") + 1],
     "OTHER": [
         lambda p, b: losses(p, b).max(),
+        lambda p, b: (losses(p, b) / len(b["x"])).mean(),
+        lambda p, b: losses(p, b).sum() / max(len(b["x"]), 12),
+        lambda p, b: jnp.arange(len(b["x"])).sum(),
+        lambda p, b: losses(p, b) @ jnp.arange(1.0, len(b["x"]) + 1),
+        lambda p, b: b["x"] @ b["x"].T,
+        lambda p, b: b["x"].T,
         lambda p, b: jnp.sqrt(losses(p, b).mean()),
         lambda p, b: (losses(p, b)[:, None] * b["m"]).sum() / b["m"].sum(),
         lambda p, b: losses(p, b).sum() + jnp.sum(p["w"] ** 2),
@@ -121,6 +137,11 @@ RELATING = {
     "the largest": lambda p, b: jax.lax.top_k(losses(p, b), len(b["x"]) // 2)[0].mean(),
     "in order": lambda p, b: (jnp.sort(losses(p, b)) * jnp.arange(len(b["x"]))).mean(),
     "one after another": lambda p, b: jnp.cumsum(losses(p, b)).mean(),
+    "the number of rows": lambda p, b: (losses(p, b) * len(b["x"])).mean(),
+    "a power of the number of rows": lambda p, b: jnp.exp(losses(p, b) / len(b["x"])).mean(),
+    "the place of a row": lambda p, b: (losses(p, b) * jnp.arange(len(b["x"]))).mean(),
+    "the first places": lambda p, b: jnp.where(jnp.arange(len(b["x"])) < 3, losses(p, b), 0).mean(),
+    "statistics, row by row": lambda p, b: jax.lax.map(lambda x: ((x - b["x"].mean(0)) ** 2).sum(), b["x"]).mean(),
     "a state over rows": lambda p, b: jax.lax.scan(lambda h, x: (jnp.tanh(h + x), h), jnp.zeros(4), b["x"])[1].mean(),
 }
 

@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, final
 
 import jax
@@ -12,7 +13,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._global_batch._keys import is_key, make_own_keys
-from tfdist_jax._global_batch._results import How, Rule, plan_on_one, plan_results, unwrap
+from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, unwrap
 from tfdist_jax._global_batch._row_analysis import RowKinds, find_row_kinds
 from tfdist_jax._global_batch._row_kinds import line_of
 from tfdist_jax._sharding._collectives import fused_sum, map_replicas, switch_on_size
@@ -126,10 +127,8 @@ class ReplicaFunction:
         Of an argument that is returned unchanged it is None.
         """
         sizes = self.split.sizes
-        params, extra = (
-            jax.tree.leaves(self.split.gather_params(params)),
-            jax.tree.leaves(make_own_keys(extra) if len(sizes) > 1 else extra),
-        )
+        params = jax.tree.leaves(self.split.gather_params(params))
+        extra = jax.tree.leaves(make_own_keys(extra) if len(sizes) > 1 else extra)
 
         def branch(size: int) -> Callable[[Any], list[Any]]:
             def compute(data: Any) -> list[Any]:
@@ -199,11 +198,8 @@ class ReplicaFunction:
                 return _at_least_float32(result) * (size / sum(self.split.sizes))
             case How.ROWS:
                 missing = max(self.split.sizes) - size
-                return (
-                    jnp.concatenate([result, jnp.zeros((missing, *result.shape[1:]), result.dtype)])
-                    if missing
-                    else result
-                )
+                padding = jnp.zeros((missing, *result.shape[1:]), result.dtype)
+                return jnp.concatenate([result, padding]) if missing else result
 
     def _finished(self, i: int, merged: Sequence[Any]) -> Any:
         rule, result = self.rules[i], merged[i]
@@ -245,25 +241,25 @@ def make_replica_function(
         params = split.gather_params(params)
         trace = lambda rows: jax.make_jaxpr(fn, return_shape=True)(params, _with_rows(data, rows), *extra)
         traced.update((size, trace(size)) for size in sorted({*split.sizes} - {0}))
-        if len(split.sizes) > 1:
+        if len(split.sizes) > 1 or has_weights(traced[largest][1]):
             # With one row, programs leave out what they do for several.
-            rows = max(2, *split.sizes)
+            rows, total = (largest, sum(split.sizes)) if largest > 1 else (2, 2 * len(split.sizes))
+            total = total if total > rows else 2 * rows
             jaxpr = traced[rows][0] if rows in traced else trace(rows)[0]
             are_own = [False] * len(jax.tree.leaves((params, data))) + [is_key(leaf) for leaf in jax.tree.leaves(extra)]
-            found.append(find_row_kinds(jaxpr, lambda: trace(2 * rows)[0], [DATA], are_own))
+            found.append(find_row_kinds(jaxpr, lambda: trace(total)[0], Fraction(total, rows), [DATA], are_own))
         return ()
 
-    jax.eval_shape(lambda *arguments: split.map(probe, arguments, PartitionSpec()), *arguments)
     largest = max(split.sizes)
-    results = traced[largest][1]
-    kinds = found[0] if found else None
-    if kinds is None:
-        rules = plan_on_one(results)
+    jax.eval_shape(lambda *arguments: split.map(probe, arguments, PartitionSpec()), *arguments)
+    results, kinds = traced[largest][1], found[0] if found else RowKinds(None, ())
+    if len(split.sizes) == 1:
+        rules = plan_on_one(results, labels, kinds.values)
     else:
         _check(kinds, split)
         rules = plan_results(results, labels, kinds.values, largest, kinds.why_not)
     programs = {size: jaxpr for size, (jaxpr, _) in traced.items()}
-    return ReplicaFunction(split, programs, results, rules, bool(kinds and kinds.collectives))
+    return ReplicaFunction(split, programs, results, rules, bool(kinds.collectives))
 
 
 def _with_rows(data: Any, rows: int) -> Any:

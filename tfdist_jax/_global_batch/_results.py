@@ -137,10 +137,10 @@ def plan_results(
     """
     rules: list[Rule] = []
     for path, node in jax.tree_util.tree_leaves_with_path(results, is_leaf=_is_declared):
-        label = f"`{labels[path[0].idx]}{jax.tree_util.keystr(path[1:])}`"
+        label = _label(path, labels)
         first, leaves = len(rules), jax.tree.leaves(node)
         known = values[first : first + len(leaves)] if values is not None else [None] * len(leaves)
-        if isinstance(node, Mean) and node.weight is not None:
+        if has_weights(node):
             rules += _weighed(node, known, label, first)
             continue
         for leaf, value in zip(leaves, known, strict=True):
@@ -152,17 +152,33 @@ def plan_results(
     return rules
 
 
-def plan_on_one(results: Any) -> list[Rule]:
-    """Decide what becomes of each array that a function returns which sees the whole batch."""
+def plan_on_one(results: Any, labels: Sequence[str], values: Sequence[Value] | None) -> list[Rule]:
+    """Decide what becomes of each array that a function returns which sees the whole batch, as `plan_results`.
+
+    Raises:
+        ValueError: If what is to be divided by a weight is no sum: then it would be wrong on one device as well.
+    """
     rules: list[Rule] = []
-    for node in jax.tree.leaves(results, is_leaf=_is_declared):
-        count = len(jax.tree.leaves(node))
-        if isinstance(node, Mean) and node.weight is not None:
-            last = len(rules) + count - 1
-            rules += [Rule(How.WEIGHED, weight=last)] * (count - 1) + [Rule(How.KEEP)]
+    for path, node in jax.tree_util.tree_leaves_with_path(results, is_leaf=_is_declared):
+        first, count = len(rules), len(jax.tree.leaves(node))
+        if has_weights(node):
+            known = values[first : first + count] if values is not None else [None] * count
+            *weighed, _ = _weighed(node, known, _label(path, labels), first)
+            rules += [*weighed, Rule(How.KEEP)]
         else:
             rules += [Rule(How.SUM if isinstance(node, Sum) else How.KEEP)] * count
     return rules
+
+
+def has_weights(results: Any) -> bool:
+    """Whether something among the results is to be divided by a weight."""
+    return any(
+        isinstance(node, Mean) and node.weight is not None for node in jax.tree.leaves(results, is_leaf=_is_declared)
+    )
+
+
+def _label(path: Any, labels: Sequence[str]) -> str:
+    return f"`{labels[path[0].idx]}{jax.tree_util.keystr(path[1:])}`"
 
 
 def _weighed(node: Mean, values: Sequence[Value | None], label: str, first: int) -> list[Rule]:
@@ -188,9 +204,10 @@ def _is_sum(node: Any) -> bool:
 def _declared(node: Any, leaf: Any, value: Value | None, rows: int, label: str) -> Rule:
     kind = value.kind if value is not None else None
     if isinstance(node, Rows):
-        if leaf.shape[:1] != (rows,):
+        if leaf.shape[:1] != (rows,) or (kind is not None and kind is not RowKind.ROWS):
             raise ValueError(
-                f"{label} is to have an entry for each row, but the function returned the shape {leaf.shape} for {rows} rows{_at(value)}."
+                f"{label} is to have an entry for each row, but what the function returned for {rows} rows has the shape {leaf.shape} and "
+                f"is {kind.value if kind is not None else 'not known'}{_at(value)}."
             )
         return Rule(How.ROWS)
     if isinstance(node, Sum):

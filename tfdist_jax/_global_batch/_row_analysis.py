@@ -1,18 +1,19 @@
 """Finds out what the results of a function have to do with the rows of its batch.
 
-The function is traced twice, with its rows and with twice as many. Dimensions that have grown are those of rows, constants that have
-doubled are numbers of rows, and each value in its program gets a kind from those that it is made of.
+The function is traced twice, with a replica's rows and with all rows, as one device would run it. Dimensions that have grown are those of
+rows, constants that have grown are numbers of rows, and each value in its program gets a kind from those that it is made of.
 """
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any, final
 
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from tfdist_jax._global_batch import _row_kinds as kinds
-from tfdist_jax._global_batch._row_kinds import FIXED, OF_THE_BATCH, Operation, RowKind, UnlikeError, Value
+from tfdist_jax._global_batch._row_kinds import FIXED, WITH_ROWS, Operation, RowKind, UnlikeError, Value
 
 
 @final
@@ -21,7 +22,7 @@ class RowKinds:
     """What a function's results have to do with the rows of its batch.
 
     Attributes:
-        values: For each leaf of the results; None if the function is another one for twice as many rows.
+        values: For each leaf of the results; None if the function is another one for all rows.
         collectives: The operations by which it communicates over axes of the batch.
         relating: Operations that give a row what depends on others, as statistics of a batch do.
         repeated: Operations that draw random numbers for each row from a key that is the same on all replicas.
@@ -36,29 +37,38 @@ class RowKinds:
 
 
 def find_row_kinds(
-    jaxpr: ClosedJaxpr, trace_grown: Callable[[], ClosedJaxpr], axes: Sequence[str], own: Sequence[bool] | None = None
+    jaxpr: ClosedJaxpr,
+    trace_grown: Callable[[], ClosedJaxpr],
+    ratio: Fraction,
+    axes: Sequence[str],
+    own: Sequence[bool] = (),
 ) -> RowKinds:
     """Find out what the results of a function have to do with rows.
 
     Args:
         jaxpr: The function.
-        trace_grown: Traces it with twice as many rows. Arguments that have grown then are those with rows; others are the same
-            on all replicas.
+        trace_grown: Traces it with more rows. Arguments that have grown then are those with rows; others are the same on all
+            replicas.
+        ratio: How many times as many these are.
         axes: The mesh axes over which the rows are split, on which the function may communicate.
-        own: Which of the arguments without rows differ between replicas all the same; none if None.
+        own: Which of the arguments without rows differ between replicas all the same; none if it is empty.
     """
     collectives = [eqn for eqn in equations(jaxpr.jaxpr) if communicates(eqn, axes)]
     own = own or [False] * len(jaxpr.in_avals)
     try:
         twin = trace_grown()
-        walk = _Walk(frozenset(axes))
-        consts = [kinds.constant(*pair) for pair in zip(jaxpr.consts, twin.consts, strict=True)]
+        walk = _Walk(frozenset(axes), ratio)
+        consts = [kinds.constant(*pair, ratio) for pair in zip(jaxpr.consts, twin.consts, strict=True)]
         given = [_argument(i, *each) for i, each in enumerate(zip(jaxpr.in_avals, twin.in_avals, own, strict=True))]
         values = walk.run(jaxpr.jaxpr, twin.jaxpr, [*consts, *given])
+        pairs = zip(values, jaxpr.out_avals, twin.out_avals, strict=True)
+        values = [_result(value, _shape(one), _shape(other)) for value, one, other in pairs]
     except (UnlikeError, ValueError) as error:
         return RowKinds(None, collectives, why_not=str(error))
     except Exception as error:  # Whatever a user's function raises for sizes that it was not made for.
-        return RowKinds(None, collectives, why_not=f"with twice as many rows it raises {type(error).__name__}: {error}")
+        return RowKinds(
+            None, collectives, why_not=f"with the rows of all replicas it raises {type(error).__name__}: {error}"
+        )
     return RowKinds(values, collectives, list(walk.relating.values()), list(walk.repeated.values()))
 
 
@@ -78,6 +88,20 @@ def communicates(eqn: JaxprEqn, axes: Sequence[str]) -> bool:
 
 _WITHOUT_OTHERS = {"axis_index", "pvary", "pcast"}
 _GATHERING = {"psum", "psum_invariant", "pmax", "pmin", "all_gather", "all_gather_invariant"}
+
+
+_DRAWING = {"random_bits", "random_split", "random_fold_in", "threefry2x32"}
+
+
+def _shape(aval: Any) -> tuple[int, ...]:
+    return aval.shape
+
+
+def _result(value: Value, shape: tuple[int, ...], twin_shape: tuple[int, ...]) -> Value:
+    """Return what a result is; entries of rows lie along the first dimension alone."""
+    if value.kind is RowKind.ROWS and shape[1:] != twin_shape[1:]:
+        return Value(RowKind.OTHER)
+    return value
 
 
 def _argument(index: int, given: Any, twin: Any, is_own: bool) -> Value:
@@ -109,49 +133,47 @@ def _named_axes(eqn: JaxprEqn) -> frozenset[str]:
 
 @final
 class _Walk:
-    """Goes through a program and the one for twice as many rows, side by side.
+    """Goes through a program and the one for more rows, side by side.
 
     Attributes:
         relating: As in `RowKinds`, by identity.
         repeated: As in `RowKinds`, by identity.
     """
 
-    def __init__(self, axes: frozenset[str]) -> None:
+    def __init__(self, axes: frozenset[str], ratio: Fraction) -> None:
         self.relating: dict[int, JaxprEqn] = {}
         self.repeated: dict[int, JaxprEqn] = {}
         self._axes = axes
+        self._ratio = ratio
         # The operation that calls the library's function, if we are in one: inside, lines are those of its first trace.
         self._calling: JaxprEqn | None = None
 
     def run(self, one: Jaxpr, twin: Jaxpr, given: Sequence[Value]) -> list[Value]:
         if [eqn.primitive for eqn in one.eqns] != [eqn.primitive for eqn in twin.eqns]:
-            raise UnlikeError("with twice as many rows it does other operations")
+            raise UnlikeError("with the rows of all replicas it does other operations")
         known: dict[Any, Value] = dict(zip([*one.constvars, *one.invars], given, strict=True))
 
         def read(var: Any, twin: Any) -> Value:
             if not isinstance(var, Literal):
                 return known[var]
-            return kinds.constant(var.val, twin.val) if isinstance(twin, Literal) else Value(RowKind.OTHER)
+            return kinds.constant(var.val, twin.val, self._ratio) if isinstance(twin, Literal) else Value(RowKind.OTHER)
 
-        for operation in map(Operation, one.eqns, twin.eqns):
+        for eqn, twin_eqn in zip(one.eqns, twin.eqns, strict=True):
+            operation = Operation(eqn, twin_eqn, self._ratio)
             operands = [read(*pair) for pair in zip(operation.eqn.invars, operation.twin.invars, strict=True)]
             results = self._apply(operation, operands)
             for i, (var, value) in enumerate(zip(operation.eqn.outvars, results, strict=True)):
-                known[var] = self._shaped(operation, operands, value, is_grown=bool(operation.grown_result(i)))
+                known[var] = self._shaped(operation, value, is_grown=bool(operation.grown_result(i)))
         return [read(*pair) for pair in zip(one.outvars, twin.outvars, strict=True)]
 
-    def _shaped(self, operation: Operation, operands: Sequence[Value], value: Value, *, is_grown: bool) -> Value:
+    def _shaped(self, operation: Operation, value: Value, *, is_grown: bool) -> Value:
         """Let the kind of a value agree with whether it has rows."""
         if not is_grown:
-            return self._other(operation) if value.kind is RowKind.ROWS else value
-        if value.kind in (RowKind.ZERO, RowKind.SHARED):
+            return self._other(operation) if value.kind in (RowKind.ROWS, RowKind.ROWS_PER_COUNT) else value
+        if value.kind in {*WITH_ROWS, RowKind.ZERO, RowKind.SHARED}:
             return value
-        given = {operand.kind for operand in operands}
-        if operation.name == "random_bits" and given <= FIXED:
-            self._note(self.repeated, operation)
-        elif given & OF_THE_BATCH or (RowKind.ROWS in given and kinds.relates_rows(operation)):
-            self._note(self.relating, operation)
-        return value if value.kind is RowKind.ROWS else kinds.ROWS
+        self._note(self.relating, operation)
+        return Value(RowKind.ROWS)
 
     def _note(self, notes: dict[int, JaxprEqn], operation: Operation) -> None:
         eqn = self._calling or operation.eqn
@@ -173,6 +195,9 @@ class _Walk:
     def _compute(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         count, given = len(operation.eqn.outvars), {operand.kind for operand in operands}
         over = _named_axes(operation.eqn) & self._axes
+        depends_on_places = RowKind.PLACES in given or any(operation.grown_result(i) for i in range(count))
+        if operation.name in _DRAWING and given <= {*FIXED, RowKind.PLACES} and depends_on_places:
+            self._note(self.repeated, operation)
         shared = [Value(RowKind.SHARED if operation.grown_result(i) else RowKind.SAME) for i in range(count)]
         if operation.name == "axis_index":
             return [Value(RowKind.REPLICA if over else RowKind.SAME)]
@@ -180,16 +205,26 @@ class _Walk:
             return shared if operation.name in _GATHERING and over == self._axes else [self._other(operation)] * count
         if given == {RowKind.ZERO} and kinds.is_zero_preserving(operation):
             return [Value(RowKind.ZERO)] * count
-        if given <= {*FIXED, RowKind.SHARED}:
-            return shared if RowKind.SHARED in given else [Value(RowKind.SAME)] * count
+        if RowKind.SHARED in given <= {*FIXED, RowKind.SHARED}:
+            return shared
         if given <= {*FIXED, RowKind.REPLICA}:
-            return [Value(RowKind.REPLICA)] * count
+            same = Value(RowKind.REPLICA if RowKind.REPLICA in given else RowKind.SAME)
+            return [self._with_rows(operation, operands) if operation.grown_result(i) else same for i in range(count)]
+        if RowKind.PLACES in given <= {*FIXED, RowKind.PLACES} and not any(map(operation.grown, range(len(operands)))):
+            return [Value(RowKind.PLACES)] * count  # Of one place, inside of a loop over them.
         result = kinds.combine(operation, operands)
-        return [self._other(operation) if result.culprit is operation.eqn else result] * count
+        result = self._other(operation) if result.culprit is operation.eqn else result
+        return [self._with_rows(operation, operands) if operation.grown_result(i) else result for i in range(count)]
+
+    def _with_rows(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        kind = kinds.combine_rows(operation, operands)
+        if kind is None:
+            self._note(self.relating, operation)
+        return Value(kind or RowKind.ROWS)
 
     def _call(self, operation: Operation, one: Any, twin: Any, operands: Sequence[Value]) -> list[Value]:
         pairs = zip(getattr(one, "consts", ()), getattr(twin, "consts", ()), strict=True)
-        consts = [kinds.constant(*pair) for pair in pairs]
+        consts = [kinds.constant(*pair, self._ratio) for pair in pairs]
         one, twin = _open(one), _open(twin)
         outer = self._calling
         if operation.name in ("pjit", "jit") and outer is None:
@@ -218,9 +253,15 @@ class _Walk:
         carry, ys = self._repeat(operation, carry, lambda carry: self._call(operation, *bodies, [*consts, *carry, *xs]))
         if params["length"] == twins["length"]:
             return [*carry, *ys]
-        if num_carry and any(value.kind not in FIXED for value in carry):
+        # Each turn sees its row, and what else there is.
+        beside = {value.kind for value in [*consts, *carry]} | {value.kind for value in xs} - {
+            RowKind.ROWS,
+            RowKind.PLACES,
+        }
+        if not beside <= {*FIXED, RowKind.REPLICA, RowKind.SHARED}:
             self._note(self.relating, operation)
-        return [value if value.kind is RowKind.ZERO else self._other(operation) for value in [*carry, *ys]]
+        ys = [value if value.kind is RowKind.ZERO else Value(RowKind.ROWS) for value in ys]
+        return [*(value if value.kind is RowKind.ZERO else self._other(operation) for value in carry), *ys]
 
     def _while(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         params, twins = operation.eqn.params, operation.twin.params

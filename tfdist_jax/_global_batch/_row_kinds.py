@@ -6,7 +6,9 @@ to what one device would have; nothing else can.
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, final
 
 import jax.numpy as jnp
@@ -27,6 +29,8 @@ class RowKind(enum.Enum):
     SUM = "a sum over the rows"
     MEAN = "a mean over the rows"
     ROWS = "something for each row"
+    ROWS_PER_COUNT = "something for each row, over a number of rows"
+    PLACES = "something for each place in a part, whichever row is there"
     SHARED = "something for each row of all replicas, which all of them have"
     REPLICA = "the replica's own, whatever its rows"
     OTHER = "neither a sum nor a mean over the rows"
@@ -63,16 +67,23 @@ def line_of(eqn: JaxprEqn) -> str:
 
 
 class UnlikeError(Exception):
-    """The program for twice as many rows is another one."""
+    """The program for all rows is another one."""
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """An operation of a program, and the one in its place where there are twice as many rows."""
+    """An operation of a program, and the one in its place where there are more rows.
+
+    Attributes:
+        eqn: The operation.
+        twin: The other one.
+        ratio: How many times as many rows there are.
+    """
 
     eqn: JaxprEqn
     twin: JaxprEqn
+    ratio: Fraction
 
     @property
     def name(self) -> str:
@@ -88,10 +99,10 @@ class Operation:
         return grown(self.eqn.outvars[index], self.twin.outvars[index])
 
     def has_rows(self, operand: int) -> bool:
-        """Whether one dimension of an operand has exactly doubled, so that a sum over it is one over rows."""
+        """Whether one dimension of an operand has grown as the rows have, so that a sum over it is one over rows."""
         dimensions = self.grown(operand)
         shape, twin_shape = self.operand(operand).shape, _aval(self.twin.invars[operand]).shape
-        return len(dimensions) == 1 and twin_shape[dimensions[0]] == 2 * shape[dimensions[0]]
+        return len(dimensions) == 1 and twin_shape[dimensions[0]] == self.ratio * shape[dimensions[0]]
 
     def operand(self, index: int) -> Any:
         """Return the shape and type of an operand."""
@@ -109,7 +120,7 @@ def grown(one: Any, twin: Any) -> tuple[int, ...]:
         UnlikeError: If they have not equally many.
     """
     if len(one.aval.shape) != len(twin.aval.shape):
-        raise UnlikeError("with twice as many rows it has arrays of other dimensions")
+        raise UnlikeError("with the rows of all replicas it has arrays of other dimensions")
     return tuple(i for i, sizes in enumerate(zip(one.aval.shape, twin.aval.shape, strict=True)) if sizes[0] != sizes[1])
 
 
@@ -119,8 +130,10 @@ def _aval(var: Any) -> Any:
 
 FIXED = frozenset({RowKind.ZERO, RowKind.SAME})
 OF_THE_BATCH = frozenset({RowKind.SUM, RowKind.MEAN, RowKind.OTHER})
-ROWS = Value(RowKind.ROWS)
+WITH_ROWS = frozenset({RowKind.ROWS, RowKind.ROWS_PER_COUNT, RowKind.PLACES})
 
+# By which power of the number of rows a value grows with it.
+_DEGREES = {RowKind.COUNT: 1, RowKind.INVERSE_COUNT: -1, RowKind.ROWS_PER_COUNT: -1}
 _INVERSES = {RowKind.SAME: RowKind.SAME, RowKind.COUNT: RowKind.INVERSE_COUNT, RowKind.INVERSE_COUNT: RowKind.COUNT}
 _PRODUCTS = {
     frozenset({RowKind.SUM, RowKind.INVERSE_COUNT}): RowKind.MEAN,
@@ -132,27 +145,36 @@ _WIDER = {
     frozenset({RowKind.SAME, RowKind.MEAN}): RowKind.MEAN,
     frozenset({RowKind.SAME, RowKind.REPLICA}): RowKind.REPLICA,
     frozenset({RowKind.COUNT, RowKind.SUM}): RowKind.SUM,
+    frozenset({RowKind.PLACES, RowKind.ROWS}): RowKind.ROWS,
+    frozenset({RowKind.SHARED, RowKind.ROWS}): RowKind.ROWS,
 }
 
 
-def constant(one: Any, twin: Any) -> Value:
-    """Tell what a constant is from the two that are in its place."""
+def constant(one: Any, twin: Any, ratio: Fraction) -> Value:
+    """Tell what a constant is from the two that are in its place, where there are `ratio` times as many rows."""
     if one is twin:
         return Value(RowKind.SAME)
     if isinstance(one, Tracer) or isinstance(twin, Tracer):
         return Value(RowKind.OTHER)
-    if np.shape(one) != np.shape(twin):
-        return ROWS
     a, b = np.asarray(one), np.asarray(twin)
-    if a.dtype.kind not in "biufc":
-        return Value(RowKind.SAME if bool(np.all(a == b)) else RowKind.OTHER)
-    if np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"):
-        return Value(RowKind.SAME if a.any() else RowKind.ZERO)
-    if np.array_equal(a * 2.0, b):
-        return Value(RowKind.COUNT)
-    if np.allclose(a * 0.5, b, rtol=1e-6, atol=0):
-        return Value(RowKind.INVERSE_COUNT)
-    return Value(RowKind.OTHER)
+    if a.shape == b.shape:
+        return Value(_constant_kind(a, b, ratio))
+    if a.size and b.size and (a == a.flat[0]).all() and (b == b.flat[0]).all():
+        kind = _constant_kind(a.flat[0], b.flat[0], ratio)
+        return Value({RowKind.INVERSE_COUNT: RowKind.ROWS_PER_COUNT, RowKind.SAME: RowKind.ROWS}.get(kind, kind))
+    return Value(RowKind.PLACES)
+
+
+def _constant_kind(one: np.ndarray, twin: np.ndarray, ratio: Fraction) -> RowKind:
+    if one.dtype.kind not in "biufc":
+        return RowKind.SAME if bool(np.all(one == twin)) else RowKind.OTHER
+    if np.array_equal(one, twin, equal_nan=one.dtype.kind in "fc"):
+        return RowKind.SAME if one.any() else RowKind.ZERO
+    # Of floating numbers, each is rounded.
+    is_equal = functools.partial(np.allclose, rtol=1e-6 if one.dtype.kind in "fc" else 0, atol=0)
+    if is_equal(one * float(ratio), twin):
+        return RowKind.COUNT
+    return RowKind.INVERSE_COUNT if is_equal(twin * float(ratio), one) else RowKind.OTHER
 
 
 def join(values: Sequence[Value], eqn: JaxprEqn) -> Value:
@@ -189,6 +211,54 @@ def combine(operation: Operation, operands: Sequence[Value]) -> Value:
     return result
 
 
+def combine_rows(operation: Operation, operands: Sequence[Value]) -> RowKind | None:
+    """Return what the result of an operation is that has rows; None if it depends on other rows, their number or their order."""
+    given = {operand.kind for operand in operands}
+    if given & OF_THE_BATCH or (given & WITH_ROWS and relates_rows(operation)):
+        return None
+    if given & _DEGREES.keys():
+        degree = _degree(operation, [operand for operand in operands if operand.kind is not RowKind.ZERO])
+        return {0: RowKind.ROWS, -1: RowKind.ROWS_PER_COUNT}.get(degree) if degree is not None else None
+    if given <= FIXED:
+        counts_places = operation.name == "iota" and operation.eqn.params["dimension"] in operation.grown_result()
+        return RowKind.PLACES if counts_places else RowKind.ROWS
+    if RowKind.PLACES not in given:
+        return RowKind.ROWS
+    if given <= {*FIXED, RowKind.PLACES}:
+        return RowKind.PLACES
+    # As an index, the place of a row is the row's own; as a factor it is not.
+    is_index = operation.name in _INDEXING or not jnp.issubdtype(operation.result().dtype, jnp.inexact)
+    return RowKind.ROWS if is_index else None
+
+
+def _degree(operation: Operation, operands: Sequence[Value]) -> int | None:
+    """Return by which power of the number of rows a result grows that has rows, if it does by one."""
+    degrees = [_DEGREES.get(operand.kind, 0) for operand in operands]
+    match operation.name:
+        case "mul" | "dot_general":
+            return sum(degrees)
+        case "div":
+            return degrees[0] - degrees[1] if len(degrees) == 2 else None
+        case "select_n":
+            degrees = degrees[1:]
+        case name if name not in _LINEAR:
+            return None
+        case name:
+            end = _LINEAR[name] or len(degrees)
+            if any(degrees[end:]):
+                return None
+            degrees = degrees[:end]
+    return degrees[0] if len(set(degrees)) == 1 else None
+
+
+def _summed(kinds: Sequence[RowKind]) -> Value | None:
+    """Return what the sum over rows of a product of such values is."""
+    if RowKind.PLACES in kinds:
+        return None
+    degree = sum(_DEGREES.get(kind, 0) for kind in kinds)
+    return Value({0: RowKind.SUM, -1: RowKind.MEAN}.get(degree, RowKind.OTHER))
+
+
 def _product(operation: Operation, operands: Sequence[Value]) -> Value | None:
     if any(operation.grown(i) for i in range(2)):
         return None
@@ -208,13 +278,13 @@ def _contraction(operation: Operation, operands: Sequence[Value]) -> Value | Non
         return _product(operation, operands)
     contracted, _ = operation.eqn.params["dimension_numbers"]
     of_rows = all(operation.has_rows(i) and operation.grown(i)[0] in contracted[i] for i in range(2))
-    return Value(RowKind.SUM) if of_rows else None
+    return _summed([operand.kind for operand in operands]) if of_rows else None
 
 
 def _total(operation: Operation, operands: Sequence[Value]) -> Value | None:
     if not operation.grown(0):
         return dataclasses.replace(operands[0], source=None)
-    return Value(RowKind.SUM) if operation.has_rows(0) else None
+    return _summed([operands[0].kind]) if operation.has_rows(0) else None
 
 
 def _conversion(operation: Operation, operands: Sequence[Value]) -> Value | None:
@@ -232,7 +302,7 @@ def _scattering(operation: Operation, operands: Sequence[Value]) -> Value | None
     if indices.kind in FIXED:
         return join([first, updates], operation.eqn)
     adds_up_rows = operation.name == "scatter-add" and first.kind is RowKind.ZERO and operation.has_rows(2)
-    return Value(RowKind.SUM) if adds_up_rows else None
+    return _summed([updates.kind]) if adds_up_rows else None
 
 
 def _linear(count: int | None) -> Callable[[Operation, Sequence[Value]], Value | None]:
@@ -249,10 +319,16 @@ def _linear(count: int | None) -> Callable[[Operation, Sequence[Value]], Value |
 
 _OF_ONE = ("neg", "reshape", "squeeze", "transpose", "broadcast_in_dim", "slice", "rev", "copy", "real", "imag", "psum")
 _OF_ALL = ("sharding_constraint", "optimization_barrier", "concatenate", "add", "sub", "add_any", "pad")
+# How many operands an operation is linear in, the first ones; None for all.
+_LINEAR: Mapping[str, int | None] = {
+    **dict.fromkeys((*_OF_ONE, "reduce_precision", "cumsum", "dynamic_slice", "gather", "pvary", "pcast"), 1),
+    **dict.fromkeys(_OF_ALL, None),
+    **dict.fromkeys(("reduce_sum", "convert_element_type"), 1),
+    "dynamic_update_slice": 2,
+}
+_INDEXING = frozenset({"gather", "scatter", "scatter-add", "dynamic_slice", "dynamic_update_slice", "concatenate"})
 _RULES: Mapping[str, Callable[[Operation, Sequence[Value]], Value | None]] = {
-    **dict.fromkeys((*_OF_ONE, "reduce_precision", "cumsum", "dynamic_slice", "gather", "pvary", "pcast"), _linear(1)),
-    **dict.fromkeys(_OF_ALL, _linear(None)),
-    "dynamic_update_slice": _linear(2),
+    **{name: _linear(count) for name, count in _LINEAR.items()},
     "mul": _product,
     "div": _quotient,
     "dot_general": _contraction,
