@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 
@@ -80,8 +81,11 @@ KINDS = {
         lambda p, b: len(b["x"]) / jnp.float32(len(b["y"])),
         lambda p, b: p["w"],
     ],
+    "ROWS_PER_COUNT": [lambda p, b: losses(p, b) / len(b["x"])],
+    "PLACES": [lambda p, b: jnp.arange(len(b["x"])), lambda p, b: jnp.asarray(np.arange(len(b["x"]))) * 2.0],
     "ROWS": [
         losses,
+        lambda p, b: losses(p, b) / len(b["x"]) * len(b["x"]),
         lambda p, b: b["x"],
         lambda p, b: losses(p, b) > 0,
         lambda p, b: b["x"] - jax.lax.pmean(b["x"].mean(0), "data"),
