@@ -124,7 +124,7 @@ class Strategy(abc.ABC):
     def value_and_grad(self, loss_fn: Callable[..., Any], *, has_aux: bool = True) -> Callable[..., Any]:
         """Differentiate a loss over the global batch: what `jax.value_and_grad` gives on one device, or an error.
 
-        The function is traced with its rows and with twice as many, which tells of each result whether it is a sum or a mean over
+        The function is traced with its rows and with those of all replicas, which tells of each result whether it is a sum or a mean over
         rows, has an entry for each, or is the same whatever the rows; so it is put together. What is none of these, such as a ratio
         of sums or a maximum, is refused.
 

@@ -201,7 +201,7 @@ def test_programs_are_traced_once_for_each_shape(cluster):
         model.compile("sgd", "mse")
     model.fit(x, x[:, :1], batch_size=8, verbose=0)
     """.replace("\n    ", "\n")
-    # Native losses are traced with twice as many rows, too.
+    # Native losses are traced with the rows of all replicas, too.
     native = {"traced native 2": 1, "traced native 4": 2, "traced native 8": 1}
     once = ["traced loop 4", "traced loop 8", "traced fit"]
     for worker in cluster(2).start(FACADE + program):
