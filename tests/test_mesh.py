@@ -40,7 +40,7 @@ def test_a_replica_must_not_lie_in_several_processes():
         shape = types.MappingProxyType({"model": 2, "data": 2})
         devices = np.array([[types.SimpleNamespace(process_index=i) for _ in range(2)] for i in range(2)])
 
-    with pytest.raises(NotImplementedError, match=r"processes \[0, 1\].*make it the mesh's first"):
+    with pytest.raises(NotImplementedError, match=r"processes \[0, 1\].*make them the mesh's first"):
         replicas(MeshOfProcesses())
 
 

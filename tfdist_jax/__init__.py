@@ -17,13 +17,18 @@ from tfdist_jax._global_batch import Mean as Mean, Rows as Rows, Sum as Sum, row
 from tfdist_jax._runtime import prepare_cpu, use_cpu_devices as use_cpu_devices
 from tfdist_jax._sharding._collectives import ReduceOp as ReduceOp, fused_mean as fused_mean, fused_sum as fused_sum
 from tfdist_jax._sharding._input import PaddedBatch as PaddedBatch, split_sizes as split_sizes
+from tfdist_jax._sharding._layout import Layout as Layout, StateLeaf as StateLeaf
 from tfdist_jax._sharding._mesh import DATA as DATA, make_mesh as make_mesh
 from tfdist_jax._sharding._values import PerReplica as PerReplica
 from tfdist_jax._strategy import Strategy as Strategy
 from tfdist_jax.strategies import (
     FSDP as FSDP,
+    HSDP as HSDP,
     Mirrored as Mirrored,
+    Sharded as Sharded,
     SingleDevice as SingleDevice,
+    TensorParallel as TensorParallel,
+    ZeRO1 as ZeRO1,
 )
 
 prepare_cpu()

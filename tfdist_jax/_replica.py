@@ -13,7 +13,7 @@ from tfdist_jax._internals import EvalTrace, current_trace
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._sharding._collectives import ReduceOp, map_replicas
 from tfdist_jax._sharding._input import num_rows, put_rows, split_rows, split_sizes
-from tfdist_jax._sharding._mesh import DATA, num_replicas, replicas
+from tfdist_jax._sharding._mesh import batch_spec, num_replicas, replicas
 from tfdist_jax._sharding._placement import local, local_replicas, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 
@@ -66,8 +66,9 @@ def _run(mesh: Mesh, fn: Callable[..., Any], tree: Any, splits: tuple[str, ...],
         own = [leaf[0] if split == "entry" else leaf for leaf, split in zip(data, splits, strict=True)]
         return jax.tree.map(lambda out: jnp.asarray(out)[None], fn(*jax.tree.unflatten(tree, own)))
 
-    specs = [PartitionSpec() if split == "whole" else PartitionSpec(DATA) for split in splits]
-    return map_replicas(body, mesh, in_specs=(specs,), out_specs=PartitionSpec(DATA))(data)
+    each = batch_spec(mesh)
+    specs = [PartitionSpec() if split == "whole" else each for split in splits]
+    return map_replicas(body, mesh, in_specs=(specs,), out_specs=each)(data)
 
 
 def split_batch(batch: Any, mesh: Mesh) -> Any:

@@ -1,11 +1,12 @@
 """What every strategy answers, and what follows from the answers."""
 
 import abc
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from tfdist_jax import _replica
 from tfdist_jax._global_batch import evaluate_globally, value_and_grad_globally
@@ -14,8 +15,8 @@ from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_glo
 from tfdist_jax._program import Program, make_program
 from tfdist_jax._sharding._collectives import ReduceOp
 from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, put_rows
-from tfdist_jax._sharding._layout import tree_specs
-from tfdist_jax._sharding._mesh import num_replicas
+from tfdist_jax._sharding._layout import Layout, StateLeaf, tree_paths, tree_shardings
+from tfdist_jax._sharding._mesh import batch_axes, num_replicas
 from tfdist_jax._sharding._placement import local, spans_processes
 from tfdist_jax._sharding._prefetch import Prefetched, make_prefetched
 
@@ -23,8 +24,9 @@ from tfdist_jax._sharding._prefetch import Prefetched, make_prefetched
 class Strategy(abc.ABC):
     """Where the arrays of a training program live and how its steps become one program.
 
-    A strategy answers two questions: over which mesh, and how each leaf of the state is laid out on it. Batches
-    are split over the mesh's data axis. Subclasses are final frozen dataclasses that answer and override nothing.
+    A strategy answers two questions: over which mesh, and how each leaf of the state is laid out on it. The names of the mesh's axes
+    say what they are for: rows of batches are split over `data` and `fsdp`; along others, such as `tensor`, XLA divides what is computed
+    with arrays that are laid out over them. Subclasses are final frozen dataclasses that answer and override nothing.
 
     After `tfdist_jax.initialize()` the devices are those of all processes, which run the same program: all of them make
     the calls below, in the same order.
@@ -33,11 +35,20 @@ class Strategy(abc.ABC):
     @property
     @abc.abstractmethod
     def mesh(self) -> Mesh:
-        """The devices as a named grid; its `DATA` axis has one index per replica."""
+        """The devices as a named grid."""
 
     @abc.abstractmethod
-    def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
-        """Return how the state leaf at `path` (written as `jax.tree_util.keystr`) is laid out over the mesh."""
+    def state_layout(self, leaf: StateLeaf) -> Layout:
+        """Return how an array of the state is laid out over the mesh."""
+
+    def unmatched_rules(self, paths: Collection[str]) -> Sequence[str]:
+        """Return those of its rules, if it has any, that match none of the paths of a state; `init` warns of them."""
+        return ()
+
+    @property
+    def batch_axes(self) -> tuple[str, ...]:
+        """The mesh's axes over which rows are split: what collectives over all replicas name, such as BatchNorm's `axis_name`."""
+        return batch_axes(self.mesh)
 
     @property
     def num_replicas(self) -> int:
@@ -52,10 +63,33 @@ class Strategy(abc.ABC):
             args: Arrays, such as a random key.
 
         Returns:
-            The state, each leaf sharded by `state_spec`.
+            The state, each leaf sharded by `state_layout`.
         """
-        specs = tree_specs(self.state_spec, jax.eval_shape(make_state, *args))
-        return jit_with_agreement(make_state, self.mesh, out_shardings=self._shardings(specs))(*args)
+        shapes = jax.eval_shape(make_state, *args)
+        shardings, paths = self.shardings(shapes), tree_paths(shapes)
+        if unmatched := self.unmatched_rules(paths):
+            warnings.warn(
+                f"The rules {unmatched} match the end of no path in the state, whose paths are such as {paths[:8]}: what they are meant "
+                "for is laid out without them.",
+                stacklevel=2,
+            )
+        return jit_with_agreement(make_state, self.mesh, out_shardings=shardings)(*args)
+
+    def shardings(self, state: Any) -> Any:
+        """Return how each array of a state is laid out: a tree of `NamedSharding`.
+
+        Args:
+            state: Pytree of arrays or of their shapes, as `jax.eval_shape` gives them.
+
+        Raises:
+            ValueError: If an array does not divide as its layout says.
+
+        Example:
+            >>> import tfdist_jax as td
+            >>> td.FSDP().shardings({"w": jax.ShapeDtypeStruct((1024, 8), "float32")})["w"].spec == jax.P("data")
+            True
+        """
+        return tree_shardings(self.state_layout, state, self.mesh)
 
     def put(self, batch: Any, *, mask: str | None = None) -> Any:
         """Lay a host batch out over the replicas, starting the transfer.
@@ -145,7 +179,7 @@ class Strategy(abc.ABC):
             ValueError: When called: if a result of the whole batch does not follow from those of its parts; if the function communicates
                 between replicas of different numbers of rows; if it draws equal random numbers on all replicas; or if there are no rows.
         """
-        fn = value_and_grad_globally(loss_fn, self.mesh, self.state_spec, has_aux=has_aux)
+        fn = value_and_grad_globally(loss_fn, self.mesh, self.state_layout, has_aux=has_aux)
         return jit_with_agreement(fn, self.mesh, name=getattr(loss_fn, "__name__", None))
 
     def evaluate(self, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,7 +203,7 @@ class Strategy(abc.ABC):
             (array([0., 2., 8.], dtype=float32), 3)
         """
         fn_name = getattr(fn, "__name__", None)
-        return jit_with_agreement(evaluate_globally(fn, self.mesh, self.state_spec), self.mesh, name=fn_name)
+        return jit_with_agreement(evaluate_globally(fn, self.mesh, self.state_layout), self.mesh, name=fn_name)
 
     def jit(self, step: Callable[..., Any]) -> Program:
         """Compile `step(state, *args) -> (state, out)` to one program that reuses the state's memory.
@@ -223,7 +257,3 @@ class Strategy(abc.ABC):
     def local_results(self, value: Any) -> tuple[Any, ...]:
         """Return the values of this process's replicas."""
         return _replica.local_results(value, self.mesh)
-
-    def _shardings(self, specs: Any) -> Any:
-        is_spec = lambda leaf: isinstance(leaf, PartitionSpec)
-        return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), specs, is_leaf=is_spec)

@@ -21,7 +21,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import tfdist_jax as td
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax._sharding._layout import tree_specs
 from tfdist_jax._stateful._capture import capture
 from tfdist_jax.compat.tensorflow.distribute import Strategy
 from tfdist_jax.compat.tensorflow.keras._training._batch_feeder import SPLIT_STEPS
@@ -40,11 +39,12 @@ def chips_of(topology):
     return tuple(topologies.get_topology_desc(shape, platform="tpu", num_slices=int(slices or 1)).devices)
 
 
-def on(strategy, tree, specs=None):
-    """Types of arrays laid out over the strategy's mesh: by `specs`, or whole."""
-    specs = jax.tree.map(lambda _: PartitionSpec(), tree) if specs is None else specs
-    typed = lambda leaf, spec: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(strategy.mesh, spec))
-    return jax.tree.map(typed, tree, specs)
+def on(strategy, tree, shardings=None):
+    """Types of arrays laid out over the strategy's mesh: by `shardings`, or whole."""
+    whole = NamedSharding(strategy.mesh, PartitionSpec())
+    shardings = jax.tree.map(lambda _: whole, tree) if shardings is None else shardings
+    typed = lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+    return jax.tree.map(typed, tree, shardings)
 
 
 def images(strategy):
@@ -172,7 +172,7 @@ def fsdp_step(chips):
         updates, opt_state = optimizer.update(grads, opt_state, params)
         return (optax.apply_updates(params, updates), opt_state), loss
 
-    return step.lower(on(strategy, state, tree_specs(strategy.state_spec, state)), images(strategy))
+    return step.lower(on(strategy, state, strategy.shardings(state)), images(strategy))
 
 
 STEPS = {"keras": keras_step, "custom loop": custom_loop_step, "fsdp": fsdp_step}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, Sharding
+from jax.sharding import Sharding
 
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax._sharding._placement import keeping_64_bits
@@ -62,7 +62,8 @@ def read_tree(path: "Path | epath.Path", like: Any, strategy: Strategy | None) -
         )
     for name, leaf in leaves.items():
         _check(name, leaf, *types[name], about[_KEYS].get(name))
-    shardings = {name: _sharding_of(name, leaf, strategy) for name, leaf in leaves.items()}
+    wanted = _named(strategy.shardings(like)) if strategy is not None else {}
+    shardings = {name: _sharding_of(leaf, wanted.get(name)) for name, leaf in leaves.items()}
     arrays = _checkpoint.load_arrays(path, leaves, shardings.get)
     read = {name: _like(leaf, arrays[name], about[_KEYS].get(name)) for name, leaf in leaves.items()}
     return jax.tree.unflatten(jax.tree.structure(like), [read[name] for name in leaves])
@@ -90,11 +91,11 @@ def _check(name: str, leaf: Any, shape: tuple[int, ...], dtype: np.dtype, key: s
         )
 
 
-def _sharding_of(name: str, leaf: Any, strategy: Strategy | None) -> Sharding | None:
+def _sharding_of(leaf: Any, wanted: Sharding | None) -> Sharding | None:
     if isinstance(leaf, Sharding):
         return leaf
-    if strategy is not None and hasattr(leaf, "shape"):
-        return NamedSharding(strategy.mesh, strategy.state_spec(name, leaf))
+    if wanted is not None and hasattr(leaf, "shape"):
+        return wanted
     if isinstance(leaf, jax.Array) and not leaf.committed:
         return None
     return getattr(leaf, "sharding", None)

@@ -2,31 +2,31 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax._global_batch._replica_function import ReplicaFunction, make_replica_function, split_arguments
+from tfdist_jax._global_batch._replica_function import ReplicaFunction, Split, make_replica_function, split_arguments
 from tfdist_jax._global_batch._results import How, Mean, Rule, unwrap
-from tfdist_jax._sharding._layout import SpecRule, sharded_dimension
-from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._collectives import fused_sum
+from tfdist_jax._sharding._layout import Layout, LayoutRule, axes_of, names_of, restrict
 
 
 def value_and_grad_globally(
-    loss_fn: Callable[..., Any], mesh: Mesh, state_spec: SpecRule, *, has_aux: bool = True
+    loss_fn: Callable[..., Any], mesh: Mesh, state_layout: LayoutRule, *, has_aux: bool = True
 ) -> Callable[..., Any]:
-    """Differentiate a loss over a batch that is split over the data axis.
+    """Differentiate a loss over a batch that is split over the replicas.
 
     Each replica computes its rows' loss with the whole parameters; sharded parameters are gathered for that and
     their gradients scattered back (a reduce-scatter), whole ones share one fused all-reduce.
 
     Args:
         loss_fn: As in `Strategy.value_and_grad`.
-        mesh: Mesh with a `DATA` axis.
-        state_spec: Layout of each parameter.
+        mesh: The mesh of the strategy.
+        state_layout: Layout of each parameter.
         has_aux: Whether `loss_fn` returns `(loss, aux)`.
 
     Returns:
@@ -40,20 +40,23 @@ def value_and_grad_globally(
 
     def value_and_grad(params: Any, batch: Any, *extra: Any) -> Any:
         _check_differentiable(params)
-        split, arguments = split_arguments(mesh, state_spec, params, batch, extra)
+        split, arguments = split_arguments(mesh, state_layout, params, batch, extra)
         function = _with_loss(make_replica_function(named, ("loss", "aux"), split, arguments))
-        merged, grads = function.map(functools.partial(_differentiate, function), arguments, split.specs)
+        grad_specs = jax.tree.map(lambda layout: layout.gradient or layout.spec, split.layouts)
+        per_replica = jax.tree.map(lambda spec: restrict(spec, split.axes), grad_specs)
+        merged, grads = function.map(functools.partial(_differentiate, function), arguments, per_replica)
         loss, aux = function.finish(merged, arguments)
+        grads = jax.tree.map(functools.partial(_laid_out, split), grads, grad_specs)
         return ((loss, aux), grads) if has_aux else (loss, grads)
 
     return value_and_grad
 
 
-def evaluate_globally(fn: Callable[..., Any], mesh: Mesh, state_spec: SpecRule) -> Callable[..., Any]:
-    """Compute a function over a batch that is split over the data axis, as `Strategy.evaluate`."""
+def evaluate_globally(fn: Callable[..., Any], mesh: Mesh, state_layout: LayoutRule) -> Callable[..., Any]:
+    """Compute a function over a batch that is split over the replicas, as `Strategy.evaluate`."""
 
     def evaluate(state: Any, batch: Any, *extra: Any) -> Any:
-        split, arguments = split_arguments(mesh, state_spec, state, batch, extra)
+        split, arguments = split_arguments(mesh, state_layout, state, batch, extra)
         function = make_replica_function(lambda *args: (fn(*args),), ("result",), split, arguments)
 
         def replica(*arguments: Any) -> Any:
@@ -76,19 +79,56 @@ def _differentiate(function: ReplicaFunction, params: Any, data: Any, extra: Any
         return [part.astype(parts[0].dtype) for part in parts[: 1 + is_weighed]], parts
 
     own, pull_back, parts = jax.vjp(own_loss, params, has_aux=True)
+    axes = function.split.wide_axes
     if len(own) == 2:
-        total, weight = jax.lax.psum(jnp.stack(own), DATA)
+        total, weight = jax.lax.psum(jnp.stack(own), axes) if axes else own
         (grads,) = pull_back([1 / weight, -total / weight**2])
     else:
         (grads,) = pull_back([jnp.ones_like(own[0])])
     leaves, tree = jax.tree.flatten(grads)
-    # A sharded parameter's gradient is summed already: the transpose of its all-gather is a reduce-scatter.
-    whole = [sharded_dimension(spec) is None for spec in tree.flatten_up_to(function.split.specs)]
-    merged, sums = function.merge(
-        parts, [leaf if is_whole else None for leaf, is_whole in zip(leaves, whole, strict=True)]
-    )
-    grads = tree.unflatten(own if total is None else total for own, total in zip(leaves, sums, strict=True))
-    return function.without_arguments(merged), grads
+    layouts = tree.flatten_up_to(function.split.layouts)
+    scattered = [_scatter(*each, axes) for each in zip(leaves, layouts, strict=True)]
+    grads, missing = [grad for grad, _ in scattered], [over for _, over in scattered]
+    # Most go with the results, in one transfer.
+    merged, sums = function.merge(parts, _only(grads, missing, axes))
+    grads = _replaced(grads, sums)
+    for over in dict.fromkeys(missing):
+        if over not in (axes, ()):
+            grads = _replaced(grads, fused_sum(_only(grads, missing, over), over))
+    return function.without_arguments(merged), tree.unflatten(grads)
+
+
+def _only(grads: Sequence[jax.Array], missing: Sequence[Any], over: Any) -> list[jax.Array | None]:
+    """Return the gradients that are to be summed over some axes, and None for others."""
+    return [grad if each == over else None for grad, each in zip(grads, missing, strict=True)]
+
+
+def _replaced(grads: Sequence[jax.Array], sums: Sequence[jax.Array | None]) -> list[jax.Array]:
+    return [grad if total is None else total for grad, total in zip(grads, sums, strict=True)]
+
+
+def _scatter(grad: jax.Array, layout: Layout, axes: tuple[str, ...]) -> tuple[jax.Array, tuple[str, ...]]:
+    """Return a replica's gradient, scattered as its layout says, and the axes over which it is still to be summed.
+
+    A sharded parameter's is summed over its axes: the transpose of its all-gather is a reduce-scatter.
+    """
+    done = [axis for axis in axes_of(layout.spec) if axis in axes]
+    for dimension, entry in enumerate(layout.gradient or ()):
+        for axis in names_of(entry):
+            if axis in axes and axis not in done:
+                grad = jax.lax.psum_scatter(grad, axis, scatter_dimension=dimension, tiled=True)
+                done.append(axis)
+    missing = tuple(axis for axis in axes if axis not in done)
+    if set(axes_of(layout.spec)) <= {*axes}:
+        return grad, missing
+    # In a bucket with others, what XLA divides would be put together first.
+    return jax.lax.psum(grad, missing) if missing else grad, ()
+
+
+def _laid_out(split: Split, grad: jax.Array, spec: PartitionSpec) -> jax.Array:
+    if set(axes_of(spec)) <= {*split.axes}:
+        return grad
+    return jax.lax.with_sharding_constraint(grad, NamedSharding(split.mesh, spec))
 
 
 def _with_loss(function: ReplicaFunction) -> ReplicaFunction:

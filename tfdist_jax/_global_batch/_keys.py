@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tfdist_jax._sharding._collectives import AxisNames
 from tfdist_jax._sharding._input import PaddedBatch, num_rows
-from tfdist_jax._sharding._mesh import DATA
 
 
 def is_key(leaf: Any) -> bool:
@@ -16,9 +16,9 @@ def is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def make_own_keys(tree: Any) -> Any:
-    """Return a tree with each random key in it folded with the replica's number, for a program of replicas."""
-    number = jax.lax.axis_index(DATA)
+def make_own_keys(tree: Any, axes: AxisNames) -> Any:
+    """Return a tree with each random key in it folded with the replica's number along `axes`, for a program of replicas."""
+    number = jax.lax.axis_index(axes)
 
     def fold(leaf: Any) -> Any:
         if not is_key(leaf):

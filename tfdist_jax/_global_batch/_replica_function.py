@@ -9,17 +9,18 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tfdist_jax._global_batch._gathers import Gather, make_gather, run_with_gathers
 from tfdist_jax._global_batch._keys import is_key, make_own_keys
 from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, unwrap
 from tfdist_jax._global_batch._row_analysis import RowKinds, find_row_kinds
 from tfdist_jax._global_batch._row_kinds import line_of
 from tfdist_jax._sharding._collectives import fused_sum, map_replicas, switch_on_size
 from tfdist_jax._sharding._input import PaddedBatch, num_rows
-from tfdist_jax._sharding._layout import SpecRule, data_spec, sharded_dimension, tree_specs
-from tfdist_jax._sharding._mesh import DATA, num_replicas
+from tfdist_jax._sharding._layout import LayoutRule, restrict, tree_layouts
+from tfdist_jax._sharding._mesh import batch_axes, batch_spec, num_replicas
 
 Sizes = tuple[int, ...]
 
@@ -31,13 +32,23 @@ class Split:
 
     Attributes:
         mesh: The mesh of the strategy.
-        specs: How the parameters lie over the data axis.
+        layouts: How the parameters lie over it.
         sizes: How many rows each replica has.
     """
 
     mesh: Mesh
-    specs: Any
+    layouts: Any
     sizes: Sizes
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes over which rows are split."""
+        return batch_axes(self.mesh)
+
+    @property
+    def wide_axes(self) -> tuple[str, ...]:
+        """Those of `axes` that have several indices: over others, there is nothing to be communicated."""
+        return tuple(axis for axis in self.axes if self.mesh.shape[axis] > 1)
 
     @property
     def is_even(self) -> bool:
@@ -46,25 +57,28 @@ class Split:
 
     def map(self, body: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
         """Run a program of replicas."""
-        in_specs = self.specs, PartitionSpec(DATA), PartitionSpec()
+        params = jax.tree.map(lambda layout: restrict(layout.spec, self.axes), self.layouts)
+        in_specs = params, batch_spec(self.mesh), PartitionSpec()
         return map_replicas(body, self.mesh, in_specs=in_specs, out_specs=out_specs)(*arguments)
+
+    @property
+    def gathers(self) -> list[Gather | None]:
+        """How each of the parameters becomes whole, in a program of replicas."""
+        return [make_gather(layout.spec, self.wide_axes) for layout in jax.tree.leaves(self.layouts)]
 
     def gather_params(self, params: Any) -> Any:
         """Return whole parameters, in a program of replicas."""
-
-        def gather(param: jax.Array, spec: PartitionSpec) -> jax.Array:
-            dimension = sharded_dimension(spec)
-            return param if dimension is None else jax.lax.all_gather(param, DATA, axis=dimension, tiled=True)
-
-        return jax.tree.map(gather, params, self.specs)
+        leaves, tree = jax.tree.flatten(params)
+        pairs = zip(self.gathers, leaves, strict=True)
+        return tree.unflatten(leaf if gather is None else gather(leaf) for gather, leaf in pairs)
 
 
-def split_arguments(mesh: Mesh, state_spec: SpecRule, params: Any, batch: Any, extra: Any) -> tuple[Split, Any]:
+def split_arguments(mesh: Mesh, state_layout: LayoutRule, params: Any, batch: Any, extra: Any) -> tuple[Split, Any]:
     """Return how arguments lie over the replicas, and the arguments, with a batch whose arrays are as long on each replica.
 
     Args:
         mesh: The mesh of the strategy.
-        state_spec: Layout of each parameter.
+        state_layout: Layout of each parameter.
         params: The parameters.
         batch: Pytree of arrays `[rows, ...]` whose rows are split evenly, or of `PaddedBatch` of the same sizes.
         extra: A tuple of others, the same on all replicas.
@@ -72,9 +86,12 @@ def split_arguments(mesh: Mesh, state_spec: SpecRule, params: Any, batch: Any, e
     Raises:
         ValueError: If the parts of the batch do not fit together, or there are no rows.
     """
-    specs = jax.tree.map(data_spec, tree_specs(state_spec, params))
     data = jax.tree.map(lambda part: part.data if _is_padded(part) else part, batch, is_leaf=_is_padded)
-    return Split(mesh, specs, _sizes(batch, num_replicas(mesh))), (params, data, extra)
+    return Split(mesh, tree_layouts(state_layout, params, mesh), _sizes(batch, num_replicas(mesh))), (
+        params,
+        data,
+        extra,
+    )
 
 
 def _sizes(batch: Any, replicas: int) -> Sizes:
@@ -126,14 +143,18 @@ class ReplicaFunction:
 
         Of an argument that is returned unchanged it is None.
         """
-        sizes = self.split.sizes
-        params = jax.tree.leaves(self.split.gather_params(params))
-        extra = jax.tree.leaves(make_own_keys(extra) if len(sizes) > 1 else extra)
+        sizes, gathers = self.split.sizes, self.split.gathers
+        if not self.split.is_even:
+            # Replicas in different branches would wait for each other.
+            params, gathers = self.split.gather_params(params), [None] * len(gathers)
+        params = jax.tree.leaves(params)
+        extra = jax.tree.leaves(make_own_keys(extra, self.split.axes) if len(sizes) > 1 else extra)
 
         def branch(size: int) -> Callable[[Any], list[Any]]:
             def compute(data: Any) -> list[Any]:
                 rows = [leaf[:size] for leaf in jax.tree.leaves(data)]
-                results = jaxpr_as_fun(self.programs[size])(*params, *rows, *extra)
+                are_whole = [None] * len([*rows, *extra])
+                results = run_with_gathers(self.programs[size], [*params, *rows, *extra], [*gathers, *are_whole])
                 return [self._part(*each, size) for each in zip(self.rules, results, strict=True)]
 
             return compute
@@ -146,7 +167,7 @@ class ReplicaFunction:
                 for rule, part in zip(self.rules, parts, strict=True)
             ]
 
-        return switch_on_size(sizes, lambda size: branch(size) if size else without_rows, data)
+        return switch_on_size(sizes, lambda size: branch(size) if size else without_rows, data, self.split.axes)
 
     def merge(self, parts: Sequence[Any], others: Sequence[Any] = ()) -> tuple[list[Any], list[Any]]:
         """Add up what has to be added up, in few transfers, in a program of replicas.
@@ -162,7 +183,7 @@ class ReplicaFunction:
             part if rule.how in (How.SUM, How.SHARE, How.WEIGHED) else None
             for rule, part in zip(self.rules, parts, strict=True)
         ]
-        sums = fused_sum([*added, *others])
+        sums = fused_sum([*added, *others], self.split.axes)
         merged = [part if total is None else total for part, total in zip(parts, sums[: len(parts)], strict=True)]
         return [self._finished(i, merged) for i in range(len(merged))], sums[len(parts) :]
 
@@ -180,7 +201,7 @@ class ReplicaFunction:
     def map(self, body: Callable[..., Any], arguments: Any, grads: Any = None) -> Any:
         """Run a program of replicas that returns merged results, without those that are arguments, and gradients laid out by `grads`."""
         kept = [rule for rule in self.rules if rule.source is None]
-        out_specs = [PartitionSpec(DATA) if rule.how is How.ROWS else PartitionSpec() for rule in kept], grads
+        out_specs = [batch_spec(self.split.mesh) if rule.how is How.ROWS else PartitionSpec() for rule in kept], grads
         return self.split.map(body, arguments, out_specs)
 
     def without_arguments(self, merged: Sequence[Any]) -> list[Any]:
@@ -247,7 +268,7 @@ def make_replica_function(
             total = total if total > rows else 2 * rows
             jaxpr = traced[rows][0] if rows in traced else trace(rows)[0]
             are_own = [False] * len(jax.tree.leaves((params, data))) + [is_key(leaf) for leaf in jax.tree.leaves(extra)]
-            found.append(find_row_kinds(jaxpr, lambda: trace(total)[0], Fraction(total, rows), [DATA], are_own))
+            found.append(find_row_kinds(jaxpr, lambda: trace(total)[0], Fraction(total, rows), split.axes, are_own))
         return ()
 
     largest = max(split.sizes)

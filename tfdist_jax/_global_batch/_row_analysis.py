@@ -78,7 +78,7 @@ def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
         yield eqn
         for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
             if _is_program(inner):
-                yield from equations(_open(inner))
+                yield from equations(open_program(inner))
 
 
 def communicates(eqn: JaxprEqn, axes: Sequence[str]) -> bool:
@@ -113,8 +113,18 @@ def _is_program(value: Any) -> bool:
     return isinstance(value, Jaxpr | ClosedJaxpr)
 
 
-def _open(program: Jaxpr | ClosedJaxpr) -> Jaxpr:
+def open_program(program: Jaxpr | ClosedJaxpr) -> Jaxpr:
+    """Return a program without its constants."""
     return program.jaxpr if isinstance(program, ClosedJaxpr) else program
+
+
+def scan_operands(eqn: JaxprEqn, operands: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    """Return the operands of a `scan` that are constants, that are carried, and that it goes through."""
+    # JAX's versions call them by different names; what is gone through has one dimension more outside than inside.
+    body = open_program(eqn.params["jaxpr"])
+    num_carry = sum(_has_one_shape(*pair) for pair in zip(eqn.outvars, body.outvars, strict=True))
+    num_consts = sum(_has_one_shape(*pair) for pair in zip(eqn.invars, body.invars, strict=True)) - num_carry
+    return operands[:num_consts], operands[num_consts : num_consts + num_carry], operands[num_consts + num_carry :]
 
 
 def _has_one_shape(one: Any, other: Any) -> bool:
@@ -188,7 +198,11 @@ class _Walk:
             return loops[operation.name](operation, operands)
         twins = operation.twin.params
         inner = [(value, twins[key]) for key, value in operation.eqn.params.items() if _is_program(value)]
-        if len(inner) == 1 and len(_open(inner[0][0]).invars) == len(operands) and operation.name != "pallas_call":
+        if (
+            len(inner) == 1
+            and len(open_program(inner[0][0]).invars) == len(operands)
+            and operation.name != "pallas_call"
+        ):
             return self._call(operation, *inner[0], operands)
         return self._compute(operation, operands)
 
@@ -225,7 +239,7 @@ class _Walk:
     def _call(self, operation: Operation, one: Any, twin: Any, operands: Sequence[Value]) -> list[Value]:
         pairs = zip(getattr(one, "consts", ()), getattr(twin, "consts", ()), strict=True)
         consts = [kinds.constant(*pair, self._ratio) for pair in pairs]
-        one, twin = _open(one), _open(twin)
+        one, twin = open_program(one), open_program(twin)
         outer = self._calling
         if operation.name in ("pjit", "jit") and outer is None:
             self._calling = operation.eqn
@@ -236,18 +250,8 @@ class _Walk:
 
     def _scan(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         params, twins = operation.eqn.params, operation.twin.params
-        # JAX's versions call them by different names; what is gone through has one dimension more outside than inside.
-        body = _open(params["jaxpr"])
-        num_carry = sum(_has_one_shape(*pair) for pair in zip(operation.eqn.outvars, body.outvars, strict=True))
-        num_consts = (
-            sum(_has_one_shape(*pair) for pair in zip(operation.eqn.invars, body.invars, strict=True)) - num_carry
-        )
         bodies = params["jaxpr"], twins["jaxpr"]
-        consts, carry, xs = (
-            operands[:num_consts],
-            operands[num_consts : num_consts + num_carry],
-            operands[num_consts + num_carry :],
-        )
+        consts, carry, xs = scan_operands(operation.eqn, operands)
         # Of values for each row, the body may see one row: no sum over rows comes of it.
         xs = [dataclasses.replace(value, source=None) for value in xs]
         carry, ys = self._repeat(operation, carry, lambda carry: self._call(operation, *bodies, [*consts, *carry, *xs]))

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
 from tfdist_jax._cluster import allgather_object
-from tfdist_jax._sharding._mesh import DATA, replicas
+from tfdist_jax._sharding._mesh import batch_spec, replicas
 from tfdist_jax._sharding._placement import (
     keeping_64_bits,
     local,
@@ -48,7 +48,7 @@ def broadcast_from_first(value: Any, mesh: Mesh) -> jax.Array:
     room = max(_LEAST_BYTES, 1 << (host.nbytes - 1).bit_length() if host.nbytes else 0)
     own = np.zeros((len(local_replicas(mesh)), room), np.uint8)
     own[0, : host.nbytes] = np.frombuffer(host.tobytes(), np.uint8)
-    received = np.asarray(local(_row_of_first(mesh)(put_own(own, NamedSharding(mesh, PartitionSpec(DATA))))))
+    received = np.asarray(local(_row_of_first(mesh)(put_own(own, NamedSharding(mesh, batch_spec(mesh))))))
     with keeping_64_bits(value):
         return put(np.frombuffer(received[: host.nbytes].tobytes(), host.dtype).reshape(host.shape), whole)
 

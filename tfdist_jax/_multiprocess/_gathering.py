@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
 from tfdist_jax._cluster import allgather_object
-from tfdist_jax._sharding._mesh import DATA, replicas
+from tfdist_jax._sharding._mesh import batch_spec, replicas
 from tfdist_jax._sharding._placement import local, local_replicas, processes, put_own, replicated_sharding
 
 
@@ -49,7 +49,7 @@ def _texts(own: bytes, sizes: Sequence[int], mesh: Mesh) -> list[bytes]:
     room = 1 << (room - 1).bit_length()
     block = np.zeros((len(local_replicas(mesh)), room), np.uint8)
     block.reshape(-1)[: len(own)] = np.frombuffer(own, np.uint8)
-    whole = np.asarray(local(_to_all(mesh)(put_own(block, NamedSharding(mesh, PartitionSpec(DATA))))))
+    whole = np.asarray(local(_to_all(mesh)(put_own(block, NamedSharding(mesh, batch_spec(mesh))))))
     return [whole[mine].tobytes()[:size] for mine, size in zip(rows, sizes, strict=True)]
 
 

@@ -8,11 +8,11 @@ from typing import Any, final
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
 from tfdist_jax._cluster import Background, Exchange, waiting
 from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, split_sizes
-from tfdist_jax._sharding._mesh import DATA, num_replicas, replicas
+from tfdist_jax._sharding._mesh import batch_spec, num_replicas, replicas
 from tfdist_jax._sharding._placement import local, local_replicas, put_own, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 
@@ -151,7 +151,7 @@ def put_shard_rows(shard: Shard, mesh: Mesh, mask: str | None = None) -> Any:
             add_mask(data, mask, [sizes[i] for i in local_replicas(mesh)], max(sizes)),
             (max(sizes),) * len(sizes),
         )
-    rows = put_own(data, NamedSharding(mesh, PartitionSpec(DATA)))
+    rows = put_own(data, NamedSharding(mesh, batch_spec(mesh)))
     return rows if len(set(sizes)) == 1 else PaddedBatch(rows, sizes)
 
 
@@ -173,7 +173,7 @@ def _placed(rows: np.ndarray, sizes: Sizes, mesh: Mesh) -> PerReplica:
         ends = list(itertools.accumulate((sizes[i] for i in mine), initial=0))
         own = {i: rows[start:end] for i, (start, end) in zip(mine, itertools.pairwise(ends), strict=True)}
         return PerReplica.uneven([own.get(i) for i in range(len(sizes))])
-    array = put_own(rows, NamedSharding(mesh, PartitionSpec(DATA)))
+    array = put_own(rows, NamedSharding(mesh, batch_spec(mesh)))
     if len(set(sizes)) == 1:
         return PerReplica(array, len(sizes), is_rows=True)
     blocks = [slice(i * max(sizes), i * max(sizes) + size) for i, size in enumerate(sizes)]

@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._mesh import DATA, batch_axes
+
+AxisNames = str | tuple[str, ...]
 
 BUCKET_BYTES = 1 << 20
 """Arrays of this size or more travel alone: copying them into a bucket costs more than a transfer saves."""
@@ -23,16 +25,20 @@ class ReduceOp(enum.Enum):
 
 
 def map_replicas(body: Callable[..., Any], mesh: Mesh, *, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
-    """Make one SPMD program of `body`, run on each index of the data axis with manual collectives.
+    """Make one SPMD program of `body`, run on each index of the batch axes with manual collectives.
 
     Varying-axes checks are off: with them, JAX would sum gradients over replicas on its own. Other axes of the mesh are left
     to XLA, inside of the replicas too.
     """
-    return jax.shard_map(body, mesh=mesh, axis_names={DATA}, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+    return jax.shard_map(
+        body, mesh=mesh, axis_names={*batch_axes(mesh)}, in_specs=in_specs, out_specs=out_specs, check_vma=False
+    )
 
 
-def switch_on_size(sizes: tuple[int, ...], branch: Callable[[int], Callable[[Any], Any]], operand: Any) -> Any:
-    """Run `branch(size)(operand)` with this replica's own entry of `sizes`.
+def switch_on_size(
+    sizes: tuple[int, ...], branch: Callable[[int], Callable[[Any], Any]], operand: Any, axes: AxisNames = DATA
+) -> Any:
+    """Run `branch(size)(operand)` with this replica's own entry of `sizes`, of those along `axes`.
 
     One program serves replicas with different numbers of rows. Branches must not communicate: replicas in
     different branches would wait for each other.
@@ -40,7 +46,7 @@ def switch_on_size(sizes: tuple[int, ...], branch: Callable[[int], Callable[[Any
     distinct = sorted(set(sizes))
     if len(distinct) == 1:
         return branch(distinct[0])(operand)
-    mine = jnp.array([distinct.index(size) for size in sizes])[jax.lax.axis_index(DATA)]
+    mine = jnp.array([distinct.index(size) for size in sizes])[jax.lax.axis_index(axes)]
     return jax.lax.switch(mine, [branch(size) for size in distinct], operand)
 
 
@@ -59,7 +65,11 @@ def _buckets(arrays: Sequence[jax.Array | None], bucket_bytes: int) -> list[list
 
 
 def fused_sum(
-    arrays: Sequence[jax.Array | None], axis_name: str = DATA, *, bucket_bytes: int = BUCKET_BYTES, pack_bytes: int = 0
+    arrays: Sequence[jax.Array | None],
+    axis_name: AxisNames = DATA,
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+    pack_bytes: int = 0,
 ) -> list[jax.Array | None]:
     """Sum each array over the replicas, small ones of one dtype together in one all-reduce.
 
@@ -67,7 +77,7 @@ def fused_sum(
 
     Args:
         arrays: Arrays of any shapes and dtypes, or None, which stays None.
-        axis_name: Mesh axis to sum over.
+        axis_name: Mesh axis, or several, to sum over.
         bucket_bytes: Arrays of at least this many bytes are reduced on their own.
         pack_bytes: Arrays are put together until they have so many bytes, in order; 0 for no bound.
 
@@ -108,7 +118,7 @@ def _packed(
 
 
 def fused_mean(
-    arrays: Sequence[jax.Array | None], axis_name: str = DATA, *, bucket_bytes: int = BUCKET_BYTES
+    arrays: Sequence[jax.Array | None], axis_name: AxisNames = DATA, *, bucket_bytes: int = BUCKET_BYTES
 ) -> list[jax.Array | None]:
     """Average each array over the replicas; as `fused_sum`, divided by their number.
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar, final
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
-from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._sharding._mesh import batch_spec
 from tfdist_jax._sharding._placement import put
 
 Batch = TypeVar("Batch")
@@ -58,16 +58,16 @@ def split_rows(batch: Batch, num_replicas: int) -> list[Batch]:
 
 
 def put_rows(batch: Any, mesh: Mesh) -> Any:
-    """Lay a host batch out over the data axis of `mesh`, each device receiving only its rows.
+    """Lay a host batch out over the batch axes of `mesh`, each device receiving only its rows.
 
     Args:
-        batch: Pytree of arrays whose number of rows the data axis divides.
+        batch: Pytree of arrays whose number of rows the number of replicas divides.
         mesh: The mesh of the strategy.
 
     Returns:
         The same tree with arrays sharded `P(DATA)`, 64-bit ones as JAX's configuration says.
     """
-    return put(batch, NamedSharding(mesh, PartitionSpec(DATA)))
+    return put(batch, NamedSharding(mesh, batch_spec(mesh)))
 
 
 def pad_to_equal(batch: Any, num_replicas: int) -> tuple[Any, tuple[int, ...]]:

@@ -1,91 +1,235 @@
 """Layouts: from the path and shape of a state leaf to how it lies over the mesh."""
 
+import dataclasses
 import math
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, final
 
 import jax
-from jax.sharding import PartitionSpec
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax._sharding._mesh import DATA
-
-SpecRule = Callable[[str, jax.ShapeDtypeStruct], PartitionSpec]
-"""Path of a leaf (as `jax.tree_util.keystr` writes it) and its shape, to its layout."""
+WHOLE = PartitionSpec()
 
 
-def tree_specs(rule: SpecRule, tree: Any) -> Any:
+@final
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How an array of the state lies over a mesh.
+
+    Where a loss function uses a parameter, it is gathered over the axes of the batch that `spec` names; along others, such as
+    `tensor`, XLA divides what is computed with it.
+
+    Attributes:
+        spec: How it lies.
+        gradient: How its gradient lies, if not as it does itself: over axes of the batch, too, along dimensions that `spec` leaves whole.
+    """
+
+    spec: PartitionSpec = WHOLE
+    gradient: PartitionSpec | None = None
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class StateLeaf:
+    """An array of a training's state, as a strategy sees it.
+
+    Attributes:
+        path: Where it is, such as `0/blocks/3/kernel`. In the state and where a loss is differentiated, paths begin differently;
+            optimizers have arrays whose paths end like those of parameters.
+        shape: Its shape.
+        dtype: Its type.
+        axis_names: What Flax calls its dimensions (`nnx.with_partitioning`, `linen.with_partitioning`), if anything.
+        is_optimizer_state: Whether it belongs to an optimizer: lies in a state of Optax, or below the name `opt_state`.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: Any
+    axis_names: tuple[Any, ...] | None = None
+    is_optimizer_state: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+
+LayoutRule = Callable[[StateLeaf], Layout]
+"""What is known of an array of the state to its layout."""
+
+
+def tree_layouts(rule: LayoutRule, tree: Any, mesh: Mesh) -> Any:
     """Apply `rule` to every array of `tree`.
 
     Args:
-        rule: Gives a leaf's layout from its path and shape.
-        tree: Pytree of arrays or `jax.ShapeDtypeStruct`.
+        rule: Gives a leaf's layout.
+        tree: Pytree of arrays or `jax.ShapeDtypeStruct`; what has no shape is not asked for.
+        mesh: Over which the leaves are laid out.
 
     Returns:
-        A pytree of the same structure with a `PartitionSpec` per leaf.
+        A pytree of the same structure with a `Layout` for each leaf.
+
+    Raises:
+        ValueError: If a layout names an axis that the mesh has not, or splits a dimension that does not divide or is not there.
     """
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: rule(jax.tree_util.keystr(path), leaf), tree)
+    optimizers = [path for path, node in _leaves(tree, _is_of_optax) if _is_of_optax(node)]
+    layouts = []
+    for path, box in _leaves(tree, _is_box):
+        names = [_name(key) for key in path]
+        is_optimizer_state = "opt_state" in names or any(path[: len(one)] == one for one in optimizers)
+        for leaf in jax.tree.leaves(box):
+            if not hasattr(leaf, "shape"):
+                layouts.append(Layout())
+                continue
+            seen = StateLeaf("/".join(names), tuple(leaf.shape), leaf.dtype, _axis_names(box), is_optimizer_state)
+            layouts.append(_checked(rule(seen), seen, mesh))
+    return jax.tree.unflatten(jax.tree.structure(tree), layouts)
 
 
-def largest_dimension_spec(shape: tuple[int, ...], num_shards: int, *, min_size: int) -> PartitionSpec:
-    """Split the largest dimension that `num_shards` divides.
+def tree_paths(tree: Any) -> list[str]:
+    """Return the paths of a tree's arrays, as rules see them."""
+    return ["/".join(map(_name, path)) for path, _ in _leaves(tree, _is_box)]
 
-    Args:
-        shape: Shape of the array.
-        num_shards: Number of devices to split over.
-        min_size: Arrays with fewer elements are not worth a collective and stay whole.
 
-    Returns:
-        A spec with the data axis on one dimension, or an empty one if the array stays whole.
+def tree_shardings(rule: LayoutRule, tree: Any, mesh: Mesh) -> Any:
+    """Return the sharding of every array of `tree`, as `tree_layouts`."""
+    return jax.tree.map(lambda layout: NamedSharding(mesh, layout.spec), tree_layouts(rule, tree, mesh))
+
+
+def _leaves(tree: Any, is_leaf: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
+    return jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
+
+
+def _name(key: Any) -> str:
+    return jax.tree_util.keystr((key,), simple=True)
+
+
+def _is_of_optax(node: Any) -> bool:
+    return isinstance(node, tuple) and type(node).__module__.partition(".")[0] == "optax" and hasattr(node, "_fields")
+
+
+def _is_box(node: Any) -> bool:
+    """Whether a node is one of Flax's that hold one array and what is to be known of it."""
+    return type(node).__module__.partition(".")[0] == "flax" and (
+        hasattr(node, "get_metadata") or hasattr(node, "unbox")
+    )
+
+
+def _axis_names(box: Any) -> tuple[Any, ...] | None:
+    if not _is_box(box):
+        return None
+    if not hasattr(box, "get_metadata"):
+        return getattr(box, "names", None)
+    metadata = box.get_metadata()
+    return next(
+        (tuple(metadata[key]) for key in ("out_sharding", "sharding_names", "sharding") if metadata.get(key)), None
+    )
+
+
+def _checked(layout: Layout, leaf: StateLeaf, mesh: Mesh) -> Layout:
+    for spec in (layout.spec, layout.gradient or WHOLE):
+        where = f"{leaf.path or 'The state'} of shape {leaf.shape} is to be laid out {spec}"
+        if len(spec) > len(leaf.shape):
+            raise ValueError(f"{where}, but has only {len(leaf.shape)} dimensions. Name at most one entry for each.")
+        names = axes_of(spec)
+        if unknown := [name for name in names if name not in mesh.shape]:
+            raise ValueError(f"{where}, but the mesh has no axis {unknown[0]!r}, only {dict(mesh.shape)}.")
+        if len(set(names)) < len(names):
+            raise ValueError(f"{where}, which names an axis twice. An axis can split one dimension.")
+        for dimension, entry in enumerate(spec):
+            parts = math.prod(mesh.shape[name] for name in names_of(entry))
+            if leaf.shape[dimension] % parts:
+                raise ValueError(
+                    f"{where}, but its dimension {dimension} does not divide into {parts} parts. Change its size or the layout."
+                )
+    return layout
+
+
+def names_of(entry: Any) -> tuple[str, ...]:
+    """Return the axes in one entry of a `PartitionSpec`."""
+    return () if entry is None else entry if isinstance(entry, tuple) else (entry,)
+
+
+def axes_of(spec: PartitionSpec) -> tuple[str, ...]:
+    """Return the axes over which a layout splits an array.
 
     Example:
-        >>> largest_dimension_spec((3, 64), 8, min_size=1) == PartitionSpec(None, "data")
+        >>> axes_of(PartitionSpec("tensor", None, ("data", "fsdp")))
+        ('tensor', 'data', 'fsdp')
+    """
+    return tuple(name for entry in spec for name in names_of(entry))
+
+
+def restrict(spec: PartitionSpec, axes: Collection[str]) -> PartitionSpec:
+    """Return what `spec` says of some axes.
+
+    Example:
+        >>> restrict(PartitionSpec("tensor", ("data", "expert")), ["data"]) == PartitionSpec(None, "data")
         True
     """
-    divisible = [d for d, size in enumerate(shape) if size and size % num_shards == 0]
-    if not divisible or math.prod(shape) < min_size:
-        return PartitionSpec()
-    largest = max(divisible, key=lambda d: shape[d])
-    return PartitionSpec(*(DATA if d == largest else None for d in range(largest + 1)))
+    kept = [tuple(name for name in names_of(entry) if name in axes) for entry in spec]
+    return make_spec(kept)
+
+
+def make_spec(entries: Sequence[tuple[str, ...]]) -> PartitionSpec:
+    """Return the layout that splits dimensions over some axes each."""
+    return PartitionSpec(*(None if not names else names[0] if len(names) == 1 else names for names in entries))
+
+
+def split_largest(spec: PartitionSpec, shape: tuple[int, ...], axis: str, parts: int) -> PartitionSpec | None:
+    """Split the largest dimension that is whole, and that `parts` divides, over an axis; None if there is none.
+
+    Example:
+        >>> split_largest(PartitionSpec("tensor"), (64, 3, 16), "data", 8) == PartitionSpec("tensor", None, "data")
+        True
+    """
+    entries = [names_of(entry) for entry in spec] + [()] * (len(shape) - len(spec))
+    free = [d for d, size in enumerate(shape) if size and size % parts == 0 and not entries[d]]
+    if not free:
+        return None
+    largest = max(free, key=lambda d: shape[d])
+    entries[largest] = (axis,)
+    last = int(np.flatnonzero([bool(names) for names in entries])[-1])
+    return make_spec(entries[: last + 1])
+
+
+def split_large(leaf: StateLeaf, axis: str, parts: int, min_size: int, spec: PartitionSpec = WHOLE) -> PartitionSpec:
+    """Split an array of `min_size` elements or more over an axis as well, where it can be; warn of large ones where it cannot.
+
+    Args:
+        leaf: The array.
+        axis: The axis.
+        parts: Its size.
+        min_size: Arrays with fewer elements are not worth a collective and stay whole.
+        spec: How it lies over other axes.
+    """
+    if leaf.size < min_size or parts == 1:
+        return spec
+    split = split_largest(spec, leaf.shape, axis, parts)
+    if split is None:
+        _warn_of_whole_array(leaf, parts)
+    return split or spec
 
 
 _LARGE_BYTES = 1 << 20
 _warned_of: set[tuple[tuple[int, ...], int]] = set()
 
 
-def warn_of_whole_array(path: str, leaf: jax.ShapeDtypeStruct, num_shards: int) -> None:
+def _warn_of_whole_array(leaf: StateLeaf, num_shards: int) -> None:
     """Warn of an array of a MiB or more that is whole on each device, once for each shape.
 
     Args:
-        path: Where in the state it is.
-        leaf: Its shape and type.
+        leaf: The array.
         num_shards: Number of devices over which it should have been split.
     """
-    size = math.prod(leaf.shape) * leaf.dtype.itemsize
+    size = leaf.size * leaf.dtype.itemsize
     if size < _LARGE_BYTES or (leaf.shape, num_shards) in _warned_of:
         return
     _warned_of.add((leaf.shape, num_shards))
     warnings.warn(
-        f"{path or 'The state'} of shape {leaf.shape} stays whole on each device, {size / 2**20:.1f} MiB: no dimension of it is divisible "
-        f"by {num_shards}. Make one so, such as a vocabulary filled up to {-(-max(leaf.shape) // num_shards) * num_shards}.",
+        f"{leaf.path or 'The state'} of shape {leaf.shape} stays whole on each device, {size / 2**20:.1f} MiB: no dimension of it "
+        f"is divisible by {num_shards}. Make one so, such as a vocabulary filled up to {-(-max(leaf.shape) // num_shards) * num_shards}.",
         stacklevel=2,
     )
-
-
-def sharded_dimension(spec: PartitionSpec) -> int | None:
-    """Return the dimension that `spec` splits over the data axis, or None if it is whole."""
-    return next((dimension for dimension, axes in enumerate(spec) if _has_data(axes)), None)
-
-
-def data_spec(spec: PartitionSpec) -> PartitionSpec:
-    """Return what `spec` says of the data axis alone; other axes are XLA's inside of replicas.
-
-    Example:
-        >>> data_spec(PartitionSpec("tensor", ("data", "expert"))) == PartitionSpec(None, "data")
-        True
-    """
-    return PartitionSpec(*(DATA if _has_data(axes) else None for axes in spec))
-
-
-def _has_data(axes: Any) -> bool:
-    return axes == DATA or (isinstance(axes, tuple) and DATA in axes)

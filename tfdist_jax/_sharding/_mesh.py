@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import mesh_utils
-from jax.sharding import AxisType, Mesh
+from jax.sharding import AxisType, Mesh, PartitionSpec
 
 Device = Any
 """A `jax.Device`, which to type checkers is no class."""
@@ -16,12 +16,22 @@ Device = Any
 DATA = "data"
 """Mesh axis over which the batch is split: one replica per index."""
 
+FSDP_AXIS = "fsdp"
+"""Mesh axis over which the batch is split, too, and each copy of the state."""
+
+Axes = Mapping[str, int] | Sequence[tuple[str, int]]
+"""Axes of a mesh and their sizes, slowest-varying first."""
+
+TENSOR = "tensor"
+"""Mesh axis over which arrays are split that XLA computes with in parts."""
+
 
 def make_mesh(axes: Mapping[str, int], *, devices: Sequence[Device] | None = None) -> Mesh:
     """Lay devices out on a named grid.
 
     Args:
-        axes: Axis name to size, slowest-varying first. The sizes must multiply to the number of devices.
+        axes: Axis name to size, slowest-varying first. The sizes must multiply to the number of devices; one of them may be -1, for as
+            many as are left.
         devices: The devices to use; all visible ones if None. If they are of several TPU slices, the first axis goes over
             the slices, which a slower network connects.
 
@@ -39,6 +49,7 @@ def make_mesh(axes: Mapping[str, int], *, devices: Sequence[Device] | None = Non
     devices = jax.devices() if devices is None else list(devices)
     if len(set(devices)) != len(devices):
         raise ValueError(f"A mesh needs different devices, got {list(map(str, devices))}. Name each device once.")
+    axes = _with_rest(axes, len(devices))
     wanted = math.prod(axes.values())
     if wanted != len(devices):
         raise ValueError(
@@ -50,6 +61,15 @@ def make_mesh(axes: Mapping[str, int], *, devices: Sequence[Device] | None = Non
     if len(slices) > 1:
         return Mesh(_over_slices(axes, len(slices), devices), tuple(axes), axis_types=kinds)
     return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=kinds, devices=devices)
+
+
+def _with_rest(axes: Mapping[str, int], num_devices: int) -> Mapping[str, int]:
+    known = math.prod(size for size in axes.values() if size != -1)
+    if any(size < 1 and size != -1 for size in axes.values()) or list(axes.values()).count(-1) > 1:
+        raise ValueError(f"The sizes of axes are 1 or more, and at most one is -1 for what is left, got {dict(axes)}.")
+    if -1 in axes.values() and num_devices % known:
+        raise ValueError(f"{num_devices} devices do not divide over {dict(axes)}. Change a size, or use other devices.")
+    return {name: num_devices // known if size == -1 else size for name, size in axes.items()}
 
 
 def _over_slices(axes: Mapping[str, int], num_slices: int, devices: Sequence[Device]) -> np.ndarray:
@@ -64,37 +84,65 @@ def _over_slices(axes: Mapping[str, int], num_slices: int, devices: Sequence[Dev
 
 
 @functools.lru_cache(maxsize=256)
-def replicas(mesh: Mesh) -> tuple[Device, ...]:
-    """Return the device on which each replica's own values lie: the first at each index of the data axis.
+def batch_axes(mesh: Mesh) -> tuple[str, ...]:
+    """Return the axes over which rows are split, in the mesh's order: `DATA` and `FSDP_AXIS`, those that there are.
 
     Raises:
-        ValueError: If the mesh has no data axis.
-        NotImplementedError: If the devices of one replica belong to several processes.
+        ValueError: If there is none.
     """
-    if DATA not in mesh.shape:
+    axes = tuple(name for name in mesh.axis_names if name in (DATA, FSDP_AXIS))
+    if not axes:
         raise ValueError(
             f"The strategy's mesh needs an axis {DATA!r}, over which batches are split, but has {dict(mesh.shape)}. "
             "Add it, with size 1 if all devices share each batch."
         )
-    first = mesh.axis_names.index(DATA)
-    groups = np.moveaxis(mesh.devices, first, 0).reshape(mesh.shape[DATA], -1)
+    return axes
+
+
+@functools.lru_cache(maxsize=256)
+def batch_spec(mesh: Mesh) -> PartitionSpec:
+    """Return how arrays of rows are laid out: split over all batch axes, `P(DATA)` if that is the only one."""
+    first, *others = batch_axes(mesh)
+    return PartitionSpec((first, *others) if others else first)
+
+
+@functools.lru_cache(maxsize=256)
+def replicas(mesh: Mesh) -> tuple[Device, ...]:
+    """Return the device on which each replica's own values lie: the first at each index of the batch axes.
+
+    Raises:
+        ValueError: If the mesh has no batch axis.
+        NotImplementedError: If the devices of one replica belong to several processes.
+    """
+    axes = batch_axes(mesh)
+    first = np.moveaxis(mesh.devices, [mesh.axis_names.index(axis) for axis in axes], range(len(axes)))
+    groups = first.reshape(math.prod(mesh.shape[axis] for axis in axes), -1)
     for group in groups:
         if len(owners := {device.process_index for device in group}) > 1:
             raise NotImplementedError(
-                f"A replica lies on devices of the processes {sorted(owners)}, but each must have whole ones. Let the data axis, "
-                "not another one, go over the processes: make it the mesh's first."
+                f"A replica lies on devices of the processes {sorted(owners)}, but each must have whole ones. Let the axes of the batch, "
+                "not others, go over the processes: make them the mesh's first."
             )
     return tuple(groups[:, 0])
 
 
 @functools.lru_cache(maxsize=256)
 def num_replicas(mesh: Mesh) -> int:
-    """Return into how many parts a batch is split: the size of the data axis; errors as `replicas`."""
+    """Return into how many parts a batch is split: the size of its axes; errors as `replicas`."""
     return len(replicas(mesh))
 
 
-@functools.lru_cache(maxsize=256)
 def data_mesh(devices: tuple[Device, ...] | None) -> Mesh:
-    """Make the mesh with one replica for each of `devices`, or of all visible ones."""
-    devices = devices or tuple(jax.devices())
-    return make_mesh({DATA: len(devices)}, devices=devices)
+    """Return the mesh with one replica for each of `devices`, or of all visible ones; the same each time."""
+    return named_mesh(((DATA, -1),), devices)
+
+
+def named_mesh(axes: Axes, devices: tuple[Device, ...] | None) -> Mesh:
+    """Return the mesh that `make_mesh` makes, the same each time."""
+    pairs = axes.items() if isinstance(axes, Mapping) else axes
+    return _cached_mesh(tuple(pairs), devices or tuple(jax.devices()))
+
+
+@functools.lru_cache(maxsize=256)
+def _cached_mesh(axes: tuple[tuple[str, int], ...], devices: tuple[Device, ...]) -> Mesh:
+    return make_mesh(dict(axes), devices=devices)

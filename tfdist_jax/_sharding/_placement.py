@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from tfdist_jax._sharding._mesh import DATA, replicas
+from tfdist_jax._sharding._mesh import batch_spec, replicas
 
 
 @functools.lru_cache(maxsize=256)
@@ -50,7 +50,7 @@ def put(value: Any, sharding: Sharding) -> Any:
 
 def stack_replicas(values: Sequence[Any], mesh: Mesh) -> jax.Array:
     """Lay out a value for each replica, of one shape and type, which every process has: `[num_replicas, ...]`, sharded `P(DATA)`."""
-    return put(jnp.stack(list(values)), NamedSharding(mesh, PartitionSpec(DATA)))
+    return put(jnp.stack(list(values)), NamedSharding(mesh, batch_spec(mesh)))
 
 
 def _put_one(value: Any, sharding: Sharding) -> Any:

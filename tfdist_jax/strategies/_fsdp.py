@@ -3,11 +3,10 @@
 import dataclasses
 from typing import final
 
-import jax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
-from tfdist_jax._sharding._layout import largest_dimension_spec, warn_of_whole_array
-from tfdist_jax._sharding._mesh import Device, data_mesh
+from tfdist_jax._sharding._layout import Layout, StateLeaf, split_large
+from tfdist_jax._sharding._mesh import DATA, Device, data_mesh
 from tfdist_jax._strategy import Strategy
 
 
@@ -33,9 +32,6 @@ class FSDP(Strategy):
         """One replica per device."""
         return data_mesh(self.devices)
 
-    def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
+    def state_layout(self, leaf: StateLeaf) -> Layout:
         """Split the largest dimension that the number of devices divides; of large arrays that have none, warn once."""
-        spec = largest_dimension_spec(leaf.shape, self.num_replicas, min_size=self.min_size)
-        if spec == PartitionSpec() and leaf.size >= self.min_size and self.num_replicas > 1:
-            warn_of_whole_array(path, leaf, self.num_replicas)
-        return spec
+        return Layout(split_large(leaf, DATA, self.num_replicas, self.min_size))

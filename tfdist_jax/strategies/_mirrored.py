@@ -3,9 +3,9 @@
 import dataclasses
 from typing import final
 
-import jax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
+from tfdist_jax._sharding._layout import Layout, StateLeaf
 from tfdist_jax._sharding._mesh import Device, data_mesh
 from tfdist_jax._strategy import Strategy
 
@@ -26,6 +26,6 @@ class Mirrored(Strategy):
         """One replica per device."""
         return data_mesh(self.devices)
 
-    def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
+    def state_layout(self, leaf: StateLeaf) -> Layout:
         """Keep every leaf whole on every device."""
-        return PartitionSpec()
+        return Layout()

@@ -4,8 +4,9 @@ import dataclasses
 from typing import final
 
 import jax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
+from tfdist_jax._sharding._layout import Layout, StateLeaf
 from tfdist_jax._sharding._mesh import Device, data_mesh
 from tfdist_jax._strategy import Strategy
 
@@ -26,6 +27,6 @@ class SingleDevice(Strategy):
         """A single replica."""
         return data_mesh((self.device or jax.local_devices()[0],))
 
-    def state_spec(self, path: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
+    def state_layout(self, leaf: StateLeaf) -> Layout:
         """Keep every leaf whole."""
-        return PartitionSpec()
+        return Layout()

@@ -6,7 +6,6 @@ from typing import final
 import keras
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec
 
 import tfdist_jax
 import tfdist_jax.compat.tensorflow as tf
@@ -22,8 +21,8 @@ class TwoAxes(tfdist_jax.Strategy):
     def mesh(self):
         return tfdist_jax.make_mesh({"data": 2, "tensor": 4})
 
-    def state_spec(self, path, leaf):
-        return PartitionSpec()
+    def state_layout(self, leaf):
+        return tfdist_jax.Layout()
 
 
 def make_model():
