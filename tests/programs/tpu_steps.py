@@ -39,12 +39,11 @@ def chips_of(topology):
     return tuple(topologies.get_topology_desc(shape, platform="tpu", num_slices=int(slices or 1)).devices)
 
 
-def on(strategy, tree, shardings=None):
-    """Types of arrays laid out over the strategy's mesh: by `shardings`, or whole."""
-    whole = NamedSharding(strategy.mesh, PartitionSpec())
-    shardings = jax.tree.map(lambda _: whole, tree) if shardings is None else shardings
-    typed = lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-    return jax.tree.map(typed, tree, shardings)
+def on(strategy, tree, specs=None):
+    """Types of arrays laid out over the strategy's mesh: by `specs`, or whole."""
+    specs = jax.tree.map(lambda _: PartitionSpec(), tree) if specs is None else specs
+    typed = lambda leaf, spec: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(strategy.mesh, spec))
+    return jax.tree.map(typed, tree, specs)
 
 
 def images(strategy):
@@ -172,7 +171,8 @@ def fsdp_step(chips):
         updates, opt_state = optimizer.update(grads, opt_state, params)
         return (optax.apply_updates(params, updates), opt_state), loss
 
-    return step.lower(on(strategy, state, strategy.shardings(state)), images(strategy))
+    specs = jax.tree.map(lambda sharding: sharding.spec, strategy.shardings(state))
+    return step.lower(on(strategy, state, specs), images(strategy))
 
 
 STEPS = {"keras": keras_step, "custom loop": custom_loop_step, "fsdp": fsdp_step}

@@ -119,3 +119,17 @@ def test_gradients_are_those_of_one_device(name, loss_fn, record_property):
 
 def check(grad, param):
     assert grad.sharding.is_equivalent_to(param.sharding, param.ndim), (grad.sharding, param.sharding)
+
+
+def collectives(compiled):
+    """Return how many collectives of each kind a program has, and how many bytes they give each device."""
+    found = {}
+    kinds = "all-gather|reduce-scatter|all-reduce|all-to-all|collective-permute"
+    for results, kind in re.findall(rf"= (.*?) ({kinds})(?:-start)?\(", compiled.as_text()):
+        sizes = [
+            np.prod([int(size) for size in shape.split(",") if size]) * int(bits) // 8
+            for bits, shape in re.findall(r"\b[a-z]+(\d+)\[([\d,]*)\]", results)
+        ]
+        count, total = found.get(kind, (0, 0))
+        found[kind] = count + 1, total + int(sum(sizes))
+    return found

@@ -5,4 +5,5 @@ from tfdist_jax._global_batch._functions import (
     value_and_grad_globally as value_and_grad_globally,
 )
 from tfdist_jax._global_batch._keys import row_keys as row_keys
+from tfdist_jax._global_batch._layer import layer as layer
 from tfdist_jax._global_batch._results import Mean as Mean, Rows as Rows, Sum as Sum

@@ -113,6 +113,7 @@ class _Run:
     def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any]) -> None:
         self._jaxpr = jaxpr
         self._values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+        self._used = {var for eqn in jaxpr.eqns for var in _variables(eqn.invars)} | {*_variables(jaxpr.outvars)}
         self._waiting: list[JaxprEqn] = []
 
     def run(self, args: Sequence[Any]) -> list[Any]:
@@ -138,7 +139,7 @@ class _Run:
         """Run the equations that wait, with whole arrays."""
         if not self._waiting:
             return
-        made = [var for eqn in self._waiting for var in eqn.outvars if type(var).__name__ != "DropVar"]
+        made = [var for eqn in self._waiting for var in eqn.outvars if var in self._used]
         used = dict.fromkeys(var for eqn in self._waiting for var in _variables(eqn.invars))
         given = [var for var in used if var not in {*made}]
         part = self._jaxpr.replace(
@@ -163,7 +164,7 @@ def _cast(eqn: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
 
 
 def _call(eqn: JaxprEqn, operands: Sequence[Any]) -> list[Any] | None:
-    return _run_inside(eqn.params["jaxpr"], operands) if _gathers_later(eqn.params["jaxpr"]) else None
+    return _run_inside(eqn.params["jaxpr"], operands) if gathers_late(eqn.params["jaxpr"]) else None
 
 
 def _rematerialise(eqn: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
@@ -180,7 +181,7 @@ def _rematerialise(eqn: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
 
 
 def _scan(eqn: JaxprEqn, operands: Sequence[Any]) -> list[Any] | None:
-    if not _gathers_later(eqn.params["jaxpr"]):
+    if not gathers_late(eqn.params["jaxpr"]):
         return None
     consts, carry, xs = scan_operands(eqn, operands)
     consts, carry = _whole(consts), _whole(carry)
@@ -199,7 +200,8 @@ def _scan(eqn: JaxprEqn, operands: Sequence[Any]) -> list[Any] | None:
     return [*carry, *ys]
 
 
-def _gathers_later(program: Jaxpr | ClosedJaxpr) -> bool:
+def gathers_late(program: Jaxpr | ClosedJaxpr) -> bool:
+    """Whether a program has rematerialised functions, in which parameters are gathered that only they use."""
     return any(eqn.primitive.name in _REMATERIALISING for eqn in equations(open_program(program)))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax._global_batch._gathers import Gather, make_gather, run_with_gathers
+from tfdist_jax._global_batch._gathers import Gather, gathers_late, make_gather, run_with_gathers
 from tfdist_jax._global_batch._keys import is_key, make_own_keys
 from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, unwrap
 from tfdist_jax._global_batch._row_analysis import RowKinds, find_row_kinds
@@ -146,6 +146,13 @@ class ReplicaFunction:
         sizes, gathers = self.split.sizes, self.split.gathers
         if not self.split.is_even:
             # Replicas in different branches would wait for each other.
+            if any(gathers) and gathers_late(next(iter(self.programs.values()))):
+                warnings.warn(
+                    f"Replicas have different numbers of rows, {sizes}: for such a batch, the parameters of all layers are gathered at "
+                    "once. `strategy.put(batch, mask='mask')` and `strategy.prefetch(batches, mask='mask')` give all as many, with a "
+                    "mask of the real ones.",
+                    stacklevel=2,
+                )
             params, gathers = self.split.gather_params(params), [None] * len(gathers)
         params = jax.tree.leaves(params)
         extra = jax.tree.leaves(make_own_keys(extra, self.split.axes) if len(sizes) > 1 else extra)
