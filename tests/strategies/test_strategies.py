@@ -39,6 +39,11 @@ STRATEGIES = {
     "mirrored on three": lambda: td.Mirrored(tuple(jax.devices()[:3])),
     "mirrored on one": lambda: td.Mirrored(tuple(jax.devices()[:1])),
     "fsdp": lambda: td.FSDP(min_size=8),
+    "hsdp": lambda: td.HSDP(shards=2, min_size=8),
+    "zero1": lambda: td.ZeRO1(min_size=8),
+    "data, fsdp and tensor": lambda: td.Sharded(
+        {"data": 2, "fsdp": 2, "tensor": 2}, {"w": P(None, "tensor")}, min_size=8
+    ),
     "fsdp on four": lambda: td.FSDP(tuple(jax.devices()[4:]), min_size=8),
 }
 OPTIMIZER = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(1e-2))

@@ -17,9 +17,9 @@ def layer(fn: Callable[..., Any], *, policy: str | Callable[..., bool] = "nothin
     """Make a function a layer of a model: what it computes is not kept for gradients but computed again.
 
     It is `jax.checkpoint`, under every strategy, and so are Flax's `nnx.remat` and `linen.remat`. Where a strategy splits parameters
-    over `fsdp` or, as `FSDP` does, over `data`, those that only layers use are gathered in them, for the forward and the backward pass anew:
-    of all layers, one at a time is whole. Loops over stacked parameters (`jax.lax.scan`, `linen.scan`, `nnx.scan`) keep it so on every
-    platform; where layers follow each other in Python, it is for XLA to order them.
+    over `fsdp` or, as `FSDP` does, over `data`, those that only layers use are gathered in them, in the forward pass and again in the
+    backward pass: one layer at a time is whole. Loops over stacked parameters (`jax.lax.scan`, `linen.scan`, `nnx.scan`) keep it so on
+    every platform; where layers follow each other in Python, it is for XLA to order them.
 
     Args:
         fn: A function of pytrees of arrays, such as a layer's parameters and its input.
