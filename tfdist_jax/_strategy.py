@@ -101,7 +101,7 @@ class Strategy(abc.ABC):
                 that are missing, and all replicas have as many.
 
         Returns:
-            The same tree sharded `P(DATA)`; where the rows do not divide evenly and there is no mask, a `PaddedBatch`, which
+            The same tree, sharded by rows; where the rows do not divide evenly and there is no mask, a `PaddedBatch`, which
             `value_and_grad` and `evaluate` take as well and compute exactly.
         """
         data, sizes = pad_to_equal(batch, self.num_replicas)
@@ -164,14 +164,14 @@ class Strategy(abc.ABC):
 
         Args:
             loss_fn: `loss_fn(params, batch, *extra)` giving `(loss, aux)`. It runs once per replica on the replica's rows, under the
-                axis name `DATA`. The loss is a scalar, or `(sum, weight)`: the sum of what all replicas' rows have is divided by the
+                axis names `batch_axes`. The loss is a scalar, or `(sum, weight)`: the sum of what all replicas' rows have is divided by the
                 sum of their weights, as for a mean over tokens with a mask. `aux` is any pytree; leaves in `td.Sum`, `td.Mean` or
                 `td.Rows` are what these say.
             has_aux: False if `loss_fn` returns the loss alone.
 
         Returns:
             A function of `(params, batch, *extra)` that gives `((loss, aux), grads)`, or `(loss, grads)`. `grads` are laid out like
-            `params`. Results for each row are in the order of the batch and sharded `P(DATA)`, or, if replicas have different numbers
+            `params`. Results for each row are in the order of the batch and sharded by rows, or, if replicas have different numbers
             of rows, whole. `extra` is the same on every replica, but for random keys (of `jax.random.key`): if there are several
             replicas, each has `fold_in(key, replica)`. One device's random numbers come of `td.row_keys`.
 
@@ -218,7 +218,7 @@ class Strategy(abc.ABC):
         return _replica.split_batch(batch, self.mesh)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Run `fn` once on each replica, with collectives over the axis name `DATA`.
+        """Run `fn` once on each replica, with collectives over the axis names `batch_axes`.
 
         Args:
             fn: A function of arrays; a pure one, as for `jax.jit`.
@@ -231,7 +231,7 @@ class Strategy(abc.ABC):
             >>> import numpy as np, tfdist_jax as td
             >>> strategy = td.Mirrored()
             >>> rows = strategy.split(np.arange(float(strategy.num_replicas)))
-            >>> total = strategy.run(lambda x: jax.lax.psum(x.sum(), td.DATA), rows)
+            >>> total = strategy.run(lambda x: jax.lax.psum(x.sum(), strategy.batch_axes), rows)
             >>> bool(total.values[0] == np.arange(strategy.num_replicas).sum())
             True
         """

@@ -70,6 +70,37 @@ for name, strategy in STRATEGIES.items():
         assert [worker.result(f"own {name}") for worker in workers] == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
 
 
+@pytest.mark.slow("five strategies, alone and in two processes")
+def test_strategies_over_several_axes_in_two_processes_equal_one_device(cluster, tmp_path):
+    """Also with uneven rows, batches of each process's own, and a checkpoint that another strategy goes on with."""
+    program = (
+        PROGRAM
+        + f"""
+shapes = jax.eval_shape(make_state)
+for name, strategy in over_several_axes().items():
+    whole, state = train(strategy, batches(GLOBAL_SIZES, seed=0))
+    result(f"training {{name}}", numbers(whole))
+    result(f"own {{name}}", numbers(train(strategy, batches(OWN_SIZES[me], seed=me), own=True)[0]))
+    result(f"together {{name}}", together(strategy))
+    with td.Checkpointer({str(tmp_path)!r} + "/" + name) as checkpointer:
+        checkpointer.save(1, state)
+        moved = checkpointer.restore(like=shapes, strategy=td.FSDP(min_size=8)).state
+    result(f"moved {{name}}", numbers(td.FSDP().fetch(moved)) == numbers(strategy.fetch(state)))
+"""
+    )
+    workers = cluster(2, devices_per_worker=4).start(program)
+    assert [worker.wait() for worker in workers] == [0, 0], workers[0].log + workers[1].log
+    train = lambda data: native_training.numbers(native_training.train(td.SingleDevice(), data)[0])
+    expected = train(native_training.batches(native_training.GLOBAL_SIZES, seed=0))
+    expected_own = train(native_training.joined_own())
+    for name, strategy in native_training.over_several_axes().items():
+        for worker in workers:
+            assert_same(worker.result(f"training {name}"), expected)
+            assert_same(worker.result(f"own {name}"), expected_own)
+            assert worker.result(f"together {name}") == native_training.together(strategy)
+            assert worker.result(f"moved {name}")
+
+
 @pytest.mark.slow("three strategies, alone and in two processes")
 def test_each_process_may_train_on_rows_of_its_own(cluster):
     """Also where the replicas of one process do not lie next to each other, as on TPU slices."""

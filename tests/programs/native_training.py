@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
 
@@ -11,6 +12,18 @@ OPTIMIZER = optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.1, momentum=
 GLOBAL_SIZES = (24, 10, 5, 1, 24)
 # What each of two processes has of its own, batch by batch.
 OWN_SIZES = ((8, 6, 5), (8, 2))
+
+
+def over_several_axes():
+    """Strategies whose replicas lie along several axes, or have several devices: for eight devices."""
+    rules = {"w": P(None, "tensor"), "v": P("tensor")}
+    return {
+        "hsdp": td.HSDP(shards=4, min_size=8),
+        "hsdp over processes": td.Sharded({"fsdp": 8}, min_size=8),
+        "zero1": td.ZeRO1(min_size=8),
+        "tensor": td.TensorParallel(4, rules),
+        "sharded": td.Sharded({"data": 2, "fsdp": 2, "tensor": 2}, rules, min_size=8),
+    }
 
 
 def make_state():
@@ -66,7 +79,7 @@ def numbers(tree):
 def together(strategy):
     """What `put`, `split`, `run`, `reduce` and `gather` give, whole."""
     rows = np.arange(8.0)
-    replica = lambda x: (x.sum(), jax.lax.psum(x.sum(), td.DATA))
+    replica = lambda x: (x.sum(), jax.lax.psum(x.sum(), strategy.batch_axes))
     own, total = strategy.run(replica, strategy.split(rows))
     placed = strategy.put(rows)
     return {
