@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "programs/tpu_steps.py"
+PROGRAMS = Path(__file__).parent / "programs"
 
 
 def libtpu_folder():
@@ -20,18 +20,29 @@ def libtpu_folder():
     return None if spec is None or spec.origin is None else Path(spec.origin).parents[1]
 
 
-@pytest.mark.slow("compiles for three TPU slices")
-def test_steps_compile_for_tpu_slices(run_script):
-    """Eight chips of two hosts, a slice of eight hosts, and two slices of four hosts each."""
+@pytest.fixture
+def run_for_tpu(run_script):
+    """Returns a function that runs a program with topologies as arguments, which prints JSON about each."""
     folder = libtpu_folder()
     if folder is None:
         pytest.skip("libtpu is not installed: `make peers` adds it where there is a package for this machine.")
-    chips_of_a_slice = {"v5e:2x4": 8, "v5e:4x8": 32, "v5e:4x4*2": 16}
     path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-    ran = run_script(PROGRAM, *chips_of_a_slice, env={"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"})
-    assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout.splitlines()[-1])
-    assert found.keys() == chips_of_a_slice.keys()
+
+    def run(program, *topologies):
+        ran = run_script(PROGRAMS / program, *topologies, env={"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"})
+        assert ran.returncode == 0, ran.stderr
+        found = json.loads(ran.stdout.splitlines()[-1])
+        assert found.keys() == {*topologies}
+        return found
+
+    return run
+
+
+@pytest.mark.slow("compiles for three TPU slices")
+def test_steps_compile_for_tpu_slices(run_for_tpu):
+    """Eight chips of two hosts, a slice of eight hosts, and two slices of four hosts each."""
+    chips_of_a_slice = {"v5e:2x4": 8, "v5e:4x8": 32, "v5e:4x4*2": 16}
+    found = run_for_tpu("tpu_steps.py", *chips_of_a_slice)
     for topology, steps in found.items():
         # One fused reduction; under FSDP two kernels and a bias are gathered, and their gradients scattered.
         assert {name: step["asked"] for name, step in steps.items()} == {
@@ -61,3 +72,33 @@ def test_steps_compile_for_tpu_slices(run_script):
     assert 85_067 / 16 <= size < 1.2 * 85_067 / 16
     kinds = [kind for kind, _ in found["v5e:4x4*2"]["fsdp"]["between_slices"]]
     assert sorted(kinds) == ["ALL_GATHER"] * 3 + ["ALL_REDUCE"] + ["REDUCE_SCATTER"] * 3
+
+
+@pytest.mark.slow("compiles eight programs for two TPU slices each")
+def test_every_strategy_compiles_for_tpu_slices(run_for_tpu):
+    """Eight chips of two hosts, and two slices of a host each."""
+    # Each strategy's reductions, gathers and scatters: of two matrices, in a loop forward and in one backward.
+    asked = {
+        "Mirrored": [3, 0, 0],
+        "FSDP": [1, 4, 2],
+        "ZeRO1": [1, 0, 2],
+        "HSDP": [3, 4, 2],
+        "TensorParallel": [3, 0, 0],
+        "data x FSDP x tensor": [3, 4, 2],
+        "FSDP, 12 layers": [1, 4, 2],
+        "FSDP, list of layers": [1, 16, 8],
+    }
+    shares = {"Mirrored": 1, "FSDP": 8, "ZeRO1": 1, "HSDP": 4, "TensorParallel": 4, "data x FSDP x tensor": 4}
+    found = run_for_tpu("tpu_strategies.py", "v5e:2x4", "v5e:2x2*2")
+    layer_bytes = 2 * 1024 * 4096 * 4
+    for costs in found.values():
+        assert {name: cost["asked"] for name, cost in costs.items()} == asked
+        for name, share in shares.items():
+            assert costs[name]["argument_bytes"] < 1.05 * 4 * layer_bytes / share + 2**18
+    one_slice = found["v5e:2x4"]
+    # What is whole at a time is a part of a layer, whatever their number, and nearly so without a loop.
+    assert one_slice["FSDP, 12 layers"]["temp_bytes"] < 1.05 * one_slice["FSDP"]["temp_bytes"] < layer_bytes
+    assert one_slice["FSDP, list of layers"]["temp_bytes"] < layer_bytes
+    # Tensor parallelism asks XLA alone for the sums inside of layers.
+    assert one_slice["TensorParallel"]["compiled"][1:] == [0, 0]
+    assert one_slice["TensorParallel"]["temp_bytes"] < layer_bytes
