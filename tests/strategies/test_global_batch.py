@@ -297,7 +297,7 @@ def test_what_the_program_says_of_a_result_counts_where_nothing_is_known():
 def test_statistics_of_a_replicas_rows_are_warned_of():
     strategy = td.Mirrored()
     centred = lambda p, b: (losses(p, {**b, "x": b["x"] - b["x"].mean(0)}).mean(), {})
-    with pytest.warns(UserWarning, match=r"depends on other rows.*axis_name=td.DATA"):
+    with pytest.warns(UserWarning, match=r"depends on other rows.*axis_name=strategy\.batch_axes"):
         strategy.value_and_grad(centred)(make_params(), strategy.put(make_batch(16)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

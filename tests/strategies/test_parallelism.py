@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import linen, nnx
 from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
@@ -288,3 +289,124 @@ def test_checkpoints_move_between_layouts(name, tmp_path):
             other.shardings(shapes),
         )
     jax.tree.map(np.testing.assert_array_equal, state, jax.jit(make_state)())
+
+
+SEVERAL_AXES = ["HSDP 2x4", "data x FSDP x tensor", "tensor first"]
+
+
+@pytest.mark.parametrize("rows", [24, 13])
+@pytest.mark.parametrize("name", SEVERAL_AXES)
+def test_results_of_rows_are_in_order_over_several_axes(name, rows):
+    strategy, x = STRATEGIES[name](), np.random.default_rng(0).normal(size=(rows, 4))
+    describe = lambda scale, x: {"rows": x[:, 0] * scale, "count": len(x), "mean": x.mean(), "sum": x.sum()}
+    found = strategy.evaluate(describe)(2.0, strategy.put(x))
+    jax.tree.map(lambda a, e: np.testing.assert_allclose(a, e, rtol=1e-12), found, describe(2.0, x))
+
+
+@pytest.mark.filterwarnings("ignore:The rules")
+@pytest.mark.parametrize("name", SEVERAL_AXES)
+def test_statistics_of_the_whole_batch_are_over_all_its_axes(name):
+    strategy, x = STRATEGIES[name](), np.random.default_rng(0).normal(size=(24, 4))
+
+    def loss_fn(axes, scale, x):
+        mean = x.mean(0) if axes is None else jax.lax.pmean(x.mean(0), axes)
+        return ((x - mean) ** 2 * scale).mean()
+
+    params = strategy.init(lambda: jnp.float64(3))
+    compute = lambda axes: strategy.value_and_grad(functools.partial(loss_fn, axes), has_aux=False)
+    found = compute(strategy.batch_axes)(params, strategy.put(x))
+    assert relative_error(found, jax.value_and_grad(functools.partial(loss_fn, None))(3.0, x)) < 1e-12
+    with pytest.warns(UserWarning, match=r"axis_name=strategy\.batch_axes"):
+        compute(strategy.batch_axes[:1])(params, strategy.put(x))
+
+
+@pytest.mark.parametrize("make_norm", ["linen", "nnx"])
+def test_batch_normalisation_is_that_of_one_device_over_all_axes(make_norm):
+    x = np.random.default_rng(0).normal(size=(24, 4))
+
+    def make_loss(axes):
+        if make_norm == "linen":
+            norm = linen.BatchNorm(use_running_average=False, axis_name=axes)
+            variables = norm.init(jax.random.key(0), x[:8])
+            return lambda scale, x: (norm.apply(variables, x, mutable=["batch_stats"])[0] ** 3 * scale).mean()
+        graph, state = nnx.split(nnx.BatchNorm(4, axis_name=axes, param_dtype=float, rngs=nnx.Rngs(0)))
+        return lambda scale, x: (nnx.merge(graph, state)(x) ** 3 * scale).mean()
+
+    strategy = td.HSDP(shards=4)
+    compute = strategy.value_and_grad(make_loss(strategy.batch_axes), has_aux=False)
+    found = compute(jnp.float64(3), strategy.put(x))
+    assert relative_error(found, jax.value_and_grad(make_loss(None))(3.0, x)) < 1e-6
+
+
+@pytest.mark.parametrize("name", SEVERAL_AXES)
+def test_replicas_along_several_axes_draw_different_numbers(name):
+    strategy = STRATEGIES[name]()
+    draw = lambda _, x, key: jax.random.uniform(key, x.shape)
+    numbers = np.asarray(strategy.evaluate(draw)(0.0, strategy.put(np.zeros(16)), jax.random.key(0)))
+    assert len(set(numbers.tolist())) == 16
+
+
+@pytest.mark.parametrize("rows", [24, 13])
+def test_activations_may_be_laid_out_by_the_program(rows):
+    strategy = STRATEGIES["TensorParallel 2x4"]()
+    divided = lambda params, x: jax.lax.with_sharding_constraint(apply_block(params, x), P(None, None, "tensor"))
+    params, batch = strategy.init(make_params), make_batch(rows)
+    loss_fn = lambda params, batch: token_losses(params, batch, divided).mean()
+    found = strategy.value_and_grad(loss_fn, has_aux=False)(params, strategy.put(batch))
+    assert relative_error(found, on_one(mean_loss)(make_params(), batch)) < 1e-12
+
+
+RULES_OVER_FSDP = {
+    "one dimension each": P("fsdp", None, "tensor"),
+    "the first alone": P("fsdp"),
+    "one dimension over both": P(None, ("fsdp", "tensor")),
+    "one dimension over both, tensor first": P(None, ("tensor", "fsdp")),
+    "over all": P(None, ("data", "fsdp"), "tensor"),
+    "over all, in another order": P(None, "tensor", ("fsdp", "data")),
+    "over the data": P(None, "data"),
+}
+
+
+@pytest.mark.parametrize("rows", [16, 11])
+@pytest.mark.filterwarnings("ignore:Replicas have different numbers of rows")
+@pytest.mark.parametrize("name", RULES_OVER_FSDP)
+def test_stacked_layers_may_lie_over_any_axes(name, rows):
+    strategy = td.Sharded(
+        {"data": 2, "fsdp": 2, "tensor": 2}, {"up": RULES_OVER_FSDP[name], "scale": P("fsdp")}, min_size=1
+    )
+    random = np.random.default_rng(0)
+    params = {
+        "up": random.normal(size=(4, 16, 32)) * 0.1,
+        "down": random.normal(size=(4, 32, 16)) * 0.1,
+        "scale": random.normal(size=4),
+    }
+    x = random.normal(size=(rows, 16))
+    layer = td.layer(lambda params, x: x + jnp.tanh(x @ params["up"]) @ params["down"] * params["scale"])
+    loss_fn = lambda params, x: (jax.lax.scan(lambda x, p: (layer(p, x), None), x, params)[0] ** 2).mean()
+    placed = strategy.init(lambda: jax.tree.map(jnp.asarray, params))
+    found = strategy.value_and_grad(loss_fn, has_aux=False)(placed, strategy.put(x))
+    assert relative_error(found, jax.value_and_grad(loss_fn)(params, x)) < 1e-12
+
+
+def loss_of_everything(params, x):
+    """Layers inside of layers, in jitted functions, in conditionals, and used twice."""
+    inner = td.layer(lambda w, x: jnp.tanh(x @ w))
+    outer = jax.jit(td.layer(lambda params, x: inner(params["a"], x) + inner(params["b"], x) @ params["a"]))
+    x = outer(params, x) + x @ params["a"]
+    x = jax.lax.cond(params["b"].sum() > 0, lambda x: inner(params["b"], x), lambda x: x, x)
+    x, totals = jax.lax.scan(
+        lambda x, w: (inner(w, x) + inner(params["a"], x), x.sum()), x, params["stack"], reverse=True
+    )
+    steps = jax.lax.fori_loop(0, 3, lambda _, x: inner(params["a"], x), x)
+    return (jax.nn.relu(x) * steps).mean(), {"totals": td.Sum(totals), "n": len(x)}
+
+
+def test_layers_are_found_wherever_they_are():
+    random = np.random.default_rng(0)
+    params = {name: random.normal(size=(8, 8)) * 0.3 for name in "ab"} | {"stack": random.normal(size=(3, 8, 8)) * 0.3}
+    x = random.normal(size=(16, 8))
+    strategy = td.FSDP(min_size=1)
+    placed = strategy.init(lambda: jax.tree.map(jnp.asarray, params))
+    found = strategy.value_and_grad(loss_of_everything)(placed, strategy.put(x))
+    (loss, aux), grads = jax.value_and_grad(loss_of_everything, has_aux=True)(params, x)
+    assert relative_error(found, ((loss, {"totals": aux["totals"].value, "n": 16}), grads)) < 1e-12

@@ -321,7 +321,7 @@ def _check(kinds: RowKinds, split: Split) -> None:
     for line in dict.fromkeys(map(line_of, kinds.relating)):
         warnings.warn(
             f"At {line or 'a place that is not known'}, what is computed for a row depends on other rows. Each of {replicas} replicas sees "
-            "its own rows alone, so that results are not those of one device. BatchNorm takes axis_name=td.DATA for statistics of the "
-            "whole batch.",
+            "its own rows alone, so that results are not those of one device. BatchNorm takes axis_name=strategy.batch_axes for "
+            "statistics of the whole batch.",
             stacklevel=2,
         )
