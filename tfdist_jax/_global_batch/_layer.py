@@ -43,8 +43,6 @@ def layer(fn: Callable[..., Any], *, policy: str | Callable[..., bool] = "nothin
         >>> strategy.value_and_grad(loss, has_aux=False)(weights, batch)[1].shape
         (5, 16, 16)
     """
-    if isinstance(policy, str):
-        if policy not in _POLICIES:
-            raise ValueError(f"A layer's policy is one of {', '.join(_POLICIES)}, or a function, got {policy!r}.")
-        policy = getattr(jax.checkpoint_policies, policy)
-    return jax.checkpoint(fn, policy=policy)
+    if not callable(policy) and policy not in _POLICIES:
+        raise ValueError(f"A layer's policy is one of {', '.join(_POLICIES)}, or a function, got {policy!r}.")
+    return jax.checkpoint(fn, policy=policy if callable(policy) else getattr(jax.checkpoint_policies, policy))
