@@ -330,7 +330,7 @@ def test_batch_normalisation_is_that_of_one_device_over_all_axes(make_norm):
             variables = norm.init(jax.random.key(0), x[:8])
             return lambda scale, x: (norm.apply(variables, x, mutable=["batch_stats"])[0] ** 3 * scale).mean()
         graph, state = nnx.split(nnx.BatchNorm(4, axis_name=axes, rngs=nnx.Rngs(0)))
-        return lambda scale, x: (nnx.merge(graph, state)(x) ** 3 * scale).mean()
+        return lambda scale, x: (nnx.merge(graph, state, copy=True)(x) ** 3 * scale).mean()
 
     strategy = td.HSDP(shards=4)
     compute = strategy.value_and_grad(make_loss(strategy.batch_axes), has_aux=False)
