@@ -1,7 +1,10 @@
 import collections
+import dataclasses
+from typing import final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from flax import linen, nnx
@@ -121,6 +124,30 @@ def test_rules_that_match_nothing_are_told_of():
         td.TensorParallel(4, {"kernl": P("tensor"), "kernel": P("tensor")}).init(
             lambda: {"layer": {"kernel": jnp.ones(8)}}
         )
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class FromTheFront(td.Strategy):
+    prefix: str
+
+    @property
+    def mesh(self):
+        return td.make_mesh({"data": 8})
+
+    def state_layout(self, leaf):
+        return td.Layout(P("data") if leaf.path.startswith(self.prefix) else P())
+
+
+def test_a_parameter_that_lies_elsewhere_in_the_state_is_told_of():
+    make_state = lambda: ({"w": jnp.ones((8, 8))}, {"w": jnp.ones((8, 8))})
+    compute = lambda strategy, i: strategy.value_and_grad(lambda p, x: (x @ p["w"]).mean(), has_aux=False)(
+        strategy.init(make_state)[i], strategy.put(np.ones((8, 8)))
+    )
+    with pytest.warns(UserWarning, match=r"w is laid out P.*\(\) where.* but P.*\('data',?\) in the state, at 0/w"):
+        compute(FromTheFront("0/"), 0)
+    compute(FromTheFront(""), 0)
+    compute(FromTheFront("0/"), 1)
 
 
 def test_axis_names_are_rules():

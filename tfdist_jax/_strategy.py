@@ -1,6 +1,7 @@
 """What every strategy answers, and what follows from the answers."""
 
 import abc
+import functools
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_glo
 from tfdist_jax._program import Program, make_program
 from tfdist_jax._sharding._collectives import ReduceOp
 from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, put_rows
-from tfdist_jax._sharding._layout import Layout, StateLeaf, tree_paths, tree_shardings
+from tfdist_jax._sharding._layout import Layout, NotedLayouts, StateLeaf, tree_paths, tree_shardings
 from tfdist_jax._sharding._mesh import batch_axes, num_replicas
 from tfdist_jax._sharding._placement import local, spans_processes
 from tfdist_jax._sharding._prefetch import Prefetched, make_prefetched
@@ -50,6 +51,10 @@ class Strategy(abc.ABC):
         """The mesh's axes over which rows are split: what collectives over all replicas name, such as BatchNorm's `axis_name`."""
         return batch_axes(self.mesh)
 
+    @functools.cached_property
+    def _layouts(self) -> NotedLayouts:
+        return NotedLayouts(self.state_layout)
+
     @property
     def num_replicas(self) -> int:
         """Into how many parts a batch is split."""
@@ -66,7 +71,7 @@ class Strategy(abc.ABC):
             The state, each leaf sharded by `state_layout`.
         """
         shapes = jax.eval_shape(make_state, *args)
-        shardings, paths = self.shardings(shapes), tree_paths(shapes)
+        shardings, paths = tree_shardings(self._layouts.note, shapes, self.mesh), tree_paths(shapes)
         if unmatched := self.unmatched_rules(paths):
             warnings.warn(
                 f"The rules {unmatched} match the end of no path in the state, whose paths are such as {paths[:8]}: what they are meant "
@@ -179,7 +184,7 @@ class Strategy(abc.ABC):
             ValueError: When called: if a result of the whole batch does not follow from those of its parts; if the function communicates
                 between replicas of different numbers of rows; if it draws equal random numbers on all replicas; or if there are no rows.
         """
-        fn = value_and_grad_globally(loss_fn, self.mesh, self.state_layout, has_aux=has_aux)
+        fn = value_and_grad_globally(loss_fn, self.mesh, self._layouts.find, has_aux=has_aux)
         return jit_with_agreement(fn, self.mesh, name=getattr(loss_fn, "__name__", None))
 
     def evaluate(self, fn: Callable[..., Any]) -> Callable[..., Any]:

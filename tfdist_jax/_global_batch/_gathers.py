@@ -80,7 +80,7 @@ def run_with_gathers(program: ClosedJaxpr, args: Sequence[Any], gathers: Sequenc
     """Run a program whose arguments may be parts of arrays, which are gathered as late as is of use.
 
     What a rematerialised function (`jax.checkpoint`) alone uses is gathered in it, so that it need not be kept for its gradients;
-    so is what a loop hands to such functions entry by entry. Where the program casts a parameter, the cast part is gathered.
+    so is what a loop hands to such functions entry by entry. Of a parameter that the program casts to fewer bits, these are gathered.
 
     Args:
         program: A program of whole arrays.
@@ -158,9 +158,10 @@ def _run_inside(program: Jaxpr | ClosedJaxpr, operands: Sequence[Any]) -> list[A
     return _Run(open_program(program), getattr(program, "consts", ())).run(operands)
 
 
-def _cast(eqn: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
-    (part,) = operands
-    return [_Part(part.value.astype(eqn.params["new_dtype"]), part.gather)]
+def _cast(eqn: JaxprEqn, operands: Sequence[Any]) -> list[Any] | None:
+    ((part,), dtype) = operands, eqn.params["new_dtype"]
+    is_smaller = jnp.dtype(dtype).itemsize <= part.value.dtype.itemsize
+    return [_Part(part.value.astype(dtype), part.gather)] if is_smaller else None
 
 
 def _call(eqn: JaxprEqn, operands: Sequence[Any]) -> list[Any] | None:

@@ -88,6 +88,39 @@ def tree_layouts(rule: LayoutRule, tree: Any, mesh: Mesh) -> Any:
     return jax.tree.unflatten(jax.tree.structure(tree), layouts)
 
 
+@final
+class NotedLayouts:
+    """A rule, and the layouts that it gave for a state, with which those of the same parameters are compared later."""
+
+    def __init__(self, rule: LayoutRule) -> None:
+        """Note the layouts of `rule`."""
+        self._rule = rule
+        self._noted: dict[tuple[str, tuple[int, ...]], dict[str, Layout]] = {}
+
+    def note(self, leaf: StateLeaf) -> Layout:
+        """Return the layout of an array of a state that is being made."""
+        layout = self._rule(leaf)
+        if not leaf.is_optimizer_state:
+            self._alike(leaf)[leaf.path] = layout
+        return layout
+
+    def find(self, leaf: StateLeaf) -> Layout:
+        """Return the layout of a parameter whose path may begin differently than in the state; warn if it is another one there."""
+        layout = self._rule(leaf)
+        there = {path: one for path, one in self._alike(leaf).items() if f"/{path}".endswith(f"/{leaf.path}")}
+        if there and layout not in there.values():
+            path, other = next(iter(there.items()))
+            warnings.warn(
+                f"{leaf.path} is laid out {layout.spec} where its gradient is computed, but {other.spec} in the state, at {path}, so that it "
+                "is moved in each step. Let the strategy's `state_layout` go by the ends of paths, whose beginnings differ.",
+                stacklevel=2,
+            )
+        return layout
+
+    def _alike(self, leaf: StateLeaf) -> dict[str, Layout]:
+        return self._noted.setdefault((leaf.path.rpartition("/")[2], leaf.shape), {})
+
+
 def tree_paths(tree: Any) -> list[str]:
     """Return the paths of a tree's arrays, as rules see them."""
     return ["/".join(map(_name, path)) for path, _ in _leaves(tree, _is_box)]

@@ -16,7 +16,8 @@ class FSDP(Strategy):
     """Every device holds 1/N of each large parameter and of its optimizer state.
 
     Parameters are gathered when a step uses them and their gradients are scattered back to where they live, so
-    the memory for the state shrinks with the number of devices (ZeRO, https://arxiv.org/abs/1910.02054).
+    the memory for the state shrinks with the number of devices (ZeRO, https://arxiv.org/abs/1910.02054). `td.layer` says where that is;
+    without it, all parameters are gathered before the loss.
 
     Attributes:
         devices: The devices to use; all visible ones if None.
