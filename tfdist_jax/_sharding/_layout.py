@@ -111,8 +111,8 @@ class NotedLayouts:
         if there and layout not in there.values():
             path, other = next(iter(there.items()))
             warnings.warn(
-                f"{leaf.path} is laid out {layout.spec} where its gradient is computed, but {other.spec} in the state, at {path}, so that it "
-                "is moved in each step. Let the strategy's `state_layout` go by the ends of paths, whose beginnings differ.",
+                f"{leaf.path} is laid out {layout.spec} where its gradient is computed, but {other.spec} in the state, at {path}: it is "
+                "moved in each step. Let the strategy's `state_layout` go by the ends of paths, whose beginnings differ.",
                 stacklevel=2,
             )
         return layout
