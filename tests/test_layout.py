@@ -151,6 +151,11 @@ def test_a_parameter_that_lies_elsewhere_in_the_state_is_told_of():
     compute(FromTheFront("1/"))
 
 
+def test_axes_that_split_nothing_are_told_of():
+    with pytest.warns(UserWarning, match=r"Over the axes \['model'\] of the mesh.*all compute the same"):
+        td.Sharded({"data": 2, "model": 4}).init(lambda: jnp.ones((8, 8)))
+
+
 def test_axis_names_are_rules():
     strategy = td.Sharded(
         {"data": 2, "fsdp": 2, "tensor": 2}, axis_rules={"embed": "fsdp", "mlp": ["tensor"]}, min_size=1

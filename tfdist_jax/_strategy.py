@@ -16,7 +16,7 @@ from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_glo
 from tfdist_jax._program import Program, make_program
 from tfdist_jax._sharding._collectives import ReduceOp
 from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, put_rows
-from tfdist_jax._sharding._layout import Layout, NotedLayouts, StateLeaf, tree_paths, tree_shardings
+from tfdist_jax._sharding._layout import Layout, NotedLayouts, StateLeaf, find_idle_axes, tree_paths, tree_shardings
 from tfdist_jax._sharding._mesh import batch_axes, num_replicas
 from tfdist_jax._sharding._placement import local, spans_processes
 from tfdist_jax._sharding._prefetch import Prefetched, make_prefetched
@@ -76,6 +76,12 @@ class Strategy(abc.ABC):
             warnings.warn(
                 f"The rules {unmatched} match the end of no path in the state, whose paths are such as {paths[:8]}: what they are meant "
                 "for is laid out without them.",
+                stacklevel=2,
+            )
+        if idle := find_idle_axes(self.mesh, shardings):
+            warnings.warn(
+                f"Over the axes {idle} of the mesh {dict(self.mesh.shape)}, neither rows nor arrays of the state are split: the devices "
+                "along them all compute the same. Add rules that name them, or leave them out.",
                 stacklevel=2,
             )
         return jit_with_agreement(make_state, self.mesh, out_shardings=shardings)(*args)

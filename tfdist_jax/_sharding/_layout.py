@@ -10,6 +10,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tfdist_jax._sharding._mesh import batch_axes
+
 WHOLE = PartitionSpec()
 
 
@@ -129,6 +131,12 @@ def tree_paths(tree: Any) -> list[str]:
 def tree_shardings(rule: LayoutRule, tree: Any, mesh: Mesh) -> Any:
     """Return the sharding of every array of `tree`, as `tree_layouts`."""
     return jax.tree.map(lambda layout: NamedSharding(mesh, layout.spec), tree_layouts(rule, tree, mesh))
+
+
+def find_idle_axes(mesh: Mesh, shardings: Any) -> list[str]:
+    """Return the axes of several devices over which neither rows nor any array of a state is split."""
+    used = {name for sharding in jax.tree.leaves(shardings) for name in axes_of(sharding.spec)}
+    return [name for name, size in mesh.shape.items() if size > 1 and name not in used | {*batch_axes(mesh)}]
 
 
 def _leaves(tree: Any, is_leaf: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
