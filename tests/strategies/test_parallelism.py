@@ -1,6 +1,5 @@
 """A transformer under every strategy: gradients of one device, and the memory and communication that were promised."""
 
-import contextlib
 import functools
 import re
 
@@ -246,10 +245,18 @@ def test_gradients_of_layers_are_those_of_one_device(name, rows):
     loss_fn = lambda params, batch: token_losses(params, batch, td.layer(apply_block)).mean()
     strategy = STRATEGIES[name]()
     params, batch = strategy.init(make_params), make_batch(rows)
-    expect_warning = pytest.warns(UserWarning, match="all layers are gathered at once.*mask='mask'")
-    with contextlib.nullcontext() if rows % strategy.num_replicas == 0 else expect_warning:
-        found = strategy.value_and_grad(loss_fn, has_aux=False)(params, strategy.put(batch))
+    found = strategy.value_and_grad(loss_fn, has_aux=False)(params, strategy.put(batch))
     assert relative_error(found, on_one(mean_loss)(make_params(), batch)) < 1e-12
+
+
+def test_an_uneven_batch_tells_that_large_layers_are_gathered_at_once():
+    strategy = td.FSDP()
+    params = strategy.init(lambda: jnp.zeros((4, 512, 512)))
+    loss_fn = lambda params, x: jax.lax.scan(lambda x, w: (td.layer(jnp.dot)(x, w), None), x, params)[0].mean()
+    compute = strategy.value_and_grad(loss_fn, has_aux=False)
+    compute(params, strategy.put(np.ones((16, 512))))
+    with pytest.warns(UserWarning, match="all layers are gathered at once.*mask='mask'"):
+        compute(params, strategy.put(np.ones((13, 512))))
 
 
 def test_cast_parameters_are_gathered_in_their_type_and_their_gradients_reduced_in_float32():
@@ -368,7 +375,7 @@ RULES_OVER_FSDP = {
 
 
 @pytest.mark.parametrize("rows", [16, 11])
-@pytest.mark.filterwarnings("ignore:Replicas have different numbers of rows")
+@pytest.mark.filterwarnings("ignore:Over the axes")
 @pytest.mark.parametrize("name", RULES_OVER_FSDP)
 def test_stacked_layers_may_lie_over_any_axes(name, rows):
     strategy = td.Sharded(

@@ -24,6 +24,8 @@ from tfdist_jax._sharding._mesh import batch_axes, batch_spec, num_replicas
 
 Sizes = tuple[int, ...]
 
+_LARGE_BYTES = 1 << 20
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -146,13 +148,7 @@ class ReplicaFunction:
         sizes, gathers = self.split.sizes, self.split.gathers
         if not self.split.is_even:
             # Replicas in different branches would wait for each other.
-            if any(gathers) and gathers_late(next(iter(self.programs.values()))):
-                warnings.warn(
-                    f"Replicas have different numbers of rows, {sizes}: for such a batch, the parameters of all layers are gathered at "
-                    "once. `strategy.put(batch, mask='mask')` and `strategy.prefetch(batches, mask='mask')` give all as many, with a "
-                    "mask of the real ones.",
-                    stacklevel=2,
-                )
+            self._warn_of_gathering(params)
             params, gathers = self.split.gather_params(params), [None] * len(gathers)
         params = jax.tree.leaves(params)
         extra = jax.tree.leaves(make_own_keys(extra, self.split.axes) if len(sizes) > 1 else extra)
@@ -175,6 +171,18 @@ class ReplicaFunction:
             ]
 
         return switch_on_size(sizes, lambda size: branch(size) if size else without_rows, data, self.split.axes)
+
+    def _warn_of_gathering(self, params: Any) -> None:
+        """Warn if parameters are gathered before the function, though it has layers that would gather them, and are large."""
+        pairs = zip(jax.tree.leaves(params), self.split.gathers, strict=True)
+        parts = sum(leaf.size * leaf.dtype.itemsize for leaf, gather in pairs if gather is not None)
+        if parts >= _LARGE_BYTES and gathers_late(next(iter(self.programs.values()))):
+            warnings.warn(
+                f"Replicas have different numbers of rows, {self.split.sizes}: for such a batch, the parameters of all layers are gathered "
+                "at once. `strategy.put(batch, mask='mask')` and `strategy.prefetch(batches, mask='mask')` give all as many, with a "
+                "mask of the real ones.",
+                stacklevel=2,
+            )
 
     def merge(self, parts: Sequence[Any], others: Sequence[Any] = ()) -> tuple[list[Any], list[Any]]:
         """Add up what has to be added up, in few transfers, in a program of replicas.
