@@ -311,6 +311,7 @@ def test_results_of_rows_are_in_order_over_several_axes(name, rows):
 
 
 @pytest.mark.filterwarnings("ignore:The rules")
+@pytest.mark.filterwarnings("ignore:Over the axes")
 @pytest.mark.parametrize("name", SEVERAL_AXES)
 def test_statistics_of_the_whole_batch_are_over_all_its_axes(name):
     strategy, x = STRATEGIES[name](), np.random.default_rng(0).normal(size=(24, 4))
