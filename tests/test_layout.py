@@ -151,6 +151,14 @@ def test_a_parameter_that_lies_elsewhere_in_the_state_is_told_of():
     compute(FromTheFront("1/"))
 
 
+@pytest.mark.parametrize("gradient", [P(None, "data"), P(None), P("tensor")])
+def test_gradients_that_are_split_otherwise_than_their_parameter_are_refused(gradient):
+    with pytest.raises(ValueError, match=r"gradient of w is to be laid out.*does not split it as"):
+        tree_layouts(
+            lambda _: td.Layout(P("data"), gradient), {"w": jnp.ones((8, 8))}, td.make_mesh({"data": 4, "tensor": 2})
+        )
+
+
 def test_axes_that_split_nothing_are_told_of():
     with pytest.warns(UserWarning, match=r"Over the axes \['model'\] of the mesh.*all compute the same"):
         td.Sharded({"data": 2, "model": 4}).init(lambda: jnp.ones((8, 8)))

@@ -185,6 +185,12 @@ def _checked(layout: Layout, leaf: StateLeaf, mesh: Mesh) -> Layout:
                 raise ValueError(
                     f"{where}, but its dimension {dimension} does not divide into {parts} parts. Change its size or the layout."
                 )
+    gradient = [*(layout.gradient or layout.spec), *[None] * len(leaf.shape)]
+    if any(entry is not None and gradient[dimension] != entry for dimension, entry in enumerate(layout.spec)):
+        raise ValueError(
+            f"The gradient of {leaf.path or 'the state'} is to be laid out {layout.gradient}, which does not split it as {layout.spec} "
+            "does. A gradient is split as its parameter is, and along other dimensions."
+        )
     return layout
 
 
