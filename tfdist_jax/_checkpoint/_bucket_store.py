@@ -5,6 +5,7 @@ What a bucket has no way to rename is complete when Orbax has written a file tha
 
 import functools
 import importlib
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import orbax.checkpoint as ocp
     from etils import epath
 
+_log = logging.getLogger("tfdist_jax")
+
 _PREFIX = "step"
 _SCHEME = "gs:"
 
@@ -27,6 +30,18 @@ PYTHON_CRASHES = (3, 12, 0) <= sys.version_info[:3] < (3, 12, 2)
 def is_bucket(folder: str | Path) -> bool:
     """Tell whether a folder is in a bucket that can be saved to."""
     return str(folder).startswith(f"{_SCHEME}/")
+
+
+def _wait_for_writers(manager: "ocp.CheckpointManager | None") -> None:
+    """Wait for the threads that still write when saving has failed: the next manager removes what they have not completed.
+
+    `wait_until_finished` leaves out the arrays' writer where the metadata's has failed, and Orbax has no other call for it.
+    """
+    try:
+        if manager is not None:
+            manager._wait_for_checkpointers()
+    except Exception:
+        _log.warning("Another part of the checkpoint that could not be saved:", exc_info=True)
 
 
 @final
@@ -112,7 +127,8 @@ class BucketStore(Store):
             try:
                 self.together(wait)
             except BaseException:
-                vars(self).pop("_manager", None)  # It would tell of this failure again.
+                manager = vars(self).pop("_manager", None)  # It would tell of this failure again.
+                _wait_for_writers(manager)
                 raise
 
         return finish
