@@ -39,7 +39,7 @@ def _wait_for_writers(manager: "ocp.CheckpointManager | None") -> None:
     """
     try:
         if manager is not None:
-            manager._wait_for_checkpointers()
+            manager._wait_for_checkpointers()  # noqa: SLF001 - there is no public call.
     except Exception:
         _log.warning("Another part of the checkpoint that could not be saved:", exc_info=True)
 
