@@ -329,13 +329,46 @@ def test_a_bucket_that_goes_away_is_told_and_saving_goes_on_when_it_is_back(buck
         with pytest.raises(RuntimeError, match=f"Saving step 2 in {bucket} has failed"):
             checkpointer.save(2, {"w": jnp.ones(2)})
             checkpointer.wait()
-        # What still wrote could complete the step when the bucket is back, while the next save removes what is half written.
-        assert not [thread for thread in threading.enumerate() if thread.name == "async_save"]
     finally:
         buckets.make(bucket_server)
     checkpointer.save(3, {"w": jnp.full(2, 3)})
     checkpointer.close()
     assert checkpointer.restore().state["['w']"].tolist() == [3, 3] and checkpointer.steps() == [3]
+
+
+def test_nothing_writes_any_more_when_saving_has_failed(bucket, monkeypatch):
+    """Metadata fail while the thread that has written the arrays is about to complete the step."""
+    from orbax.checkpoint import CheckpointManager
+    from orbax.checkpoint._src.checkpointers import async_checkpointer
+    from orbax.checkpoint._src.metadata import checkpoint
+
+    about_to_complete, ended = threading.Event(), threading.Event()
+    finalize = CheckpointManager._finalize
+
+    def complete_late(*_):
+        about_to_complete.set()
+        time.sleep(1)
+        ended.set()
+
+    def finalize_late(*args):
+        assert about_to_complete.wait(60)
+        finalize(*args)
+
+    def fail(*_):
+        raise OSError("no such bucket")
+
+    checkpointer = td.Checkpointer(bucket)
+    with monkeypatch.context() as patch:
+        patch.setattr(async_checkpointer, "_on_commit_callback", complete_late)
+        patch.setattr(CheckpointManager, "_finalize", finalize_late)
+        patch.setattr(checkpoint._MetadataStoreImpl, "write", fail)
+        with pytest.raises(RuntimeError, match="no such bucket"):
+            checkpointer.save(1, {"w": jnp.ones(2)})
+            checkpointer.wait()
+        assert ended.is_set()
+    checkpointer.save(2, {"w": jnp.ones(2)})
+    checkpointer.close()
+    assert checkpointer.steps() == [2]
 
 
 def test_a_url_of_a_file_is_its_path(tmp_path):
