@@ -1,5 +1,6 @@
 """tf.distribute programs on JAX, and the same strategies for native Flax training."""
 
+from tfdist_jax._across_devices import Routed as Routed, run_experts as run_experts
 from tfdist_jax._checkpoint._checkpointer import Checkpointer as Checkpointer, Restored as Restored
 from tfdist_jax._cluster import (
     TLS as TLS,
@@ -16,6 +17,7 @@ from tfdist_jax._forks import refuse_after_forks
 from tfdist_jax._global_batch import Mean as Mean, Rows as Rows, Sum as Sum, layer as layer, row_keys as row_keys
 from tfdist_jax._runtime import prepare_cpu, use_cpu_devices as use_cpu_devices
 from tfdist_jax._sharding._collectives import ReduceOp as ReduceOp, fused_mean as fused_mean, fused_sum as fused_sum
+from tfdist_jax._sharding._exact import assume_exact as assume_exact
 from tfdist_jax._sharding._input import PaddedBatch as PaddedBatch, split_sizes as split_sizes
 from tfdist_jax._sharding._layout import Layout as Layout, StateLeaf as StateLeaf
 from tfdist_jax._sharding._mesh import DATA as DATA, make_mesh as make_mesh

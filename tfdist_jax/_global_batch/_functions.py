@@ -134,7 +134,7 @@ def _laid_out(split: Split, grad: jax.Array, spec: PartitionSpec) -> jax.Array:
 def _with_loss(function: ReplicaFunction) -> ReplicaFunction:
     """Let the first result be one whose parts are added up, so that the gradients of the parts are."""
     loss, *others = function.rules
-    if loss.how is How.SUM and function.communicates and len(function.split.sizes) > 1:
+    if loss.how is How.SUM and function.is_scaled and len(function.split.sizes) > 1:
         raise ValueError(
             "`loss` is a sum over the rows, and the function communicates between replicas: whether it is scaled for that already cannot "
             "be told. Return `(sum, weight)`, both for the rows that the function sees, without a collective."

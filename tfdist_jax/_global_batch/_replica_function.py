@@ -16,7 +16,7 @@ from tfdist_jax._global_batch._gathers import Gather, gathers_late, make_gather,
 from tfdist_jax._global_batch._keys import is_key, make_own_keys
 from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, unwrap
 from tfdist_jax._global_batch._row_analysis import RowKinds, find_row_kinds
-from tfdist_jax._global_batch._row_kinds import line_of
+from tfdist_jax._global_batch._row_kinds import RowKind, line_of
 from tfdist_jax._sharding._collectives import fused_sum, map_replicas, switch_on_size
 from tfdist_jax._sharding._input import PaddedBatch, num_rows
 from tfdist_jax._sharding._layout import LayoutRule, restrict, tree_layouts
@@ -66,7 +66,13 @@ class Split:
     @property
     def gathers(self) -> list[Gather | None]:
         """How each of the parameters becomes whole, in a program of replicas."""
-        return [make_gather(layout.spec, self.wide_axes) for layout in jax.tree.leaves(self.layouts)]
+        return [make_gather(layout.gathered, self.wide_axes) for layout in jax.tree.leaves(self.layouts)]
+
+    @property
+    def param_kinds(self) -> list[RowKind]:
+        """What a replica has of each of the parameters once they are gathered: the whole, or a part."""
+        are_parts = [not {*self.wide_axes}.isdisjoint(layout.local_axes) for layout in jax.tree.leaves(self.layouts)]
+        return [RowKind.PART if is_part else RowKind.SAME for is_part in are_parts]
 
     def gather_params(self, params: Any) -> Any:
         """Return whole parameters, in a program of replicas."""
@@ -131,14 +137,14 @@ class ReplicaFunction:
         programs: What is to be run for each number of rows.
         results: What it returns, as shapes: a tuple of pytrees.
         rules: What becomes of each array of them.
-        communicates: Whether it waits for other replicas.
+        is_scaled: Whether it communicates, so that what looks like a sum over its rows may be one over those of all replicas.
     """
 
     split: Split
     programs: Mapping[int, ClosedJaxpr]
     results: Any
     rules: Sequence[Rule]
-    communicates: bool
+    is_scaled: bool
 
     def run(self, params: Any, data: Any, extra: Any) -> list[Any]:
         """Return this replica's part of each result, in a program of replicas: what has to be added up, its rows, or what all have.
@@ -282,8 +288,12 @@ def make_replica_function(
             rows, total = (largest, sum(split.sizes)) if largest > 1 else (2, 2 * len(split.sizes))
             total = total if total > rows else 2 * rows
             jaxpr = traced[rows][0] if rows in traced else trace(rows)[0]
-            are_own = [False] * len(jax.tree.leaves((params, data))) + [is_key(leaf) for leaf in jax.tree.leaves(extra)]
-            found.append(find_row_kinds(jaxpr, lambda: trace(total)[0], Fraction(total, rows), split.axes, are_own))
+            known = [
+                *split.param_kinds,
+                *(RowKind.SAME for _ in jax.tree.leaves(data)),
+                *map(_extra_kind, jax.tree.leaves(extra)),
+            ]
+            found.append(find_row_kinds(jaxpr, lambda: trace(total)[0], Fraction(total, rows), split.axes, known))
         return ()
 
     largest = max(split.sizes)
@@ -295,11 +305,15 @@ def make_replica_function(
         _check(kinds, split)
         rules = plan_results(results, labels, kinds.values, largest, kinds.why_not)
     programs = {size: jaxpr for size, (jaxpr, _) in traced.items()}
-    return ReplicaFunction(split, programs, results, rules, bool(kinds.collectives))
+    return ReplicaFunction(split, programs, results, rules, kinds.is_scaled)
 
 
 def _with_rows(data: Any, rows: int) -> Any:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype), data)
+
+
+def _extra_kind(leaf: Any) -> RowKind:
+    return RowKind.REPLICA if is_key(leaf) else RowKind.SAME
 
 
 def _zeros_like(part: jax.Array) -> jax.Array:
@@ -325,6 +339,12 @@ def _check(kinds: RowKinds, split: Split) -> None:
             f"At {line_of(kinds.repeated[0])}, random numbers are drawn for each row from a key that is the same on all {replicas} "
             "replicas, so that each would draw the same. Pass a key of `jax.random.key` as an argument beside the batch: it is folded "
             "with the replica's number; or a key for each row, of `td.row_keys(key, batch)`, as a part of the batch."
+        )
+    if kinds.parted or (kinds.values is None and RowKind.PART in split.param_kinds):
+        where = line_of(kinds.parted[0]) if kinds.parted else "a place that was not found"
+        raise ValueError(
+            f"At {where}, rows meet a parameter of which a replica has only a part, such as its experts: others have other parts. Use "
+            "it in `td.run_experts`, in a function of `td.assume_exact` that communicates, or lay it out otherwise."
         )
     for line in dict.fromkeys(map(line_of, kinds.relating)):
         warnings.warn(

@@ -5,7 +5,7 @@ rows, constants that have grown are numbers of rows, and each value in its progr
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, final
 
@@ -14,6 +14,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from tfdist_jax._global_batch import _row_kinds as kinds
 from tfdist_jax._global_batch._row_kinds import FIXED, WITH_ROWS, Operation, RowKind, UnlikeError, Value
+from tfdist_jax._sharding._exact import is_assumed_exact
 
 
 @final
@@ -24,15 +25,19 @@ class RowKinds:
     Attributes:
         values: For each leaf of the results; None if the function is another one for all rows.
         collectives: The operations by which it communicates over axes of the batch.
+        is_scaled: Whether there are others among these than those of `assume_exact`: its sums may be those of all replicas already.
         relating: Operations that give a row what depends on others, as statistics of a batch do.
         repeated: Operations that draw random numbers for each row from a key that is the same on all replicas.
+        parted: Operations that compute with rows and with the part that a replica has of an array.
         why_not: Why `values` is None.
     """
 
     values: Sequence[Value] | None
     collectives: Sequence[JaxprEqn]
+    is_scaled: bool = False
     relating: Sequence[JaxprEqn] = ()
     repeated: Sequence[JaxprEqn] = ()
+    parted: Sequence[JaxprEqn] = ()
     why_not: str = ""
 
 
@@ -41,7 +46,7 @@ def find_row_kinds(
     trace_grown: Callable[[], ClosedJaxpr],
     ratio: Fraction,
     axes: Sequence[str],
-    own: Sequence[bool] = (),
+    known: Sequence[RowKind] = (),
 ) -> RowKinds:
     """Find out what the results of a function have to do with rows.
 
@@ -51,34 +56,41 @@ def find_row_kinds(
             replicas.
         ratio: How many times as many these are.
         axes: The mesh axes over which the rows are split, on which the function may communicate.
-        own: Which of the arguments without rows differ between replicas all the same; none if it is empty.
+        known: What each of the arguments is that has no rows; if it is empty, the same on all replicas.
     """
     collectives = [eqn for eqn in equations(jaxpr.jaxpr) if communicates(eqn, axes)]
-    own = own or [False] * len(jaxpr.in_avals)
+    is_scaled = any(communicates(eqn, axes) for eqn in equations(jaxpr.jaxpr, is_leaf=is_assumed_exact))
+    known = known or [RowKind.SAME] * len(jaxpr.in_avals)
     try:
         twin = trace_grown()
         walk = _Walk(frozenset(axes), ratio)
         consts = [kinds.constant(*pair, ratio) for pair in zip(jaxpr.consts, twin.consts, strict=True)]
-        given = [_argument(i, *each) for i, each in enumerate(zip(jaxpr.in_avals, twin.in_avals, own, strict=True))]
+        given = [_argument(i, *each) for i, each in enumerate(zip(jaxpr.in_avals, twin.in_avals, known, strict=True))]
         values = walk.run(jaxpr.jaxpr, twin.jaxpr, [*consts, *given])
         pairs = zip(values, jaxpr.out_avals, twin.out_avals, strict=True)
         values = [_result(value, _shape(one), _shape(other)) for value, one, other in pairs]
     except (UnlikeError, ValueError) as error:
-        return RowKinds(None, collectives, why_not=str(error))
+        return RowKinds(None, collectives, is_scaled, why_not=str(error))
     except Exception as error:  # Whatever a user's function raises for sizes that it was not made for.
         return RowKinds(
-            None, collectives, why_not=f"with the rows of all replicas it raises {type(error).__name__}: {error}"
+            None,
+            collectives,
+            is_scaled,
+            why_not=f"with the rows of all replicas it raises {type(error).__name__}: {error}",
         )
-    return RowKinds(values, collectives, list(walk.relating.values()), list(walk.repeated.values()))
+    relating, repeated, parted = (list(notes.values()) for notes in (walk.relating, walk.repeated, walk.parted))
+    return RowKinds(values, collectives, is_scaled, relating, repeated, parted)
 
 
-def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """Yield the operations of a program and of the programs inside of it."""
+def equations(jaxpr: Jaxpr, is_leaf: Callable[[JaxprEqn], bool] = lambda eqn: False) -> Iterator[JaxprEqn]:
+    """Yield the operations of a program and of the programs inside of it, but for those inside of leaves."""
     for eqn in jaxpr.eqns:
         yield eqn
+        if is_leaf(eqn):
+            continue
         for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
             if _is_program(inner):
-                yield from equations(open_program(inner))
+                yield from equations(open_program(inner), is_leaf)
 
 
 def communicates(eqn: JaxprEqn, axes: Sequence[str]) -> bool:
@@ -104,9 +116,8 @@ def _result(value: Value, shape: tuple[int, ...], twin_shape: tuple[int, ...]) -
     return value
 
 
-def _argument(index: int, given: Any, twin: Any, is_own: bool) -> Value:
-    kind = RowKind.ROWS if given.shape != twin.shape else RowKind.REPLICA if is_own else RowKind.SAME
-    return Value(kind, source=index)
+def _argument(index: int, given: Any, twin: Any, known: RowKind) -> Value:
+    return Value(RowKind.ROWS if given.shape != twin.shape else known, source=index)
 
 
 def _is_program(value: Any) -> bool:
@@ -148,11 +159,13 @@ class _Walk:
     Attributes:
         relating: As in `RowKinds`, by identity.
         repeated: As in `RowKinds`, by identity.
+        parted: As in `RowKinds`, by identity.
     """
 
     def __init__(self, axes: frozenset[str], ratio: Fraction) -> None:
         self.relating: dict[int, JaxprEqn] = {}
         self.repeated: dict[int, JaxprEqn] = {}
+        self.parted: dict[int, JaxprEqn] = {}
         self._axes = axes
         self._ratio = ratio
         # The operation that calls the library's function, if we are in one: inside, lines are those of its first trace.
@@ -180,7 +193,7 @@ class _Walk:
         """Let the kind of a value agree with whether it has rows."""
         if not is_grown:
             return self._other(operation) if value.kind in (RowKind.ROWS, RowKind.ROWS_PER_COUNT) else value
-        if value.kind in {*WITH_ROWS, RowKind.ZERO, RowKind.SHARED}:
+        if value.kind in {*WITH_ROWS, RowKind.ZERO, RowKind.SHARED, RowKind.PART}:
             return value
         self._note(self.relating, operation)
         return Value(RowKind.ROWS)
@@ -193,6 +206,8 @@ class _Walk:
         return Value(RowKind.OTHER, culprit=self._calling or operation.eqn)
 
     def _apply(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
+        if is_assumed_exact(operation.eqn):
+            return self._assume_exact(operation, operands)
         loops = {"scan": self._scan, "while": self._while, "cond": self._cond}
         if operation.name in loops:
             return loops[operation.name](operation, operands)
@@ -205,6 +220,12 @@ class _Walk:
         ):
             return self._call(operation, *inner[0], operands)
         return self._compute(operation, operands)
+
+    def _assume_exact(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
+        count, given = len(operation.eqn.outvars), {operand.kind for operand in operands}
+        if given <= {*FIXED, RowKind.ROWS, RowKind.SHARED, RowKind.REPLICA, RowKind.PART}:
+            return [Value(RowKind.ROWS if operation.grown_result(i) else RowKind.SAME) for i in range(count)]
+        return [self._other(operation)] * count
 
     def _compute(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         count, given = len(operation.eqn.outvars), {operand.kind for operand in operands}
@@ -221,6 +242,8 @@ class _Walk:
             return [Value(RowKind.ZERO)] * count
         if RowKind.SHARED in given <= {*FIXED, RowKind.SHARED}:
             return shared
+        if RowKind.PART in given:
+            return self._with_parts(operation, given)
         if given <= {*FIXED, RowKind.REPLICA}:
             same = Value(RowKind.REPLICA if RowKind.REPLICA in given else RowKind.SAME)
             return [self._with_rows(operation, operands) if operation.grown_result(i) else same for i in range(count)]
@@ -229,6 +252,11 @@ class _Walk:
         result = kinds.combine(operation, operands)
         result = self._other(operation) if result.culprit is operation.eqn else result
         return [self._with_rows(operation, operands) if operation.grown_result(i) else result for i in range(count)]
+
+    def _with_parts(self, operation: Operation, given: Collection[RowKind]) -> Sequence[Value]:
+        if not {*given} <= {*FIXED, RowKind.PART}:
+            self._note(self.parted, operation)
+        return [Value(RowKind.PART)] * len(operation.eqn.outvars)
 
     def _with_rows(self, operation: Operation, operands: Sequence[Value]) -> Value:
         kind = kinds.combine_rows(operation, operands)

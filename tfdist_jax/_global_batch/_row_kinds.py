@@ -33,6 +33,7 @@ class RowKind(enum.Enum):
     PLACES = "something for each place in a part, whichever row is there"
     SHARED = "something for each row of all replicas, which all of them have"
     REPLICA = "the replica's own, whatever its rows"
+    PART = "a part of what lies on several devices"
     OTHER = "neither a sum nor a mean over the rows"
 
 

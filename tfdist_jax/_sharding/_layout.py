@@ -20,16 +20,29 @@ WHOLE = PartitionSpec()
 class Layout:
     """How an array of the state lies over a mesh.
 
-    Where a loss function uses a parameter, it is gathered over the axes of the batch that `spec` names; along others, such as
-    `tensor`, XLA divides what is computed with it.
+    Where a loss function uses a parameter, it is gathered over the axes of the batch that `spec` names, but for those in `local`; along
+    others, such as `tensor`, XLA divides what is computed with it.
 
     Attributes:
         spec: How it lies.
         gradient: How its gradient lies, if not as it does itself: over axes of the batch, too, along dimensions that `spec` leaves whole.
+        local: Axes of the batch over which it is not gathered: the loss function sees a replica's own part, such as its experts, and
+            communicates itself, as `td.run_experts` does.
     """
 
     spec: PartitionSpec = WHOLE
     gradient: PartitionSpec | None = None
+    local: tuple[str, ...] = ()
+
+    @property
+    def local_axes(self) -> tuple[str, ...]:
+        """Those axes of the batch over which a loss function sees a part."""
+        return tuple(axis for axis in axes_of(self.spec) if axis in self.local)
+
+    @property
+    def gathered(self) -> PartitionSpec:
+        """How the part that a loss function sees lies over the mesh."""
+        return make_spec([tuple(axis for axis in names_of(entry) if axis not in self.local) for entry in self.spec])
 
 
 @final
@@ -185,6 +198,11 @@ def _checked(layout: Layout, leaf: StateLeaf, mesh: Mesh) -> Layout:
                 raise ValueError(
                     f"{where}, but its dimension {dimension} does not divide into {parts} parts. Change its size or the layout."
                 )
+    if misplaced := [entry for entry in layout.spec if _gathers_before(names_of(entry), layout.local)]:
+        raise ValueError(
+            f"{leaf.path or 'The state'} is to be laid out {layout.spec}, of which parts along {layout.local} stay parts, but in "
+            f"{misplaced[0]!r} these come behind others, over which it is gathered. Put them first."
+        )
     gradient = [*(layout.gradient or layout.spec), *[None] * len(leaf.shape)]
     if any(entry is not None and gradient[dimension] != entry for dimension, entry in enumerate(layout.spec)):
         raise ValueError(
@@ -192,6 +210,12 @@ def _checked(layout: Layout, leaf: StateLeaf, mesh: Mesh) -> Layout:
             "does. A gradient is split as its parameter is, and along other dimensions."
         )
     return layout
+
+
+def _gathers_before(names: Sequence[str], local: Collection[str]) -> bool:
+    """Whether an axis that stays split comes behind one over which a dimension is gathered: the parts would not lie side by side."""
+    are_local = [name in local for name in names]
+    return are_local != sorted(are_local, reverse=True)
 
 
 def names_of(entry: Any) -> tuple[str, ...]:

@@ -19,6 +19,9 @@ DATA = "data"
 FSDP_AXIS = "fsdp"
 """Mesh axis over which the batch is split, too, and each copy of the state."""
 
+EXPERT = "expert"
+"""Mesh axis over which the batch is split, too, and a model's experts, to which rows' parts are sent."""
+
 Axes = Mapping[str, int] | Sequence[tuple[str, int]]
 """Axes of a mesh and their sizes, slowest-varying first."""
 
@@ -85,12 +88,12 @@ def _over_slices(axes: Mapping[str, int], num_slices: int, devices: Sequence[Dev
 
 @functools.lru_cache(maxsize=256)
 def batch_axes(mesh: Mesh) -> tuple[str, ...]:
-    """Return the axes over which rows are split, in the mesh's order: `DATA` and `FSDP_AXIS`, those that there are.
+    """Return the axes over which rows are split, in the mesh's order: `DATA`, `FSDP_AXIS` and `EXPERT`, those that there are.
 
     Raises:
         ValueError: If there is none.
     """
-    axes = tuple(name for name in mesh.axis_names if name in (DATA, FSDP_AXIS))
+    axes = tuple(name for name in mesh.axis_names if name in (DATA, FSDP_AXIS, EXPERT))
     if not axes:
         raise ValueError(
             f"The strategy's mesh needs an axis {DATA!r}, over which batches are split, but has {dict(mesh.shape)}. "

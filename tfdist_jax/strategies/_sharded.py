@@ -7,7 +7,7 @@ from typing import final
 from jax.sharding import Mesh
 
 from tfdist_jax._sharding._layout import Layout, StateLeaf, axes_of, split_large
-from tfdist_jax._sharding._mesh import FSDP_AXIS, Axes, Device, named_mesh
+from tfdist_jax._sharding._mesh import EXPERT, FSDP_AXIS, Axes, Device, named_mesh
 from tfdist_jax._sharding._rules import (
     AxisRules,
     PathRules,
@@ -22,10 +22,11 @@ from tfdist_jax._strategy import Strategy
 @final
 @dataclasses.dataclass(frozen=True)
 class Sharded(Strategy):
-    """Data, fully sharded and tensor parallelism over one mesh.
+    """Data, fully sharded, expert and tensor parallelism over one mesh.
 
-    Rows are split over `data` and `fsdp`; parameters over `fsdp`, gathered where they are used, and, as rules say, over other axes,
-    such as `tensor`, along which XLA divides the computation.
+    Rows are split over `data`, `fsdp` and `expert`; parameters over `fsdp`, gathered where they are used, and, as rules say, over
+    `expert`, each device with its own experts for `td.run_experts`, and over other axes, such as `tensor`, along which XLA divides the
+    computation.
 
     Attributes:
         axes: The axes of the mesh with their sizes, slowest first, such as `{"data": 2, "fsdp": 2, "tensor": 2}`. One may be -1, for as
@@ -59,10 +60,9 @@ class Sharded(Strategy):
     def state_layout(self, leaf: StateLeaf) -> Layout:
         """Lay an array out by the first rule that matches, and over `fsdp`."""
         spec = spec_by_rules(leaf, self.mesh, self.rules, self.axis_rules)
-        shards = self.mesh.shape.get(FSDP_AXIS, 1)
-        if FSDP_AXIS in axes_of(spec):
-            return Layout(spec)
-        return Layout(split_large(leaf, FSDP_AXIS, shards, self.min_size, spec))
+        if FSDP_AXIS not in axes_of(spec):
+            spec = split_large(leaf, FSDP_AXIS, self.mesh.shape.get(FSDP_AXIS, 1), self.min_size, spec)
+        return Layout(spec, local=(EXPERT,))
 
     def unmatched_rules(self, paths: Collection[str]) -> Sequence[str]:
         """Return the rules that match none of the paths."""

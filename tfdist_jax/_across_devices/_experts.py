@@ -1,0 +1,153 @@
+"""A mixture of experts: each token goes to a few of them, on whatever device they are."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tfdist_jax._sharding._exact import assume_exact, axis_size
+from tfdist_jax._sharding._mesh import EXPERT
+
+
+class Routed(NamedTuple):
+    """What experts have made of tokens.
+
+    Attributes:
+        outputs: `[rows, tokens, features]`: of each token, the sum of its experts' results, each multiplied by its gate.
+        balance_loss: `[rows]`: the number of experts times the sum over them of (share of the row's choices x mean gate), 1 if all are
+            chosen as often; gradients flow to the gates (https://arxiv.org/abs/2101.03961, within each row).
+        dropped: `[rows]`: the share of a row's choices for which its experts had no room.
+    """
+
+    outputs: jax.Array
+    balance_loss: jax.Array
+    dropped: jax.Array
+
+
+def run_experts(  # noqa: PLR0913
+    apply: Callable[[Any, jax.Array], jax.Array],
+    params: Any,
+    tokens: jax.Array,
+    gates: jax.Array,
+    *,
+    top_k: int = 2,
+    capacity_factor: float | None = 1.25,
+) -> Routed:
+    """Send each token to the experts with its largest gates, and add up what they make of it.
+
+    The tokens of one row compete for an expert's room, those of different rows do not: so the results are the same, whatever rows a
+    device has. First choices come before second ones, and earlier tokens before later ones; what finds no room is left out, and of a
+    token that none takes the output is zero. Where a strategy's mesh has an axis `expert`, its devices have some of the experts each,
+    by rules such as `td.Sharded({"data": 2, "expert": 4}, rules={"experts/.*": P("expert")})`, and exchange tokens in two all-to-alls.
+
+    Args:
+        apply: One expert: from its parameters and `[n, features]` to `[n, features']`. It computes each token by itself.
+        params: Pytree of arrays `[experts, ...]`; of those that are split over `expert`, this device's.
+        tokens: `[rows, tokens, features]`.
+        gates: `[rows, tokens, experts]`, such as `jax.nn.softmax(tokens @ router)`. What is chosen is multiplied by them as they are.
+        top_k: How many experts a token goes to.
+        capacity_factor: An expert has room for `ceil(capacity_factor * top_k * tokens / experts)` of a row; None for all of them.
+
+    Raises:
+        ValueError: If shapes do not fit together, or a device has another part of the experts than the mesh says.
+
+    Example:
+        >>> import jax.numpy as jnp, tfdist_jax as td
+        >>> scale = lambda factor, tokens: factor * tokens
+        >>> gates = jnp.array([[[0.9, 0.1], [0.2, 0.8]]])
+        >>> td.run_experts(scale, jnp.array([1.0, 2.0]), jnp.ones((1, 2, 1)), gates, top_k=1).outputs.ravel()
+        Array([0.9, 1.6], dtype=float32)
+    """
+    devices = axis_size(EXPERT)
+    _check(params, tokens, gates, top_k, devices)
+    length, num_experts = gates.shape[1:]
+    room = length if capacity_factor is None else min(length, math.ceil(capacity_factor * top_k * length / num_experts))
+
+    @assume_exact
+    def run(params: Any, tokens: jax.Array, gates: jax.Array) -> Routed:
+        chosen_gates, experts = jax.lax.top_k(gates, top_k)
+        run_all = functools.partial(_apply_all, apply, params, devices)
+        return _route(run_all, tokens, gates, (chosen_gates, experts), room)
+
+    return run(params, tokens, gates)
+
+
+def _route(
+    run_all: Callable[[jax.Array], jax.Array],
+    tokens: jax.Array,
+    gates: jax.Array,
+    chosen: tuple[jax.Array, jax.Array],
+    room: int,
+) -> Routed:
+    (chosen_gates, experts), num_experts = chosen, gates.shape[-1]
+    places, counts = jax.vmap(functools.partial(_take_places, num_experts))(experts)
+    is_kept = places < room
+    # A place behind the last one is none.
+    slots = jnp.where(is_kept, experts * room + places, num_experts * room)
+    sent = jax.vmap(functools.partial(_fill, num_experts * room))(tokens, slots)
+    received = run_all(sent.reshape(-1, num_experts, room, tokens.shape[-1]))
+    returned = received.reshape(len(tokens), num_experts * room, -1)
+    results = jax.vmap(lambda slots, flat: flat.at[slots].get(mode="fill", fill_value=0))(slots, returned)
+    weights = jnp.where(is_kept, chosen_gates, 0).astype(results.dtype)
+    shares = jax.lax.stop_gradient(counts.astype(gates.dtype)) / math.prod(experts.shape[1:])
+    return Routed(
+        jnp.einsum("rtkf,rtk->rtf", results, weights),
+        num_experts * (shares * gates.mean(1)).sum(-1),
+        (~is_kept).mean((1, 2), dtype=gates.dtype),
+    )
+
+
+def _take_places(num_experts: int, experts: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return which of an expert's tokens each choice `[tokens, k]` is, and how many choices each expert has."""
+    in_turn = jax.nn.one_hot(experts.T.reshape(-1), num_experts, dtype=jnp.int32)
+    before = jnp.cumsum(in_turn, 0) - in_turn
+    places = (before * in_turn).sum(-1).reshape(experts.T.shape).T
+    return places, in_turn.sum(0)
+
+
+def _fill(num_slots: int, tokens: jax.Array, slots: jax.Array) -> jax.Array:
+    """Return the tokens `[tokens, features]` of one row at their places."""
+    each = jnp.broadcast_to(tokens[:, None], (*slots.shape, tokens.shape[-1]))
+    return jnp.zeros((num_slots, tokens.shape[-1]), tokens.dtype).at[slots].set(each, mode="drop")
+
+
+def _apply_all(apply: Callable[..., Any], params: Any, devices: int, sent: jax.Array) -> jax.Array:
+    """Run all experts on `[rows, experts, room, features]`, each where it is."""
+    rows, num_experts, room, _ = sent.shape
+    by_expert = sent.swapaxes(0, 1)
+    if devices > 1:
+        by_expert = jax.lax.all_to_all(by_expert, EXPERT, split_axis=0, concat_axis=1, tiled=True)
+    results = jax.vmap(apply)(params, by_expert.reshape(num_experts // devices, devices * rows * room, -1))
+    if results.ndim != 3 or results.shape[1] != devices * rows * room:
+        raise ValueError(
+            f"An expert is to return [n, features] for n tokens, but for {devices * rows * room} it returned {results.shape[1:]}."
+        )
+    results = results.reshape(num_experts // devices, devices * rows, room, -1)
+    if devices > 1:
+        results = jax.lax.all_to_all(results, EXPERT, split_axis=1, concat_axis=0, tiled=True)
+    return results.swapaxes(0, 1)
+
+
+def _check(params: Any, tokens: Any, gates: Any, top_k: int, devices: int) -> None:
+    if tokens.ndim != 3 or gates.shape[:2] != tokens.shape[:2] or gates.ndim != 3:
+        raise ValueError(
+            f"Experts take tokens [rows, tokens, features] and gates [rows, tokens, experts], got {tokens.shape} and {gates.shape}. "
+            "With one token a row, give x[:, None]."
+        )
+    num_experts = gates.shape[-1]
+    if not 1 <= top_k <= num_experts:
+        raise ValueError(f"`top_k` is 1 to the {num_experts} experts that there are gates for, got {top_k}.")
+    if num_experts % devices:
+        raise ValueError(
+            f"{num_experts} experts do not divide over {devices} devices along the mesh's axis {EXPERT!r}."
+        )
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if jnp.shape(leaf)[:1] != (num_experts // devices,):
+            raise ValueError(
+                f"The gates are for {num_experts} experts on {devices} devices, so parameters have {num_experts // devices} experts as "
+                f"their first dimension, but {jax.tree_util.keystr(path) or 'the one given'} has shape {jnp.shape(leaf)}. Where a mesh has "
+                f"an axis {EXPERT!r}, a rule says that they are split over it: rules={{'experts/.*': P({EXPERT!r})}}."
+            )
