@@ -1,6 +1,11 @@
 """tf.distribute programs on JAX, and the same strategies for native Flax training."""
 
-from tfdist_jax._across_devices import Routed as Routed, run_experts as run_experts
+from tfdist_jax._across_devices import (
+    Routed as Routed,
+    attend as attend,
+    run_experts as run_experts,
+    token_positions as token_positions,
+)
 from tfdist_jax._checkpoint._checkpointer import Checkpointer as Checkpointer, Restored as Restored
 from tfdist_jax._cluster import (
     TLS as TLS,

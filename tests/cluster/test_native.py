@@ -17,9 +17,15 @@ import tfdist_jax as td
 TESTS = Path(__file__).parents[1]
 EXAMPLE = TESTS.parent / "examples" / "flax_digits.py"
 
-_spec = importlib.util.spec_from_file_location("native_training", TESTS / "programs" / "native_training.py")
-native_training = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(native_training)
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, TESTS / "programs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+native_training, token_training = load("native_training"), load("token_training")
 
 PROGRAM = f"""
 import sys
@@ -99,6 +105,25 @@ for name, strategy in over_several_axes().items():
             assert_same(worker.result(f"own {name}"), expected_own)
             assert worker.result(f"together {name}") == native_training.together(strategy)
             assert worker.result(f"moved {name}")
+
+
+@pytest.mark.slow("two strategies in two processes, and their programs on one device")
+def test_experts_and_sequences_in_two_processes_equal_one_device(cluster):
+    """Also with rows that do not divide evenly."""
+    program = (
+        PROGRAM
+        + """
+import token_training
+for name, strategy in token_training.over_tokens().items():
+    result(name, token_training.train(strategy))
+"""
+    )
+    workers = cluster(2, devices_per_worker=4).start(program)
+    assert [worker.wait() for worker in workers] == [0, 0], workers[0].log + workers[1].log
+    expected = token_training.train(td.SingleDevice())
+    for name in token_training.over_tokens():
+        for worker in workers:
+            assert_same(worker.result(name), expected)
 
 
 @pytest.mark.slow("three strategies, alone and in two processes")

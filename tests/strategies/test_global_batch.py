@@ -294,6 +294,14 @@ def test_what_the_program_says_of_a_result_counts_where_nothing_is_known():
     np.testing.assert_allclose([total, average], [np.sum(of_parts), np.mean(of_parts)])
 
 
+def test_entries_of_a_table_for_the_first_rows_of_each_replica_are_warned_of():
+    strategy, table = td.Mirrored(), jnp.arange(64.0)
+    with pytest.warns(UserWarning, match="depends on other rows"):
+        strategy.evaluate(lambda p, b: (losses(p, b) * table[: len(b["x"])]).sum())(
+            make_params(), strategy.put(make_batch(16))
+        )
+
+
 def test_statistics_of_a_replicas_rows_are_warned_of():
     strategy = td.Mirrored()
     centred = lambda p, b: (losses(p, {**b, "x": b["x"] - b["x"].mean(0)}).mean(), {})

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from tfdist_jax._global_batch._row_analysis import find_row_kinds
+from tfdist_jax._global_batch._row_analysis import Direction, find_row_kinds
 from tfdist_jax._global_batch._row_kinds import line_of
 
 PARAMS = {"w": jnp.ones((4, 3))}
@@ -29,7 +29,7 @@ def analyse(fn, *extra):
         grow = lambda leaf: jax.ShapeDtypeStruct((factor * leaf.shape[0], *leaf.shape[1:]), leaf.dtype)
         return jax.make_jaxpr(fn)(PARAMS, jax.tree.map(grow, BATCH), *extra)
 
-    return find_row_kinds(trace(1), lambda: trace(3), Fraction(3), ["data"])
+    return find_row_kinds(trace(1), lambda: trace(3), Direction(("data",), Fraction(3)))
 
 
 KINDS = {

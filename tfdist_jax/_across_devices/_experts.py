@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._sharding._exact import assume_exact, axis_size
-from tfdist_jax._sharding._mesh import EXPERT
+from tfdist_jax._sharding._mesh import EXPERT, SEQUENCE
 
 
 class Routed(NamedTuple):
@@ -40,7 +40,8 @@ def run_experts(  # noqa: PLR0913
 
     The tokens of one row compete for an expert's room, those of different rows do not: so the results are the same, whatever rows a
     device has. First choices come before second ones, and earlier tokens before later ones; what finds no room is left out, and of a
-    token that none takes the output is zero. Where a strategy's mesh has an axis `expert`, its devices have some of the experts each,
+    token that none takes the output is zero. It is so, too, where a row's tokens are split over an axis `sequence`. Where a strategy's
+    mesh has an axis `expert`, its devices have some of the experts each,
     by rules such as `td.Sharded({"data": 2, "expert": 4}, rules={"experts/.*": P("expert")})`, and exchange tokens in two all-to-alls.
 
     Args:
@@ -63,7 +64,7 @@ def run_experts(  # noqa: PLR0913
     """
     devices = axis_size(EXPERT)
     _check(params, tokens, gates, top_k, devices)
-    length, num_experts = gates.shape[1:]
+    length, num_experts = gates.shape[1] * axis_size(SEQUENCE), gates.shape[-1]
     room = length if capacity_factor is None else min(length, math.ceil(capacity_factor * top_k * length / num_experts))
 
     @assume_exact
@@ -84,7 +85,10 @@ def _route(
 ) -> Routed:
     (chosen_gates, experts), num_experts = chosen, gates.shape[-1]
     places, counts = jax.vmap(functools.partial(_take_places, num_experts))(experts)
-    is_kept = places < room
+    before, counts = _count_elsewhere(counts)
+    is_kept = places + jax.vmap(_of_choices)(before, experts) < room
+    # What a device keeps are the first of its own, as they are the first of all.
+    room = min(room, gates.shape[1])
     # A place behind the last one is none.
     slots = jnp.where(is_kept, experts * room + places, num_experts * room)
     sent = jax.vmap(functools.partial(_fill, num_experts * room))(tokens, slots)
@@ -92,20 +96,41 @@ def _route(
     returned = received.reshape(len(tokens), num_experts * room, -1)
     results = jax.vmap(lambda slots, flat: flat.at[slots].get(mode="fill", fill_value=0))(slots, returned)
     weights = jnp.where(is_kept, chosen_gates, 0).astype(results.dtype)
-    shares = jax.lax.stop_gradient(counts.astype(gates.dtype)) / math.prod(experts.shape[1:])
+    shares = jax.lax.stop_gradient(counts / counts.sum(-1, keepdims=True)).astype(gates.dtype)
     return Routed(
         jnp.einsum("rtkf,rtk->rtf", results, weights),
-        num_experts * (shares * gates.mean(1)).sum(-1),
-        (~is_kept).mean((1, 2), dtype=gates.dtype),
+        num_experts * (shares * _mean_over_tokens(gates.mean(1))).sum(-1),
+        _mean_over_tokens((~is_kept).mean((1, 2), dtype=gates.dtype)),
     )
 
 
 def _take_places(num_experts: int, experts: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return which of an expert's tokens each choice `[tokens, k]` is, and how many choices each expert has."""
+    """Return which of an expert's tokens here each choice `[tokens, k]` is, and how many each has of every choice: `[k, experts]`."""
     in_turn = jax.nn.one_hot(experts.T.reshape(-1), num_experts, dtype=jnp.int32)
     before = jnp.cumsum(in_turn, 0) - in_turn
     places = (before * in_turn).sum(-1).reshape(experts.T.shape).T
-    return places, in_turn.sum(0)
+    return places, in_turn.reshape(*experts.T.shape, num_experts).sum(1)
+
+
+def _count_elsewhere(counts: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return how many on other devices come before choices here, `[rows, k, experts]`, and how many each expert is sent in all."""
+    if axis_size(SEQUENCE) == 1:
+        return jnp.zeros_like(counts), counts.sum(1)
+    everywhere = jax.lax.all_gather(counts, SEQUENCE)
+    is_before = jnp.arange(len(everywhere)) < jax.lax.axis_index(SEQUENCE)
+    earlier = (everywhere * is_before[:, None, None, None]).sum(0)
+    total = everywhere.sum(0)
+    better = jnp.cumsum(total - counts, 1) - (total - counts)
+    return better + earlier, total.sum(1)
+
+
+def _of_choices(before: jax.Array, experts: jax.Array) -> jax.Array:
+    """Return the entry `[k, experts]` of each choice `[tokens, k]`."""
+    return before[jnp.arange(len(before)), experts]
+
+
+def _mean_over_tokens(means: jax.Array) -> jax.Array:
+    return means if axis_size(SEQUENCE) == 1 else jax.lax.pmean(means, SEQUENCE)
 
 
 def _fill(num_slots: int, tokens: jax.Array, slots: jax.Array) -> jax.Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, Split, make_replica_function, split_arguments
-from tfdist_jax._global_batch._results import How, Mean, Rule, unwrap
+from tfdist_jax._global_batch._results import How, Mean, unwrap
 from tfdist_jax._sharding._collectives import fused_sum
 from tfdist_jax._sharding._layout import Layout, LayoutRule, axes_of, names_of, restrict
 
@@ -134,14 +134,18 @@ def _laid_out(split: Split, grad: jax.Array, spec: PartitionSpec) -> jax.Array:
 def _with_loss(function: ReplicaFunction) -> ReplicaFunction:
     """Let the first result be one whose parts are added up, so that the gradients of the parts are."""
     loss, *others = function.rules
-    if loss.how is How.SUM and function.is_scaled and len(function.split.sizes) > 1:
+    if loss.how is How.SUM and function.is_scaled and not function.split.is_one:
         raise ValueError(
             "`loss` is a sum over the rows, and the function communicates between replicas: whether it is scaled for that already cannot "
             "be told. Return `(sum, weight)`, both for the rows that the function sees, without a collective."
         )
     if loss.how is How.KEEP:
-        loss = Rule(How.SHARE)
-    return dataclasses.replace(function, rules=[loss, *others])
+        loss = dataclasses.replace(loss, how=How.SHARE, source=None)
+    rules = [loss, *others]
+    for i in (0, loss.weight):
+        if i is not None and rules[i].tokens is How.KEEP:
+            rules[i] = dataclasses.replace(rules[i], tokens=How.SHARE)
+    return dataclasses.replace(function, rules=rules)
 
 
 def _loss_and_aux(returned: Any, *, has_aux: bool) -> tuple[Any, Any]:

@@ -14,17 +14,18 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._global_batch._gathers import Gather, gathers_late, make_gather, run_with_gathers
 from tfdist_jax._global_batch._keys import is_key, make_own_keys
-from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, unwrap
-from tfdist_jax._global_batch._row_analysis import RowKinds, find_row_kinds
+from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, plan_tokens, unwrap
+from tfdist_jax._global_batch._row_analysis import Direction, RowKinds, find_row_kinds
 from tfdist_jax._global_batch._row_kinds import RowKind, line_of
 from tfdist_jax._sharding._collectives import fused_sum, map_replicas, switch_on_size
 from tfdist_jax._sharding._input import PaddedBatch, num_rows
 from tfdist_jax._sharding._layout import LayoutRule, restrict, tree_layouts
-from tfdist_jax._sharding._mesh import batch_axes, batch_spec, num_replicas
+from tfdist_jax._sharding._mesh import SEQUENCE, batch_axes, batch_spec, manual_axes, num_replicas
 
 Sizes = tuple[int, ...]
 
 _LARGE_BYTES = 1 << 20
+_ADDED = (How.SUM, How.SHARE, How.WEIGHED)
 
 
 @final
@@ -44,8 +45,23 @@ class Split:
 
     @property
     def axes(self) -> tuple[str, ...]:
+        """The axes over which rows are split, and their tokens."""
+        return manual_axes(self.mesh)
+
+    @property
+    def row_axes(self) -> tuple[str, ...]:
         """The axes over which rows are split."""
         return batch_axes(self.mesh)
+
+    @property
+    def token_parts(self) -> int:
+        """Over how many devices the tokens of each row are split."""
+        return self.mesh.shape.get(SEQUENCE, 1)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether one device, or a group of which each sees all, has the whole batch."""
+        return len(self.sizes) * self.token_parts == 1
 
     @property
     def wide_axes(self) -> tuple[str, ...]:
@@ -60,8 +76,9 @@ class Split:
     def map(self, body: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
         """Run a program of replicas."""
         params = jax.tree.map(lambda layout: restrict(layout.spec, self.axes), self.layouts)
-        in_specs = params, batch_spec(self.mesh), PartitionSpec()
-        return map_replicas(body, self.mesh, in_specs=in_specs, out_specs=out_specs)(*arguments)
+        data = jax.tree.map(lambda leaf: batch_spec(self.mesh, leaf.ndim), arguments[1])
+        in_specs = params, data, PartitionSpec()
+        return map_replicas(body, self.mesh, in_specs=in_specs, out_specs=out_specs, axes=self.axes)(*arguments)
 
     @property
     def gathers(self) -> list[Gather | None]:
@@ -157,7 +174,7 @@ class ReplicaFunction:
             self._warn_of_gathering(params)
             params, gathers = self.split.gather_params(params), [None] * len(gathers)
         params = jax.tree.leaves(params)
-        extra = jax.tree.leaves(make_own_keys(extra, self.split.axes) if len(sizes) > 1 else extra)
+        extra = jax.tree.leaves(extra if self.split.is_one else make_own_keys(extra, self.split.axes))
 
         def branch(size: int) -> Callable[[Any], list[Any]]:
             def compute(data: Any) -> list[Any]:
@@ -176,7 +193,7 @@ class ReplicaFunction:
                 for rule, part in zip(self.rules, parts, strict=True)
             ]
 
-        return switch_on_size(sizes, lambda size: branch(size) if size else without_rows, data, self.split.axes)
+        return switch_on_size(sizes, lambda size: branch(size) if size else without_rows, data, self.split.row_axes)
 
     def _warn_of_gathering(self, params: Any) -> None:
         """Warn if parameters are gathered before the function, though it has layers that would gather them, and are large."""
@@ -200,13 +217,19 @@ class ReplicaFunction:
         Returns:
             The results, of which those that are rows are the replica's; and the sums of the others.
         """
-        added = [
-            part if rule.how in (How.SUM, How.SHARE, How.WEIGHED) else None
-            for rule, part in zip(self.rules, parts, strict=True)
-        ]
-        sums = fused_sum([*added, *others], self.split.axes)
-        merged = [part if total is None else total for part, total in zip(parts, sums[: len(parts)], strict=True)]
-        return [self._finished(i, merged) for i in range(len(merged))], sums[len(parts) :]
+        over = [self._summed_over(rule) for rule in self.rules]
+        pick = lambda axes: [part if each == axes else None for part, each in zip(parts, over, strict=True)]
+        sums = fused_sum([*pick(self.split.axes), *others], self.split.axes)
+        merged, sums = _replace(parts, sums[: len(parts)]), sums[len(parts) :]
+        for axes in dict.fromkeys(over):
+            if axes not in ((), self.split.axes):
+                merged = _replace(merged, fused_sum(pick(axes), axes))
+        return [self._finished(i, merged) for i in range(len(merged))], sums
+
+    def _summed_over(self, rule: Rule) -> tuple[str, ...]:
+        """Return the axes over which the parts of a result are added up."""
+        rows = self.split.row_axes if rule.how in _ADDED else ()
+        return tuple(axis for axis in self.split.axes if axis in rows or (axis == SEQUENCE and rule.tokens in _ADDED))
 
     def finish(self, merged: Sequence[Any], arguments: Any) -> Any:
         """Return the results of the whole batch, outside of the program of replicas.
@@ -222,26 +245,32 @@ class ReplicaFunction:
     def map(self, body: Callable[..., Any], arguments: Any, grads: Any = None) -> Any:
         """Run a program of replicas that returns merged results, without those that are arguments, and gradients laid out by `grads`."""
         kept = [rule for rule in self.rules if rule.source is None]
-        out_specs = [batch_spec(self.split.mesh) if rule.how is How.ROWS else PartitionSpec() for rule in kept], grads
-        return self.split.map(body, arguments, out_specs)
+        return self.split.map(body, arguments, ([self._spec(rule) for rule in kept], grads))
+
+    def _spec(self, rule: Rule) -> PartitionSpec:
+        """Return how a result lies over the devices."""
+        rows = (batch_spec(self.split.mesh)[0],) if rule.how is How.ROWS else ()
+        return PartitionSpec(*(rows or (None,)), SEQUENCE) if rule.tokens is How.ROWS else PartitionSpec(*rows)
 
     def without_arguments(self, merged: Sequence[Any]) -> list[Any]:
         """Return merged results without those that are arguments."""
         return [result for rule, result in zip(self.rules, merged, strict=True) if rule.source is None]
 
     def _part(self, rule: Rule, result: Any, size: int) -> Any:
+        if rule.source is not None:
+            return None
         result = jnp.asarray(result)
-        match rule.how:
-            case How.KEEP:
-                return None if rule.source is not None else result
-            case How.SUM | How.WEIGHED:
-                return result.astype(jnp.int32) if result.dtype == bool else _at_least_float32(result)
-            case How.SHARE:
-                return _at_least_float32(result) * (size / sum(self.split.sizes))
-            case How.ROWS:
-                missing = max(self.split.sizes) - size
-                padding = jnp.zeros((missing, *result.shape[1:]), result.dtype)
-                return jnp.concatenate([result, padding]) if missing else result
+        if self._summed_over(rule):
+            result = result.astype(jnp.int32) if result.dtype == bool else _at_least_float32(result)
+        if rule.how is How.SHARE:
+            result = _times(result, size / sum(self.split.sizes))
+        if rule.tokens is How.SHARE:
+            result = _times(result, 1 / self.split.token_parts)
+        if rule.how is How.ROWS:
+            missing = max(self.split.sizes) - size
+            padding = jnp.zeros((missing, *result.shape[1:]), result.dtype)
+            result = jnp.concatenate([result, padding]) if missing else result
+        return result
 
     def _finished(self, i: int, merged: Sequence[Any]) -> Any:
         rule, result = self.rules[i], merged[i]
@@ -277,39 +306,55 @@ def make_replica_function(
         ValueError: If the results of the whole batch do not follow from those of its parts.
     """
     traced: dict[int, tuple[ClosedJaxpr, Any]] = {}
-    found: list[RowKinds] = []
+    along_rows: list[RowKinds] = []
+    along_tokens: list[RowKinds] = []
 
     def probe(params: Any, data: Any, extra: Any) -> tuple[()]:
         params = split.gather_params(params)
-        trace = lambda rows: jax.make_jaxpr(fn, return_shape=True)(params, _with_rows(data, rows), *extra)
+        trace = lambda rows, times=1: jax.make_jaxpr(fn, return_shape=True)(
+            params, _with_rows(data, rows, times), *extra
+        )
         traced.update((size, trace(size)) for size in sorted({*split.sizes} - {0}))
+        own = [*(RowKind.SAME for _ in jax.tree.leaves(data)), *map(_extra_kind, jax.tree.leaves(extra))]
         if len(split.sizes) > 1 or has_weights(traced[largest][1]):
             # With one row, programs leave out what they do for several.
             rows, total = (largest, sum(split.sizes)) if largest > 1 else (2, 2 * len(split.sizes))
             total = total if total > rows else 2 * rows
             jaxpr = traced[rows][0] if rows in traced else trace(rows)[0]
-            known = [
-                *split.param_kinds,
-                *(RowKind.SAME for _ in jax.tree.leaves(data)),
-                *map(_extra_kind, jax.tree.leaves(extra)),
-            ]
-            found.append(find_row_kinds(jaxpr, lambda: trace(total)[0], Fraction(total, rows), split.axes, known))
+            direction = Direction(split.row_axes, Fraction(total, rows))
+            along_rows.append(find_row_kinds(jaxpr, lambda: trace(total)[0], direction, [*split.param_kinds, *own]))
+        if split.token_parts > 1:
+            times = 2 if any(leaf.shape[1] == 1 for leaf in jax.tree.leaves(data) if leaf.ndim > 1) else 1
+            direction = Direction((SEQUENCE,), Fraction(split.token_parts), dimension=1)
+            known = [*(RowKind.SAME for _ in jax.tree.leaves(params)), *own]
+            trace_whole = lambda: trace(largest, times * split.token_parts)[0]
+            along_tokens.append(find_row_kinds(trace(largest, times)[0], trace_whole, direction, known))
         return ()
 
     largest = max(split.sizes)
     jax.eval_shape(lambda *arguments: split.map(probe, arguments, PartitionSpec()), *arguments)
-    results, kinds = traced[largest][1], found[0] if found else RowKinds(None, ())
+    results, kinds = traced[largest][1], along_rows[0] if along_rows else RowKinds(None, ())
+    for found in along_tokens:
+        _check_tokens(found)
+        kinds = dataclasses.replace(
+            kinds, collectives=[*kinds.collectives, *found.collectives], is_scaled=kinds.is_scaled or found.is_scaled
+        )
     if len(split.sizes) == 1:
         rules = plan_on_one(results, labels, kinds.values)
     else:
         _check(kinds, split)
         rules = plan_results(results, labels, kinds.values, largest, kinds.why_not)
+    for found in along_tokens:
+        rules = plan_tokens(results, labels, found.values or (), rules)
     programs = {size: jaxpr for size, (jaxpr, _) in traced.items()}
     return ReplicaFunction(split, programs, results, rules, kinds.is_scaled)
 
 
-def _with_rows(data: Any, rows: int) -> Any:
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype), data)
+def _with_rows(data: Any, rows: int, times: int = 1) -> Any:
+    """Return the types of a batch of so many rows, each with so many times as many tokens."""
+    tokens = lambda shape: (times * shape[1], *shape[2:]) if len(shape) > 1 else ()
+    of_rows = lambda leaf: (*leaf.shape[1:],) if times == 1 else tokens(leaf.shape)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *of_rows(leaf)), leaf.dtype), data)
 
 
 def _extra_kind(leaf: Any) -> RowKind:
@@ -318,6 +363,14 @@ def _extra_kind(leaf: Any) -> RowKind:
 
 def _zeros_like(part: jax.Array) -> jax.Array:
     return jnp.zeros(part.shape, part.dtype)
+
+
+def _replace(values: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    return [value if other is None else other for value, other in zip(values, others, strict=True)]
+
+
+def _times(array: jax.Array, share: float) -> jax.Array:
+    return array * share if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(float) * share
 
 
 def _at_least_float32(array: jax.Array) -> jax.Array:
@@ -352,4 +405,25 @@ def _check(kinds: RowKinds, split: Split) -> None:
             "its own rows alone, so that results are not those of one device. BatchNorm takes axis_name=strategy.batch_axes for "
             "statistics of the whole batch.",
             stacklevel=2,
+        )
+
+
+def _check_tokens(kinds: RowKinds) -> None:
+    """Refuse what would compute with the tokens that a device has as if these were all of a row's."""
+    if kinds.relating:
+        raise ValueError(
+            f"At {line_of(kinds.relating[0]) or 'a place that is not known'}, what is computed for a token depends on other tokens or on "
+            f"its place, but each device along {SEQUENCE!r} sees its own tokens alone. Attention is `td.attend`, places are "
+            "`td.token_positions(tokens)`; shift tokens before they are put; what communicates by itself is wrapped in `td.assume_exact`."
+        )
+    if kinds.repeated:
+        raise ValueError(
+            f"At {line_of(kinds.repeated[0])}, random numbers are drawn for each token from a key that is the same on all devices along "
+            f"{SEQUENCE!r}, so that each would draw the same. Pass a key of `jax.random.key` as an argument beside the batch, which is "
+            "folded with the device's number."
+        )
+    if kinds.values is None:
+        raise ValueError(
+            f"Whether what is computed for a token depends on others is not known: {kinds.why_not}. Over {SEQUENCE!r}, a function has to "
+            "be the same for any number of tokens."
         )

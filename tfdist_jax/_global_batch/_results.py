@@ -91,6 +91,7 @@ class Rule:
 
     Attributes:
         how: How it is put together.
+        tokens: How that of all tokens becomes one, where these are split as well.
         weight: For `How.WEIGHED`, the position of the weight among the arrays.
         source: For `How.KEEP`, the argument that it is, unchanged: its position among their leaves.
     """
@@ -98,6 +99,7 @@ class Rule:
     how: How
     weight: int | None = None
     source: int | None = None
+    tokens: How = How.KEEP
 
 
 _is_declared = lambda node: isinstance(node, Sum | Mean | Rows)
@@ -150,6 +152,44 @@ def plan_results(
                 else _bare(leaf, value, rows, label, why_not)
             )
     return rules
+
+
+def plan_tokens(results: Any, labels: Sequence[str], values: Sequence[Value], rules: Sequence[Rule]) -> list[Rule]:
+    """Decide what becomes of each array where each replica is several devices, which have some of the tokens of its rows.
+
+    Args:
+        results: What the function returns.
+        labels: What the parts of the tuple are called in messages.
+        values: What the arrays have to do with tokens.
+        rules: What becomes of them over the replicas.
+
+    Raises:
+        ValueError: If an array can not be put together.
+    """
+    hows: list[How] = []
+    for path, node in jax.tree_util.tree_leaves_with_path(results, is_leaf=_is_declared):
+        is_mean = isinstance(node, Mean) and node.weight is None
+        for part in jax.tree.leaves(node, is_leaf=_is_sum) if _is_declared(node) else [node]:
+            said = How.SHARE if is_mean else How.SUM if _is_sum(part) or _is_sum(node) else None
+            for leaf in jax.tree.leaves(part):
+                hows.append(_how_over_tokens(leaf, values[len(hows)], said, _label(path, labels)))
+    return [
+        rule if rule.source is not None else dataclasses.replace(rule, tokens=how)
+        for rule, how in zip(rules, hows, strict=True)
+    ]
+
+
+def _how_over_tokens(leaf: Any, value: Value, said: How | None, label: str) -> How:
+    if value.kind is RowKind.ROWS and leaf.ndim > 1:
+        return How.ROWS
+    if value.kind in _KNOWN and (value.kind is not RowKind.MEAN or jnp.issubdtype(leaf.dtype, jnp.inexact)):
+        return _KNOWN[value.kind]
+    if value.kind in _MAYBE and said is not None:
+        return said
+    raise ValueError(
+        f"{label} of whole rows does not follow from those of their parts, over which the mesh splits their tokens: it is "
+        f"{value.kind.value.replace('row', 'token')}{_at(value)}. Return sums, means or what each token has."
+    )
 
 
 def plan_on_one(results: Any, labels: Sequence[str], values: Sequence[Value] | None) -> list[Rule]:

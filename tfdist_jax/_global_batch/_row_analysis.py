@@ -19,6 +19,23 @@ from tfdist_jax._sharding._exact import is_assumed_exact
 
 @final
 @dataclasses.dataclass(frozen=True)
+class Direction:
+    """Along what a batch is split: its rows, or their tokens, of which all that is said of rows holds.
+
+    Attributes:
+        axes: The mesh axes over which it is, on which a function may communicate.
+        ratio: How many times as many there are in what a function is compared with.
+        dimension: Which dimension of the batch's arrays it is: 0 for rows, 1 for tokens. What goes on within a kernel is taken
+            to be the same for each row, but not for each token.
+    """
+
+    axes: tuple[str, ...]
+    ratio: Fraction
+    dimension: int = 0
+
+
+@final
+@dataclasses.dataclass(frozen=True)
 class RowKinds:
     """What a function's results have to do with the rows of its batch.
 
@@ -44,8 +61,7 @@ class RowKinds:
 def find_row_kinds(
     jaxpr: ClosedJaxpr,
     trace_grown: Callable[[], ClosedJaxpr],
-    ratio: Fraction,
-    axes: Sequence[str],
+    direction: Direction,
     known: Sequence[RowKind] = (),
 ) -> RowKinds:
     """Find out what the results of a function have to do with rows.
@@ -54,21 +70,21 @@ def find_row_kinds(
         jaxpr: The function.
         trace_grown: Traces it with more rows. Arguments that have grown then are those with rows; others are the same on all
             replicas.
-        ratio: How many times as many these are.
-        axes: The mesh axes over which the rows are split, on which the function may communicate.
+        direction: Along what it is split.
         known: What each of the arguments is that has no rows; if it is empty, the same on all replicas.
     """
+    axes, ratio = direction.axes, direction.ratio
     collectives = [eqn for eqn in equations(jaxpr.jaxpr) if communicates(eqn, axes)]
     is_scaled = any(communicates(eqn, axes) for eqn in equations(jaxpr.jaxpr, is_leaf=is_assumed_exact))
     known = known or [RowKind.SAME] * len(jaxpr.in_avals)
     try:
         twin = trace_grown()
-        walk = _Walk(frozenset(axes), ratio)
+        walk = _Walk(direction)
         consts = [kinds.constant(*pair, ratio) for pair in zip(jaxpr.consts, twin.consts, strict=True)]
         given = [_argument(i, *each) for i, each in enumerate(zip(jaxpr.in_avals, twin.in_avals, known, strict=True))]
         values = walk.run(jaxpr.jaxpr, twin.jaxpr, [*consts, *given])
         pairs = zip(values, jaxpr.out_avals, twin.out_avals, strict=True)
-        values = [_result(value, _shape(one), _shape(other)) for value, one, other in pairs]
+        values = [_result(value, kinds.grown_shape(one.shape, other.shape), direction) for value, one, other in pairs]
     except (UnlikeError, ValueError) as error:
         return RowKinds(None, collectives, is_scaled, why_not=str(error))
     except Exception as error:  # Whatever a user's function raises for sizes that it was not made for.
@@ -105,15 +121,9 @@ _GATHERING = {"psum", "psum_invariant", "pmax", "pmin", "all_gather", "all_gathe
 _DRAWING = {"random_bits", "random_split", "random_fold_in", "threefry2x32"}
 
 
-def _shape(aval: Any) -> tuple[int, ...]:
-    return aval.shape
-
-
-def _result(value: Value, shape: tuple[int, ...], twin_shape: tuple[int, ...]) -> Value:
-    """Return what a result is; entries of rows lie along the first dimension alone."""
-    if value.kind is RowKind.ROWS and shape[1:] != twin_shape[1:]:
-        return Value(RowKind.OTHER)
-    return value
+def _result(value: Value, grown: tuple[int, ...], direction: Direction) -> Value:
+    """Return what a result is; entries of rows lie along their dimension alone."""
+    return Value(RowKind.OTHER) if value.kind is RowKind.ROWS and grown != (direction.dimension,) else value
 
 
 def _argument(index: int, given: Any, twin: Any, known: RowKind) -> Value:
@@ -162,12 +172,13 @@ class _Walk:
         parted: As in `RowKinds`, by identity.
     """
 
-    def __init__(self, axes: frozenset[str], ratio: Fraction) -> None:
+    def __init__(self, direction: Direction) -> None:
         self.relating: dict[int, JaxprEqn] = {}
         self.repeated: dict[int, JaxprEqn] = {}
         self.parted: dict[int, JaxprEqn] = {}
-        self._axes = axes
-        self._ratio = ratio
+        self._axes = frozenset(direction.axes)
+        self._ratio = direction.ratio
+        self._of_tokens = direction.dimension > 0
         # The operation that calls the library's function, if we are in one: inside, lines are those of its first trace.
         self._calling: JaxprEqn | None = None
 
@@ -260,7 +271,7 @@ class _Walk:
 
     def _with_rows(self, operation: Operation, operands: Sequence[Value]) -> Value:
         kind = kinds.combine_rows(operation, operands)
-        if kind is None:
+        if kind is None or (self._of_tokens and kinds.may_relate_tokens(operation, operands)):
             self._note(self.relating, operation)
         return Value(kind or RowKind.ROWS)
 

@@ -122,7 +122,12 @@ def grown(one: Any, twin: Any) -> tuple[int, ...]:
     """
     if len(one.aval.shape) != len(twin.aval.shape):
         raise UnlikeError("with the rows of all replicas it has arrays of other dimensions")
-    return tuple(i for i, sizes in enumerate(zip(one.aval.shape, twin.aval.shape, strict=True)) if sizes[0] != sizes[1])
+    return grown_shape(one.aval.shape, twin.aval.shape)
+
+
+def grown_shape(shape: tuple[int, ...], twin: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the dimensions in which two shapes differ."""
+    return tuple(i for i, sizes in enumerate(zip(shape, twin, strict=True)) if sizes[0] != sizes[1])
 
 
 def _aval(var: Any) -> Any:
@@ -221,8 +226,7 @@ def combine_rows(operation: Operation, operands: Sequence[Value]) -> RowKind | N
         degree = _degree(operation, [operand for operand in operands if operand.kind is not RowKind.ZERO])
         return {0: RowKind.ROWS, -1: RowKind.ROWS_PER_COUNT}.get(degree) if degree is not None else None
     if given <= FIXED:
-        counts_places = operation.name == "iota" and operation.eqn.params["dimension"] in operation.grown_result()
-        return RowKind.PLACES if counts_places else RowKind.ROWS
+        return RowKind.PLACES if _counts_places(operation) else RowKind.ROWS
     if RowKind.PLACES not in given:
         return RowKind.ROWS
     if given <= {*FIXED, RowKind.PLACES}:
@@ -230,6 +234,22 @@ def combine_rows(operation: Operation, operands: Sequence[Value]) -> RowKind | N
     # As an index, the place of a row is the row's own; as a factor it is not.
     is_index = operation.name in _INDEXING or not jnp.issubdtype(operation.result().dtype, jnp.inexact)
     return RowKind.ROWS if is_index else None
+
+
+def _counts_places(operation: Operation) -> bool:
+    """Whether what is the same on all replicas becomes something for each place in a part: numbers, or as many entries of a table."""
+    if operation.name == "iota":
+        return operation.eqn.params["dimension"] in operation.grown_result()
+    return operation.name in ("slice", "dynamic_slice", "pad")
+
+
+def may_relate_tokens(operation: Operation, operands: Sequence[Value]) -> bool:
+    """Whether the result for a token may depend on others: of a kernel that cannot be seen into, or where places are indices of tokens."""
+    if operation.name == "gather":
+        dimensions = operation.eqn.params["dimension_numbers"]
+        indexed = {*dimensions.start_index_map, *dimensions.collapsed_slice_dims}
+        return operands[1].kind in WITH_ROWS and not indexed.isdisjoint(operation.grown(0))
+    return operation.name in _KERNELS | _SCATTERING or "attention" in operation.name
 
 
 def _degree(operation: Operation, operands: Sequence[Value]) -> int | None:
@@ -327,6 +347,8 @@ _LINEAR: Mapping[str, int | None] = {
     **dict.fromkeys(("reduce_sum", "convert_element_type"), 1),
     "dynamic_update_slice": 2,
 }
+_KERNELS = frozenset({"pallas_call", "tpu_custom_call", "custom_call", "ffi_call", "custom_partitioning"})
+_SCATTERING = frozenset({"scatter", "scatter-add"})
 _INDEXING = frozenset({"gather", "scatter", "scatter-add", "dynamic_slice", "dynamic_update_slice", "concatenate"})
 _RULES: Mapping[str, Callable[[Operation, Sequence[Value]], Value | None]] = {
     **{name: _linear(count) for name, count in _LINEAR.items()},
@@ -369,6 +391,14 @@ def _moved_along(operation: Operation, operand: int) -> set[int]:
             return set(params["dimensions"])
         case "cumsum" | "cumprod" | "cummax" | "cummin" | "cumlogsumexp":
             return {params["axis"]}
+        case "conv_general_dilated" if operand == 0:
+            numbers, kernel = params["dimension_numbers"], operation.operand(1).shape
+            pairs = zip(numbers.lhs_spec[2:], numbers.rhs_spec[2:], strict=True)
+            return {dimension for dimension, of_kernel in pairs if kernel[of_kernel] > 1}
+        case "fft":
+            return set(range(len(shape) - len(params["fft_lengths"]), len(shape)))
+        case name if name.startswith("reduce_window"):
+            return {dimension for dimension, size in enumerate(params["window_dimensions"]) if size > 1}
         case "slice" | "dynamic_slice":
             return {
                 i for i, sizes in enumerate(zip(shape, operation.result().shape, strict=False)) if sizes[0] != sizes[1]

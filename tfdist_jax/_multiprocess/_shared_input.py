@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding
 from tfdist_jax._cluster import Background, Exchange, waiting
 from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, split_sizes
 from tfdist_jax._sharding._mesh import batch_spec, num_replicas, replicas
-from tfdist_jax._sharding._placement import local, local_replicas, put_own, spans_processes
+from tfdist_jax._sharding._placement import batch_shardings, local, local_replicas, put_own, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 
 Sizes = tuple[int, ...]
@@ -151,7 +151,7 @@ def put_shard_rows(shard: Shard, mesh: Mesh, mask: str | None = None) -> Any:
             add_mask(data, mask, [sizes[i] for i in local_replicas(mesh)], max(sizes)),
             (max(sizes),) * len(sizes),
         )
-    rows = put_own(data, NamedSharding(mesh, batch_spec(mesh)))
+    rows = put_own(data, batch_shardings(data, mesh))
     return rows if len(set(sizes)) == 1 else PaddedBatch(rows, sizes)
 
 

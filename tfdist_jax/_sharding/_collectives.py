@@ -24,15 +24,16 @@ class ReduceOp(enum.Enum):
     MEAN = "MEAN"
 
 
-def map_replicas(body: Callable[..., Any], mesh: Mesh, *, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
-    """Make one SPMD program of `body`, run on each index of the batch axes with manual collectives.
+def map_replicas(
+    body: Callable[..., Any], mesh: Mesh, *, in_specs: Any, out_specs: Any, axes: Sequence[str] = ()
+) -> Callable[..., Any]:
+    """Make one SPMD program of `body`, run on each index of some axes, or of the batch axes, with manual collectives.
 
     Varying-axes checks are off: with them, JAX would sum gradients over replicas on its own. Other axes of the mesh are left
     to XLA, inside of the replicas too.
     """
-    return jax.shard_map(
-        body, mesh=mesh, axis_names={*batch_axes(mesh)}, in_specs=in_specs, out_specs=out_specs, check_vma=False
-    )
+    names = {*(axes or batch_axes(mesh))}
+    return jax.shard_map(body, mesh=mesh, axis_names=names, in_specs=in_specs, out_specs=out_specs, check_vma=False)
 
 
 def switch_on_size(

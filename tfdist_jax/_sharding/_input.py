@@ -8,10 +8,9 @@ from typing import Any, TypeVar, final
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 
-from tfdist_jax._sharding._mesh import batch_spec
-from tfdist_jax._sharding._placement import put
+from tfdist_jax._sharding._placement import batch_shardings, put
 
 Batch = TypeVar("Batch")
 Placed = TypeVar("Placed")
@@ -65,9 +64,9 @@ def put_rows(batch: Any, mesh: Mesh) -> Any:
         mesh: The mesh of the strategy.
 
     Returns:
-        The same tree with arrays sharded `P(DATA)`, 64-bit ones as JAX's configuration says.
+        The same tree with arrays sharded by rows, and over an axis `sequence` by tokens; 64-bit ones as JAX's configuration says.
     """
-    return put(batch, NamedSharding(mesh, batch_spec(mesh)))
+    return put(batch, batch_shardings(batch, mesh))
 
 
 def pad_to_equal(batch: Any, num_replicas: int) -> tuple[Any, tuple[int, ...]]:

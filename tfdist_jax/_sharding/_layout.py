@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tfdist_jax._sharding._mesh import batch_axes
+from tfdist_jax._sharding._mesh import manual_axes
 
 WHOLE = PartitionSpec()
 
@@ -149,7 +149,7 @@ def tree_shardings(rule: LayoutRule, tree: Any, mesh: Mesh) -> Any:
 def find_idle_axes(mesh: Mesh, shardings: Any) -> list[str]:
     """Return the axes of several devices over which neither rows nor any array of a state is split."""
     used = {name for sharding in jax.tree.leaves(shardings) for name in axes_of(sharding.spec)}
-    return [name for name, size in mesh.shape.items() if size > 1 and name not in used | {*batch_axes(mesh)}]
+    return [name for name, size in mesh.shape.items() if size > 1 and name not in used | {*manual_axes(mesh)}]
 
 
 def _leaves(tree: Any, is_leaf: Callable[[Any], bool]) -> list[tuple[Any, Any]]:

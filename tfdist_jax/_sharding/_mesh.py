@@ -22,6 +22,9 @@ FSDP_AXIS = "fsdp"
 EXPERT = "expert"
 """Mesh axis over which the batch is split, too, and a model's experts, to which rows' parts are sent."""
 
+SEQUENCE = "sequence"
+"""Mesh axis over which the tokens of each row are split: the second dimension of the batch's arrays."""
+
 Axes = Mapping[str, int] | Sequence[tuple[str, int]]
 """Axes of a mesh and their sizes, slowest-varying first."""
 
@@ -103,10 +106,17 @@ def batch_axes(mesh: Mesh) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def batch_spec(mesh: Mesh) -> PartitionSpec:
-    """Return how arrays of rows are laid out: split over all batch axes, `P(DATA)` if that is the only one."""
+def batch_spec(mesh: Mesh, ndim: int = 1) -> PartitionSpec:
+    """Return how arrays of rows are laid out: split over all batch axes, `P(DATA)` if that is the only one; of tokens, over `SEQUENCE`."""
     first, *others = batch_axes(mesh)
-    return PartitionSpec((first, *others) if others else first)
+    rows = (first, *others) if others else first
+    return PartitionSpec(rows, SEQUENCE) if ndim > 1 and SEQUENCE in mesh.shape else PartitionSpec(rows)
+
+
+@functools.lru_cache(maxsize=256)
+def manual_axes(mesh: Mesh) -> tuple[str, ...]:
+    """Return the axes along which a program sees its own part: those of rows, and of tokens. Others are left to XLA."""
+    return tuple(name for name in mesh.axis_names if name in (*batch_axes(mesh), SEQUENCE))
 
 
 @functools.lru_cache(maxsize=256)

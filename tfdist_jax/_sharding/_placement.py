@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from tfdist_jax._sharding._mesh import batch_spec, replicas
+from tfdist_jax._sharding._mesh import SEQUENCE, batch_spec, replicas
 
 
 @functools.lru_cache(maxsize=256)
@@ -36,16 +36,34 @@ def local_replicas(mesh: Mesh) -> tuple[int, ...]:
     return tuple(i for i, device in enumerate(replicas(mesh)) if device in own)
 
 
-def put(value: Any, sharding: Sharding) -> Any:
+def put(value: Any, sharding: Any) -> Any:
     """Lay out a value that every process has, as `jax.device_put` does; without asking the others whether theirs is equal.
 
     Args:
         value: Pytree of arrays: of the host, of this process's devices, or laid out over several processes already.
-        sharding: Where to. Each device receives only its part.
+        sharding: Where to, or a tree of it. Each device receives only its part.
     """
-    if sharding.is_fully_addressable:
+    if _are_local(sharding):
         return jax.device_put(value, sharding)
-    return jax.tree.map(lambda leaf: _put_one(leaf, sharding), value)
+    return _map_with(_put_one, value, sharding)
+
+
+def batch_shardings(batch: Any, mesh: Mesh) -> Any:
+    """Return how the arrays of a batch are laid out: by rows, and where the mesh splits tokens, by these; one layout if all have it.
+
+    Raises:
+        ValueError: If the tokens of an array do not divide over the devices.
+    """
+    parts = mesh.shape.get(SEQUENCE, 1)
+    if parts == 1:
+        return NamedSharding(mesh, batch_spec(mesh))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(batch):
+        if np.ndim(leaf) > 1 and np.shape(leaf)[1] % parts:
+            raise ValueError(
+                f"The batch's array{jax.tree_util.keystr(path)} has the shape {np.shape(leaf)}, but its second dimension, the tokens of "
+                f"each row, does not divide over the {parts} devices along {SEQUENCE!r}. Fill it up and leave the padding out by a mask."
+            )
+    return jax.tree.map(lambda leaf: NamedSharding(mesh, batch_spec(mesh, np.ndim(leaf))), batch)
 
 
 def stack_replicas(values: Sequence[Any], mesh: Mesh) -> jax.Array:
@@ -67,16 +85,27 @@ def keeping_64_bits(value: Any) -> contextlib.AbstractContextManager[Any]:
     return jax.enable_x64(True) if isinstance(value, jax.Array) else contextlib.nullcontext()
 
 
-def put_own(value: Any, sharding: Sharding) -> Any:
+def put_own(value: Any, sharding: Any) -> Any:
     """Lay out arrays of which every process has the part for its own devices.
 
     Args:
         value: Pytree of host arrays; along the dimension that is split over processes, each has its rows only.
-        sharding: Where to.
+        sharding: Where to, or a tree of it.
     """
-    if sharding.is_fully_addressable:
+    if _are_local(sharding):
         return jax.device_put(value, sharding)
-    return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, leaf), value)
+    return _map_with(lambda leaf, sharding: jax.make_array_from_process_local_data(sharding, leaf), value, sharding)
+
+
+def _are_local(sharding: Any) -> bool:
+    return all(each.is_fully_addressable for each in jax.tree.leaves(sharding))
+
+
+def _map_with(fn: Callable[[Any, Any], Any], value: Any, sharding: Any) -> Any:
+    """Apply `fn` to arrays and their layouts: one of all, or a tree of them."""
+    if isinstance(sharding, Sharding):
+        return jax.tree.map(lambda leaf: fn(leaf, sharding), value)
+    return jax.tree.map(fn, value, sharding)
 
 
 def local(value: Any) -> Any:

@@ -22,11 +22,11 @@ from tfdist_jax._strategy import Strategy
 @final
 @dataclasses.dataclass(frozen=True)
 class Sharded(Strategy):
-    """Data, fully sharded, expert and tensor parallelism over one mesh.
+    """Data, fully sharded, expert, sequence and tensor parallelism over one mesh.
 
-    Rows are split over `data`, `fsdp` and `expert`; parameters over `fsdp`, gathered where they are used, and, as rules say, over
-    `expert`, each device with its own experts for `td.run_experts`, and over other axes, such as `tensor`, along which XLA divides the
-    computation.
+    Rows are split over `data`, `fsdp` and `expert`, their tokens over `sequence`; parameters over `fsdp`, gathered where they are used,
+    and, as rules say, over `expert`, each device with its own experts for `td.run_experts`, and over other axes, such as `tensor`, along
+    which XLA divides the computation.
 
     Attributes:
         axes: The axes of the mesh with their sizes, slowest first, such as `{"data": 2, "fsdp": 2, "tensor": 2}`. One may be -1, for as
