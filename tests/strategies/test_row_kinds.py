@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from tfdist_jax._global_batch._row_analysis import Direction, find_row_kinds
-from tfdist_jax._global_batch._row_kinds import line_of
+from tfdist_jax._global_batch._row_values import line_of
 
 PARAMS = {"w": jnp.ones((4, 3))}
 TABLE = np.arange(4.0)

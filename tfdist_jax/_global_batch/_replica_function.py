@@ -16,7 +16,7 @@ from tfdist_jax._global_batch._gathers import Gather, gathers_late, make_gather,
 from tfdist_jax._global_batch._keys import is_key, make_own_keys
 from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, plan_tokens, unwrap
 from tfdist_jax._global_batch._row_analysis import Direction, RowKinds, find_row_kinds
-from tfdist_jax._global_batch._row_kinds import RowKind, line_of
+from tfdist_jax._global_batch._row_values import RowKind, line_of
 from tfdist_jax._sharding._collectives import fused_sum, map_replicas, switch_on_size
 from tfdist_jax._sharding._input import PaddedBatch, num_rows
 from tfdist_jax._sharding._layout import LayoutRule, restrict, tree_layouts

@@ -8,7 +8,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax._global_batch._row_kinds import RowKind, Value
+from tfdist_jax._global_batch._row_values import RowKind, Value
 
 
 @final

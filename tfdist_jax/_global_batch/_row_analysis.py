@@ -13,7 +13,15 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from tfdist_jax._global_batch import _row_kinds as kinds
-from tfdist_jax._global_batch._row_kinds import FIXED, WITH_ROWS, Operation, RowKind, UnlikeError, Value
+from tfdist_jax._global_batch._row_values import (
+    FIXED,
+    WITH_ROWS,
+    Operation,
+    RowKind,
+    UnlikeError,
+    Value,
+    grown_shape,
+)
 from tfdist_jax._sharding._exact import is_assumed_exact
 
 
@@ -84,7 +92,7 @@ def find_row_kinds(
         given = [_argument(i, *each) for i, each in enumerate(zip(jaxpr.in_avals, twin.in_avals, known, strict=True))]
         values = walk.run(jaxpr.jaxpr, twin.jaxpr, [*consts, *given])
         pairs = zip(values, jaxpr.out_avals, twin.out_avals, strict=True)
-        values = [_result(value, kinds.grown_shape(one.shape, other.shape), direction) for value, one, other in pairs]
+        values = [_result(value, grown_shape(one.shape, other.shape), direction) for value, one, other in pairs]
     except (UnlikeError, ValueError) as error:
         return RowKinds(None, collectives, is_scaled, why_not=str(error))
     except Exception as error:  # Whatever a user's function raises for sizes that it was not made for.
