@@ -8,6 +8,8 @@ from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
 
+pytestmark = pytest.mark.usefixtures("double_precision")
+
 WIDTH, HIDDEN, EXPERTS, LENGTH = 8, 16, 8, 6
 RULES = {"experts/.*": P("expert")}
 STRATEGIES = {
@@ -24,12 +26,6 @@ STRATEGIES = {
         {"experts/up": P("expert", None, "tensor"), "experts/down": P("expert", "tensor")},
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def double_precision():
-    with jax.enable_x64(True):
-        yield
 
 
 def make_params():

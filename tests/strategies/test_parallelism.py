@@ -13,6 +13,8 @@ from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
 
+pytestmark = pytest.mark.usefixtures("double_precision")
+
 WIDTH, HEADS, HIDDEN, VOCABULARY, LAYERS, LENGTH = 32, 4, 64, 48, 2, 8
 RULES = {
     "qkv": P(None, None, "tensor"),
@@ -36,12 +38,6 @@ STRATEGIES = {
     "data x FSDP x tensor": lambda: td.Sharded({"data": 2, "fsdp": 2, "tensor": 2}, RULES, min_size=64),
     "tensor first": lambda: td.Sharded({"tensor": 2, "fsdp": 2, "data": 2}, RULES, min_size=64),
 }
-
-
-@pytest.fixture(autouse=True)
-def double_precision():
-    with jax.enable_x64(True):
-        yield
 
 
 def make_params():
