@@ -12,6 +12,8 @@ from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
 
+pytestmark = pytest.mark.usefixtures("double_precision")
+
 STRATEGIES = {
     "mirrored": td.Mirrored,
     "mirrored on three": lambda: td.Mirrored(tuple(jax.devices()[:3])),
@@ -19,12 +21,6 @@ STRATEGIES = {
     "one device": td.SingleDevice,
 }
 SIZES = [24, 13, 9, 3, 1]
-
-
-@pytest.fixture(autouse=True)
-def double_precision():
-    with jax.enable_x64(True):
-        yield
 
 
 def make_params():
@@ -246,6 +242,11 @@ REFUSED = {
         lambda p, b: (losses(p, b).sum() + optax.tree.norm(p), {}),
         "`loss`.*neither",
     ),
+    "blocks of rows": (
+        lambda p, b: (losses(p, b).mean(), losses(p, b).reshape(3, -1).mean(1)),
+        r"`aux`.*different for blocks of the rows.*test_global_batch.py:\d+ \(.*reshape\(3",
+    ),
+    "one block of rows": (lambda p, b: (losses(p, b).reshape(3, -1)[0].mean(), {}), "`loss`.*blocks of the rows"),
     "a maximum": (lambda p, b: (losses(p, b).mean(), {"worst": losses(p, b).max()}), r"`aux\['worst'\]`.*neither"),
     "a mean that is rounded": (lambda p, b: (losses(p, b).mean(), b["tokens"].mean().astype(int)), "`aux`.*neither"),
     "a number of the replica": (

@@ -24,6 +24,28 @@ def parts(b, count=4):
     return jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[1:]), b)
 
 
+BLOCKS_ADDED_UP = [
+    lambda p, b: losses(p, b).reshape(4, -1).mean(1),
+    lambda p, b: jax.vmap(lambda part: losses(p, part).mean())(parts(b)),
+    lambda p, b: jax.vmap(lambda part: (part["x"] @ p["w"] * 2.0 + p["w"][0]).mean())(parts(b)),
+    lambda p, b: jax.lax.map(lambda part: jax.lax.map(lambda row: row["m"].sum(), part), parts(b)),
+    lambda p, b: jax.lax.map(lambda part: jax.lax.map(lambda x: x.mean(), parts(part, 2)["m"]), parts(b)),
+    lambda p, b: parts(b)["x"].reshape(2, 2, -1, 4).mean((2, 3)),
+    lambda p, b: jax.lax.scan(lambda x, w: (jnp.tanh(x * w), None), parts(b)["x"], p["w"][:, 0])[0],
+    lambda p, b: jax.lax.map(
+        lambda part: jax.lax.scan(lambda x, w: (jnp.tanh(x * w), None), part["x"], p["w"][:, 0])[0].mean(), parts(b)
+    ),
+    lambda p, b: jax.lax.map(lambda x: x.mean(), parts(b)["x"]) / 4 + jnp.array([1.0]),
+    lambda p, b: jax.lax.map(
+        lambda each: (each[0]["x"] * jax.random.uniform(each[1], each[0]["x"].shape)).mean(),
+        (parts(b), jax.random.split(jax.random.fold_in(jax.random.key(0), jax.lax.axis_index("data")), 4)),
+    ),
+    lambda p, b: b["x"].T.reshape(-1).reshape(2, 2, -1)[0],
+    lambda p, b: jnp.where(parts(b)["m"] > 0, parts(b)["m"], 0),
+    lambda p, b: jnp.einsum("brf,brg->fg", parts(b)["x"], parts(b)["m"]) / len(b["x"]),
+]
+
+
 def analyse(fn, *extra):
     def trace(factor):
         grow = lambda leaf: jax.ShapeDtypeStruct((factor * leaf.shape[0], *leaf.shape[1:]), leaf.dtype)
@@ -58,6 +80,7 @@ KINDS = {
         lambda p, b: jax.jit(lambda rows: rows / len(rows))(losses(p, b)).sum(),
         lambda p, b: jax.jit(lambda rows: rows * TABLE)(b["x"]).mean(),
         lambda p, b: jax.jit(lambda rows: rows * np.full(len(b["x"]), 1 / len(b["x"])))(losses(p, b)).sum(),
+        *(lambda p, b, add=add: add(p, b).mean() for add in BLOCKS_ADDED_UP),
     ],
     "SUM": [
         lambda p, b: losses(p, b).sum(),
@@ -85,6 +108,11 @@ KINDS = {
     "PLACES": [lambda p, b: jnp.arange(len(b["x"])), lambda p, b: jnp.asarray(np.arange(len(b["x"]))) * 2.0],
     "ROWS": [
         losses,
+        lambda p, b: parts(b)["x"].reshape(-1, 4),
+        lambda p, b: (jax.lax.map(jnp.tanh, parts(b)["x"]) * p["w"][:, 0]).reshape(-1, 4),
+        lambda p, b: jnp.tanh(parts(b, 2)["m"].reshape(2, 2, -1, 5)).reshape(4, -1, 5).reshape(-1, 5),
+        lambda p, b: jnp.tanh(b["m"].T.reshape(-1)).reshape(5, -1).T,
+        lambda p, b: (b["x"].reshape(-1) * 2.0 + jnp.ones(b["x"].size)).reshape(-1, 4),
         lambda p, b: losses(p, b) / len(b["x"]) * len(b["x"]),
         lambda p, b: b["x"],
         lambda p, b: losses(p, b) > 0,
@@ -92,6 +120,29 @@ KINDS = {
     ],
     "SHARED": [lambda p, b: jax.lax.all_gather(losses(p, b), "data", tiled=True) * 2],
     "REPLICA": [lambda p, b: jax.lax.axis_index("data") + 1],
+    "BLOCKS": [
+        lambda p, b: parts(b)["m"].mean((1, 2)),
+        lambda p, b: losses(p, b).reshape(4, -1).mean(1)[0],
+        lambda p, b: losses(p, b).reshape(4, -1).mean(1) @ jnp.arange(4.0),
+        lambda p, b: (losses(p, b).reshape(4, -1) * jnp.arange(4.0)[:, None]).sum(),
+        lambda p, b: jax.lax.map(lambda part: losses(p, part).mean(), parts(b)),
+        lambda p, b: jax.vmap(lambda part: losses(p, part).mean())(parts(b)),
+        lambda p, b: jax.lax.scan(lambda last, part: (losses(p, part).mean(), None), 0.0, parts(b))[0],
+        lambda p, b: jax.lax.scan(lambda mean, part: (0.9 * mean + losses(p, part).mean(), None), 0.0, parts(b))[0],
+        lambda p, b: jax.lax.scan(
+            lambda total, each: (total + each[0] * losses(p, each[1]).mean(), None), 0.0, (jnp.arange(4.0), parts(b))
+        )[0],
+        lambda p, b: losses(p, jax.tree.map(lambda leaf: leaf[1], parts(b))).mean(),
+        lambda p, b: jax.lax.pmean(losses(p, b).reshape(4, -1).mean(1), "data"),
+        lambda p, b: losses(p, b).reshape(2, -1, 2).swapaxes(1, 2).reshape(-1),
+        lambda p, b: b["x"].T.reshape(-1).reshape(2, 2, 2, -1)[:, :, 0].mean(),
+        lambda p, b: jax.lax.fori_loop(0, 4, lambda i, total: total + parts(b)["m"][i].mean(), 0.0),
+        lambda p, b: jax.jit(lambda rows: rows.reshape(4, -1).mean(1))(losses(p, b)),
+        lambda p, b: jax.lax.map(lambda x: x.sum(), b["x"].reshape(4, -1, 4)) * 2,
+        lambda p, b: jnp.cumsum(losses(p, b).reshape(4, -1).mean(1)).sum(),
+        lambda p, b: jnp.einsum("brf,fg->bg", b["x"].reshape(4, -1, 4), p["w"]),
+        lambda p, b: jax.lax.map(lambda x: x * 2, losses(p, b).reshape(-1, 4).T.reshape(-1)),
+    ],
     "OTHER": [
         lambda p, b: losses(p, b).max(),
         lambda p, b: (losses(p, b) / len(b["x"])).mean(),

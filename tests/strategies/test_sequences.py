@@ -9,6 +9,8 @@ from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
 
+pytestmark = pytest.mark.usefixtures("double_precision")
+
 WIDTH, HEADS, KEY_HEADS, HIDDEN, VOCABULARY, LENGTH, EXPERTS = 32, 8, 4, 48, 40, 16, 4
 RULES = {
     "out": P("tensor"),
@@ -26,12 +28,6 @@ STRATEGIES = {
     "sequence x tensor": lambda: td.Sharded({"data": 2, "sequence": 2, "tensor": 2}, RULES, min_size=64),
     "expert x sequence": lambda: td.Sharded({"expert": 4, "sequence": 2}, {"experts/.*": P("expert")}, min_size=64),
 }
-
-
-@pytest.fixture(autouse=True)
-def double_precision():
-    with jax.enable_x64(True):
-        yield
 
 
 def make_params():
@@ -176,6 +172,39 @@ MIXING = {
     "pooling": lambda params, x: jax.lax.reduce_window(x, 0.0, jax.lax.add, (1, 2, 1), (1, 1, 1), "SAME"),
     "a kernel": lambda params, x: jnp.fft.fft(x, axis=1).real,
 }
+
+
+BLOCKS = {
+    "means": lambda x: x.reshape(len(x), 4, -1, WIDTH).mean(2),
+    "the first": lambda x: x.reshape(len(x), 4, -1, WIDTH)[:, 0].mean(),
+    "one of flattened rows": lambda x: x.reshape(-1, WIDTH).reshape(len(x), 4, -1, WIDTH)[:, 0].mean(),
+    "columns": lambda x: x.reshape(-1, WIDTH).reshape(2, -1, WIDTH)[0],
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_tokens_are_refused(name):
+    strategy = STRATEGIES["data x sequence"]()
+    compute = strategy.evaluate(lambda params, batch: BLOCKS[name](params["embedding"][batch["x"]]))
+    with pytest.raises(ValueError, match=r"different for blocks of the (tokens|rows).*test_sequences.py"):
+        compute(strategy.init(make_params), strategy.put(make_batch(4)))
+
+
+def test_blocks_of_tokens_may_be_added_up_and_rows_flattened():
+    strategy = STRATEGIES["data x sequence"]()
+
+    def compute(params, batch):
+        x = params["embedding"][batch["x"]]
+        flat = jnp.tanh(x.reshape(-1, WIDTH)) * batch["mask"].reshape(-1, 1)
+        return {
+            "tokens": flat.reshape(x.shape),
+            "mean": x.reshape(len(x), 4, -1, WIDTH).mean(2).mean(),
+            "sum": flat.sum(),
+        }
+
+    found = strategy.evaluate(compute)(strategy.init(make_params), strategy.put(make_batch(4)))
+    expected = compute(make_params(), make_batch(4))
+    jax.tree.map(lambda a, e: np.testing.assert_allclose(a, e, rtol=1e-11), found, expected)
 
 
 @pytest.mark.parametrize("name", MIXING)

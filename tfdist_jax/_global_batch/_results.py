@@ -113,7 +113,7 @@ _KNOWN = {
 }
 _SUMS = {RowKind.ZERO, RowKind.COUNT, RowKind.SUM}
 # What nothing is known of may be what the program says.
-_MAYBE = {RowKind.OTHER, RowKind.REPLICA, RowKind.INVERSE_COUNT}
+_MAYBE = {RowKind.OTHER, RowKind.BLOCKS, RowKind.REPLICA, RowKind.INVERSE_COUNT}
 
 
 def unwrap(results: Any) -> Any:

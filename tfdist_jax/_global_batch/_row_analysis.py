@@ -12,7 +12,7 @@ from typing import Any, final
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from tfdist_jax._global_batch import _row_kinds as kinds
+from tfdist_jax._global_batch import _row_kinds as kinds, _row_order as orders
 from tfdist_jax._global_batch._row_values import (
     FIXED,
     WITH_ROWS,
@@ -130,7 +130,9 @@ _DRAWING = {"random_bits", "random_split", "random_fold_in", "threefry2x32"}
 
 
 def _result(value: Value, grown: tuple[int, ...], direction: Direction) -> Value:
-    """Return what a result is; entries of rows lie along their dimension alone."""
+    """Return what a result is; entries of rows lie along their dimension alone, in order, and no blocks of them are told apart."""
+    if not value.order.is_plain:
+        return Value(RowKind.BLOCKS, culprit=value.order.origin or value.culprit)
     return Value(RowKind.OTHER) if value.kind is RowKind.ROWS and grown != (direction.dimension,) else value
 
 
@@ -205,7 +207,8 @@ class _Walk:
             operands = [read(*pair) for pair in zip(operation.eqn.invars, operation.twin.invars, strict=True)]
             results = self._apply(operation, operands)
             for i, (var, value) in enumerate(zip(operation.eqn.outvars, results, strict=True)):
-                known[var] = self._shaped(operation, value, is_grown=bool(operation.grown_result(i)))
+                shaped = self._shaped(operation, value, is_grown=bool(operation.grown_result(i)))
+                known[var] = dataclasses.replace(shaped, order=value.order)
         return [read(*pair) for pair in zip(one.outvars, twin.outvars, strict=True)]
 
     def _shaped(self, operation: Operation, value: Value, *, is_grown: bool) -> Value:
@@ -226,7 +229,7 @@ class _Walk:
 
     def _apply(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         if is_assumed_exact(operation.eqn):
-            return self._assume_exact(operation, operands)
+            return self._ordered(operation, operands, self._assume_exact(operation, operands))
         loops = {"scan": self._scan, "while": self._while, "cond": self._cond}
         if operation.name in loops:
             return loops[operation.name](operation, operands)
@@ -238,7 +241,17 @@ class _Walk:
             and operation.name != "pallas_call"
         ):
             return self._call(operation, *inner[0], operands)
-        return self._compute(operation, operands)
+        return self._ordered(operation, operands, self._compute(operation, operands))
+
+    def _ordered(self, operation: Operation, operands: Sequence[Value], results: Sequence[Value]) -> Sequence[Value]:
+        """Return the results of an operation with the order of their rows, and with the user's line that made blocks of them."""
+        ordered: list[Value] = []
+        for i, value in enumerate(results):
+            order = orders.find_order(operation, operands, i)
+            if not order.is_plain and order.origin in (None, operation.eqn):
+                order = dataclasses.replace(order, origin=self._calling or operation.eqn)
+            ordered.append(dataclasses.replace(value, order=order))
+        return ordered
 
     def _assume_exact(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         count, given = len(operation.eqn.outvars), {operand.kind for operand in operands}
@@ -300,9 +313,26 @@ class _Walk:
         bodies = params["jaxpr"], twins["jaxpr"]
         consts, carry, xs = scan_operands(operation.eqn, operands)
         # Of values for each row, the body may see one row: no sum over rows comes of it.
-        xs = [dataclasses.replace(value, source=None) for value in xs]
-        carry, ys = self._repeat(operation, carry, lambda carry: self._call(operation, *bodies, [*consts, *carry, *xs]))
-        if params["length"] == twins["length"]:
+        of_rows = params["length"] != twins["length"]
+        enter = lambda value: orders.enter_loop(value, operation.eqn, of_rows=of_rows)
+        xs = [dataclasses.replace(value, source=None, order=enter(value)) for value in xs]
+        are_sums = [
+            not operation.grown_result(i) and orders.adds_to(open_program(bodies[0]), len(consts) + i, i)
+            for i in range(len(carry))
+        ]
+
+        def turn(carry: Sequence[Value]) -> list[Value]:
+            results = self._call(operation, *bodies, [*consts, *carry, *xs])
+            carry_on = lambda value, is_sum: orders.carry_on(value.order, operation.eqn, is_sum=is_sum)
+            carried = [
+                dataclasses.replace(value, order=carry_on(value, is_sum))
+                for value, is_sum in zip(results, are_sums, strict=False)
+            ]
+            return [*carried, *results[len(carried) :]]
+
+        carry, ys = self._repeat(operation, carry, turn)
+        ys = [dataclasses.replace(value, order=orders.leave_loop(value.order, operation.eqn)) for value in ys]
+        if not of_rows:
             return [*carry, *ys]
         # Each turn sees its row, and what else there is.
         beside = {value.kind for value in [*consts, *carry]} | {value.kind for value in xs} - {
@@ -311,7 +341,7 @@ class _Walk:
         }
         if not beside <= {*FIXED, RowKind.REPLICA, RowKind.SHARED}:
             self._note(self.relating, operation)
-        ys = [value if value.kind is RowKind.ZERO else Value(RowKind.ROWS) for value in ys]
+        ys = [value if value.kind is RowKind.ZERO else Value(RowKind.ROWS, order=value.order) for value in ys]
         return [*(value if value.kind is RowKind.ZERO else self._other(operation) for value in carry), *ys]
 
     def _while(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
@@ -331,7 +361,7 @@ class _Walk:
         while True:
             results = body(carry)
             joined = [kinds.join(pair, operation.eqn) for pair in zip(carry, results, strict=False)]
-            if [value.kind for value in joined] == [value.kind for value in carry]:
+            if [(value.kind, value.order) for value in joined] == [(value.kind, value.order) for value in carry]:
                 return joined, results[len(carry) :]
             carry = joined
 

@@ -15,6 +15,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.extend.core import JaxprEqn
 
+from tfdist_jax._global_batch._row_order import join_orders
 from tfdist_jax._global_batch._row_values import FIXED, OF_THE_BATCH, WITH_ROWS, Operation, RowKind, Value
 
 # By which power of the number of rows a value grows with it.
@@ -67,13 +68,13 @@ def join(values: Sequence[Value], eqn: JaxprEqn) -> Value:
     result = values[0]
     for value in values[1:]:
         one, other = result.kind, value.kind
-        culprit = result.culprit or value.culprit
+        culprit, order = result.culprit or value.culprit, join_orders(result.order, value.order)
         if one is other or RowKind.ZERO in (one, other):
             kind = other if one is RowKind.ZERO else one
-            result = result if result == value else Value(kind, culprit=culprit)
+            result = result if result == value else Value(kind, culprit=culprit, order=order)
         else:
             kind = _WIDER.get(frozenset({one, other}), RowKind.OTHER)
-            result = Value(kind, culprit=culprit or (eqn if kind is RowKind.OTHER else None))
+            result = Value(kind, culprit=culprit or (eqn if kind is RowKind.OTHER else None), order=order)
     return result
 
 

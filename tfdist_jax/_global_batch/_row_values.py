@@ -25,7 +25,37 @@ class RowKind(enum.Enum):
     SHARED = "something for each row of all replicas, which all of them have"
     REPLICA = "the replica's own, whatever its rows"
     PART = "a part of what lies on several devices"
+    BLOCKS = "different for blocks of the rows, which consist of other rows on each replica"
     OTHER = "neither a sum nor a mean over the rows"
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """In which order an array has its rows, and whether it tells blocks of them apart.
+
+    Attributes:
+        blocks: Dimensions along which entries belong to different blocks of rows. One of rows is among them if they are out of order.
+        prefix: How many entries, of another dimension, lie along the dimension of rows before a row comes next.
+        uniform: Dimensions along which all entries are the same, or random numbers.
+        turns: Loops of which it belongs to one turn, which has one of the blocks: their operations' identities.
+        varies: Loops in each turn of which it is something else, whatever the rows.
+        is_mixed: Whether blocks were told apart, and not all added up again.
+        origin: The operation that made blocks.
+    """
+
+    blocks: frozenset[int] = frozenset()
+    prefix: int = 1
+    uniform: frozenset[int] = frozenset()
+    turns: frozenset[int] = frozenset()
+    varies: frozenset[int] = frozenset()
+    is_mixed: bool = False
+    origin: JaxprEqn | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows are as in the batch, and no blocks told apart."""
+        return not (self.blocks or self.turns or self.is_mixed) and self.prefix == 1
 
 
 @final
@@ -37,11 +67,13 @@ class Value:
         kind: What it has to do with rows.
         source: The argument that it is, unchanged: its index among all leaves of the arguments.
         culprit: The operation that has made it what cannot be put together.
+        order: How its rows lie.
     """
 
     kind: RowKind
     source: int | None = None
     culprit: JaxprEqn | None = None
+    order: Order = Order()
 
     @property
     def where(self) -> str:
@@ -99,6 +131,10 @@ class Operation:
     def operand(self, index: int) -> Any:
         """Return the shape and type of an operand."""
         return _aval(self.eqn.invars[index])
+
+    def twin_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the shapes of the operand and of the result where there are more rows, so that no dimension of rows is one."""
+        return _aval(self.twin.invars[0]).shape, _aval(self.twin.outvars[0]).shape
 
     def result(self, index: int = 0) -> Any:
         """Return the shape and type of a result."""
