@@ -166,7 +166,9 @@ class Strategy(abc.ABC):
         """
         return jax.tree.map(lambda leaf: jax.device_get(local(leaf)), tree)
 
-    def value_and_grad(self, loss_fn: Callable[..., Any], *, has_aux: bool = True) -> Callable[..., Any]:
+    def value_and_grad(
+        self, loss_fn: Callable[..., Any], *, has_aux: bool = True, accumulate: int = 1
+    ) -> Callable[..., Any]:
         """Differentiate a loss over the global batch: what `jax.value_and_grad` gives on one device, or an error.
 
         The function is traced with its rows and with those of all replicas, which tells of each result whether it is a sum or a mean over
@@ -179,6 +181,8 @@ class Strategy(abc.ABC):
                 sum of their weights, as for a mean over tokens with a mask. `aux` is any pytree; leaves in `td.Sum`, `td.Mean` or
                 `td.Rows` are what these say.
             has_aux: False if `loss_fn` returns the loss alone.
+            accumulate: In how many parts each replica computes its rows, one after another, so that what is kept for gradients is that of
+                one part. Their gradients are added up, in float32 if they are shorter, and reduced over the replicas once.
 
         Returns:
             A function of `(params, batch, *extra)` that gives `((loss, aux), grads)`, or `(loss, grads)`. `grads` are laid out like
@@ -187,10 +191,15 @@ class Strategy(abc.ABC):
             replicas, each has `fold_in(key, replica)`. One device's random numbers come of `td.row_keys`.
 
         Raises:
+            ValueError: If `accumulate` is no number of parts.
             ValueError: When called: if a result of the whole batch does not follow from those of its parts; if the function communicates
                 between replicas of different numbers of rows; if it draws equal random numbers on all replicas; or if there are no rows.
         """
-        fn = value_and_grad_globally(loss_fn, self.mesh, self._layouts.find, has_aux=has_aux)
+        if not isinstance(accumulate, int) or accumulate < 1:
+            raise ValueError(
+                f"`accumulate` is the number of parts that a replica computes, 1 or more, got {accumulate!r}."
+            )
+        fn = value_and_grad_globally(loss_fn, self.mesh, self._layouts.find, has_aux=has_aux, accumulate=accumulate)
         return jit_with_agreement(fn, self.mesh, name=getattr(loss_fn, "__name__", None))
 
     def evaluate(self, fn: Callable[..., Any]) -> Callable[..., Any]:

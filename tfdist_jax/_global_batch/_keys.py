@@ -18,7 +18,11 @@ def is_key(leaf: Any) -> bool:
 
 def make_own_keys(tree: Any, axes: AxisNames) -> Any:
     """Return a tree with each random key in it folded with the replica's number along `axes`, for a program of replicas."""
-    number = jax.lax.axis_index(axes)
+    return fold_keys(tree, jax.lax.axis_index(axes))
+
+
+def fold_keys(tree: Any, number: Any) -> Any:
+    """Return a tree with each random key in it folded with a number."""
 
     def fold(leaf: Any) -> Any:
         if not is_key(leaf):

@@ -18,7 +18,7 @@ from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_on
 from tfdist_jax._global_batch._row_analysis import Direction, RowKinds, find_row_kinds
 from tfdist_jax._global_batch._row_values import RowKind, line_of
 from tfdist_jax._sharding._collectives import fused_sum, map_replicas, switch_on_size
-from tfdist_jax._sharding._input import PaddedBatch, num_rows
+from tfdist_jax._sharding._input import PaddedBatch, num_rows, split_sizes
 from tfdist_jax._sharding._layout import LayoutRule, restrict, tree_layouts
 from tfdist_jax._sharding._mesh import SEQUENCE, batch_axes, batch_spec, manual_axes, num_replicas
 
@@ -37,11 +37,13 @@ class Split:
         mesh: The mesh of the strategy.
         layouts: How the parameters lie over it.
         sizes: How many rows each replica has.
+        accumulate: In how many parts each replica computes them, one after another.
     """
 
     mesh: Mesh
     layouts: Any
     sizes: Sizes
+    accumulate: int = 1
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -62,6 +64,15 @@ class Split:
     def is_one(self) -> bool:
         """Whether one device, or a group of which each sees all, has the whole batch."""
         return len(self.sizes) * self.token_parts == 1
+
+    @property
+    def num_parts(self) -> int:
+        """In how many parts the rows of the batch are computed."""
+        return len(self.sizes) * self.accumulate
+
+    def part_sizes(self, size: int) -> Sizes:
+        """Return how many rows each part has of a replica's, some perhaps none."""
+        return split_sizes(size, self.accumulate)
 
     @property
     def wide_axes(self) -> tuple[str, ...]:
@@ -112,11 +123,8 @@ def split_arguments(mesh: Mesh, state_layout: LayoutRule, params: Any, batch: An
         ValueError: If the parts of the batch do not fit together, or there are no rows.
     """
     data = jax.tree.map(lambda part: part.data if _is_padded(part) else part, batch, is_leaf=_is_padded)
-    return Split(mesh, tree_layouts(state_layout, params, mesh), _sizes(batch, num_replicas(mesh))), (
-        params,
-        data,
-        extra,
-    )
+    sizes = _sizes(batch, num_replicas(mesh))
+    return Split(mesh, tree_layouts(state_layout, params, mesh), sizes), (params, data, extra)
 
 
 def _sizes(batch: Any, replicas: int) -> Sizes:
@@ -171,35 +179,68 @@ class ReplicaFunction:
         sizes, gathers = self.split.sizes, self.split.gathers
         if not self.split.is_even:
             # Replicas in different branches would wait for each other.
-            self._warn_of_gathering(params)
+            self.warn_of_gathering(params)
             params, gathers = self.split.gather_params(params), [None] * len(gathers)
-        params = jax.tree.leaves(params)
-        extra = jax.tree.leaves(extra if self.split.is_one else make_own_keys(extra, self.split.axes))
 
         def branch(size: int) -> Callable[[Any], list[Any]]:
+            if not size:
+                return lambda data: self.without_rows(jax.lax.stop_gradient(branch(max(sizes))(data)))
+
             def compute(data: Any) -> list[Any]:
-                rows = [leaf[:size] for leaf in jax.tree.leaves(data)]
-                are_whole = [None] * len([*rows, *extra])
-                results = run_with_gathers(self.programs[size], [*params, *rows, *extra], [*gathers, *are_whole])
-                return [self._part(*each, size) for each in zip(self.rules, results, strict=True)]
+                rows = jax.tree.map(lambda leaf: leaf[:size], data)
+                parts = self.run_rows(params, rows, self.own_keys(extra), size, gathers)
+                pairs = zip(self.rules, parts, strict=True)
+                return [self.pad_rows(part) if rule.has_entries else part for rule, part in pairs]
 
             return compute
 
-        def without_rows(data: Any) -> list[Any]:
-            # What is the same on all replicas has to be so here, too, and may be computed from anything.
-            parts = jax.lax.stop_gradient(branch(max(sizes))(data))
-            return [
-                part if part is None or rule.how is How.KEEP else _zeros_like(part)
-                for rule, part in zip(self.rules, parts, strict=True)
-            ]
+        return switch_on_size(sizes, branch, data, self.split.row_axes)
 
-        return switch_on_size(sizes, lambda size: branch(size) if size else without_rows, data, self.split.row_axes)
+    def own_keys(self, extra: Any) -> Any:
+        """Return other arguments with the random keys of this replica."""
+        return extra if self.split.is_one else make_own_keys(extra, self.split.axes)
 
-    def _warn_of_gathering(self, params: Any) -> None:
+    def run_rows(self, params: Any, rows: Any, extra: Any, size: int, gathers: Sequence[Gather | None]) -> list[Any]:
+        """Return a part of each result: what so many rows have of it.
+
+        Args:
+            params: The parameters.
+            rows: The rows.
+            extra: The other arguments, with keys that are these rows' own.
+            size: How many rows there are.
+            gathers: How parameters become whole, None for those that are.
+        """
+        rest = jax.tree.leaves((rows, extra))
+        args = [*jax.tree.leaves(params), *rest]
+        results = run_with_gathers(self.programs[size], args, [*gathers, *[None] * len(rest)])
+        return [self._part(*each, size) for each in zip(self.rules, results, strict=True)]
+
+    def without_rows(self, parts: Sequence[Any]) -> list[Any]:
+        """Return the parts of a replica without rows, from those for any rows: what is the same on all replicas has to be so here, too."""
+        pairs = zip(self.rules, parts, strict=True)
+        return [part if part is None or rule.how is How.KEEP else zeros_like(part) for rule, part in pairs]
+
+    def pad_rows(self, part: jax.Array) -> jax.Array:
+        """Fill entries of rows up to as many as the replica with the most rows has."""
+        missing = max(self.split.sizes) - len(part)
+        return jnp.concatenate([part, jnp.zeros((missing, *part.shape[1:]), part.dtype)]) if missing else part
+
+    def pick_loss(self, parts: Sequence[Any]) -> list[jax.Array]:
+        """Return the loss among the parts of results, which is the first, and its weight if it has one."""
+        # The weight lies behind it, and may depend on the parameters.
+        is_weighed = self.rules[0].how is How.WEIGHED
+        return [part.astype(parts[0].dtype) for part in parts[: 1 + is_weighed]]
+
+    @property
+    def gathers_late(self) -> bool:
+        """Whether the function has layers, which gather their parameters themselves."""
+        return gathers_late(next(iter(self.programs.values())))
+
+    def warn_of_gathering(self, params: Any) -> None:
         """Warn if parameters are gathered before the function, though it has layers that would gather them, and are large."""
         pairs = zip(jax.tree.leaves(params), self.split.gathers, strict=True)
         parts = sum(leaf.size * leaf.dtype.itemsize for leaf, gather in pairs if gather is not None)
-        if parts >= _LARGE_BYTES and gathers_late(next(iter(self.programs.values()))):
+        if parts >= _LARGE_BYTES and self.gathers_late:
             warnings.warn(
                 f"Replicas have different numbers of rows, {self.split.sizes}: for such a batch, the parameters of all layers are gathered "
                 "at once. `strategy.put(batch, mask='mask')` and `strategy.prefetch(batches, mask='mask')` give all as many, with a "
@@ -261,15 +302,11 @@ class ReplicaFunction:
             return None
         result = jnp.asarray(result)
         if self._summed_over(rule):
-            result = result.astype(jnp.int32) if result.dtype == bool else _at_least_float32(result)
+            result = result.astype(jnp.int32) if result.dtype == bool else at_least_float32(result)
         if rule.how is How.SHARE:
             result = _times(result, size / sum(self.split.sizes))
         if rule.tokens is How.SHARE:
             result = _times(result, 1 / self.split.token_parts)
-        if rule.how is How.ROWS:
-            missing = max(self.split.sizes) - size
-            padding = jnp.zeros((missing, *result.shape[1:]), result.dtype)
-            result = jnp.concatenate([result, padding]) if missing else result
         return result
 
     def _finished(self, i: int, merged: Sequence[Any]) -> Any:
@@ -314,11 +351,11 @@ def make_replica_function(
         trace = lambda rows, times=1: jax.make_jaxpr(fn, return_shape=True)(
             params, _with_rows(data, rows, times), *extra
         )
-        traced.update((size, trace(size)) for size in sorted({*split.sizes} - {0}))
+        traced.update((size, trace(size)) for size in sorted(sizes))
         own = [*(RowKind.SAME for _ in jax.tree.leaves(data)), *map(_extra_kind, jax.tree.leaves(extra))]
-        if len(split.sizes) > 1 or has_weights(traced[largest][1]):
+        if split.num_parts > 1 or has_weights(traced[largest][1]):
             # With one row, programs leave out what they do for several.
-            rows, total = (largest, sum(split.sizes)) if largest > 1 else (2, 2 * len(split.sizes))
+            rows, total = (largest, sum(split.sizes)) if largest > 1 else (2, 2 * split.num_parts)
             total = total if total > rows else 2 * rows
             jaxpr = traced[rows][0] if rows in traced else trace(rows)[0]
             direction = Direction(split.row_axes, Fraction(total, rows))
@@ -331,15 +368,19 @@ def make_replica_function(
             along_tokens.append(find_row_kinds(trace(largest, times)[0], trace_whole, direction, known))
         return ()
 
-    largest = max(split.sizes)
+    sizes = {part for size in split.sizes for part in split.part_sizes(size)} - {0}
+    largest = max(sizes)
     jax.eval_shape(lambda *arguments: split.map(probe, arguments, PartitionSpec()), *arguments)
     results, kinds = traced[largest][1], along_rows[0] if along_rows else RowKinds(None, ())
+    _check_accumulation(kinds, split)
     for found in along_tokens:
         _check_tokens(found)
         kinds = dataclasses.replace(
-            kinds, collectives=[*kinds.collectives, *found.collectives], is_scaled=kinds.is_scaled or found.is_scaled
+            kinds,
+            collectives=[*kinds.collectives, *found.collectives],
+            scaling=[*kinds.scaling, *found.scaling],
         )
-    if len(split.sizes) == 1:
+    if split.num_parts == 1:
         rules = plan_on_one(results, labels, kinds.values)
     else:
         _check(kinds, split)
@@ -347,7 +388,7 @@ def make_replica_function(
     for found in along_tokens:
         rules = plan_tokens(results, labels, found.values or (), rules)
     programs = {size: jaxpr for size, (jaxpr, _) in traced.items()}
-    return ReplicaFunction(split, programs, results, rules, kinds.is_scaled)
+    return ReplicaFunction(split, programs, results, rules, is_scaled=bool(kinds.scaling))
 
 
 def _with_rows(data: Any, rows: int, times: int = 1) -> Any:
@@ -361,7 +402,8 @@ def _extra_kind(leaf: Any) -> RowKind:
     return RowKind.REPLICA if is_key(leaf) else RowKind.SAME
 
 
-def _zeros_like(part: jax.Array) -> jax.Array:
+def zeros_like(part: Any) -> jax.Array:
+    """Return zeros of the shape and type of an array."""
     return jnp.zeros(part.shape, part.dtype)
 
 
@@ -373,14 +415,15 @@ def _times(array: jax.Array, share: float) -> jax.Array:
     return array * share if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(float) * share
 
 
-def _at_least_float32(array: jax.Array) -> jax.Array:
+def at_least_float32(array: jax.Array) -> jax.Array:
+    """Return an array in float32 if its type is a shorter one."""
     is_short = jnp.issubdtype(array.dtype, jnp.inexact) and jnp.finfo(array.dtype).bits < 32
     return array.astype(jnp.float32) if is_short else array
 
 
 def _check(kinds: RowKinds, split: Split) -> None:
     """Refuse what would wait for ever or repeat itself, and warn of what is not what one device computes."""
-    replicas = len(split.sizes)
+    parts = f"{split.num_parts} {'replicas' if split.accumulate == 1 else 'parts of the batch'}"
     if kinds.collectives and not split.is_even:
         raise ValueError(
             f"The function communicates between replicas, at {line_of(kinds.collectives[0])}, but they have different numbers of rows, "
@@ -389,9 +432,9 @@ def _check(kinds: RowKinds, split: Split) -> None:
         )
     if kinds.repeated:
         raise ValueError(
-            f"At {line_of(kinds.repeated[0])}, random numbers are drawn for each row from a key that is the same on all {replicas} "
-            "replicas, so that each would draw the same. Pass a key of `jax.random.key` as an argument beside the batch: it is folded "
-            "with the replica's number; or a key for each row, of `td.row_keys(key, batch)`, as a part of the batch."
+            f"At {line_of(kinds.repeated[0])}, random numbers are drawn for each row from a key that is the same for all {parts}, "
+            "so that each would draw the same. Pass a key of `jax.random.key` as an argument beside the batch: it is folded with the "
+            "number of the replica, and of the part; or a key for each row, of `td.row_keys(key, batch)`, as a part of the batch."
         )
     if kinds.parted or (kinds.values is None and RowKind.PART in split.param_kinds):
         where = line_of(kinds.parted[0]) if kinds.parted else "a place that was not found"
@@ -401,10 +444,20 @@ def _check(kinds: RowKinds, split: Split) -> None:
         )
     for line in dict.fromkeys(map(line_of, kinds.relating)):
         warnings.warn(
-            f"At {line or 'a place that is not known'}, what is computed for a row depends on other rows. Each of {replicas} replicas sees "
+            f"At {line or 'a place that is not known'}, what is computed for a row depends on other rows. Each of {parts} sees "
             "its own rows alone, so that results are not those of one device. BatchNorm takes axis_name=strategy.batch_axes for "
             "statistics of the whole batch.",
             stacklevel=2,
+        )
+
+
+def _check_accumulation(kinds: RowKinds, split: Split) -> None:
+    """Refuse what would communicate about the rows of a part as if these were all of a replica's."""
+    if split.accumulate > 1 and kinds.scaling:
+        raise ValueError(
+            f"The function communicates between replicas, at {line_of(kinds.scaling[0])}, but with `accumulate={split.accumulate}` "
+            "each sees a part of its rows at a time: what comes of it is not that of the whole batch. Leave `accumulate` out, or let the "
+            "function compute with the rows that it sees."
         )
 
 

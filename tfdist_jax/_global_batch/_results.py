@@ -101,6 +101,11 @@ class Rule:
     source: int | None = None
     tokens: How = How.KEEP
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether a replica has an entry for each of its rows, which a program returns."""
+        return self.how is How.ROWS and self.source is None
+
 
 _is_declared = lambda node: isinstance(node, Sum | Mean | Rows)
 _KNOWN = {

@@ -50,7 +50,7 @@ class RowKinds:
     Attributes:
         values: For each leaf of the results; None if the function is another one for all rows.
         collectives: The operations by which it communicates over axes of the batch.
-        is_scaled: Whether there are others among these than those of `assume_exact`: its sums may be those of all replicas already.
+        scaling: Those of them that are not of `assume_exact`: sums may be those of all replicas already.
         relating: Operations that give a row what depends on others, as statistics of a batch do.
         repeated: Operations that draw random numbers for each row from a key that is the same on all replicas.
         parted: Operations that compute with rows and with the part that a replica has of an array.
@@ -59,7 +59,7 @@ class RowKinds:
 
     values: Sequence[Value] | None
     collectives: Sequence[JaxprEqn]
-    is_scaled: bool = False
+    scaling: Sequence[JaxprEqn] = ()
     relating: Sequence[JaxprEqn] = ()
     repeated: Sequence[JaxprEqn] = ()
     parted: Sequence[JaxprEqn] = ()
@@ -83,7 +83,7 @@ def find_row_kinds(
     """
     axes, ratio = direction.axes, direction.ratio
     collectives = [eqn for eqn in equations(jaxpr.jaxpr) if communicates(eqn, axes)]
-    is_scaled = any(communicates(eqn, axes) for eqn in equations(jaxpr.jaxpr, is_leaf=is_assumed_exact))
+    scaling = [eqn for eqn in equations(jaxpr.jaxpr, is_leaf=is_assumed_exact) if communicates(eqn, axes)]
     known = known or [RowKind.SAME] * len(jaxpr.in_avals)
     try:
         twin = trace_grown()
@@ -94,16 +94,16 @@ def find_row_kinds(
         pairs = zip(values, jaxpr.out_avals, twin.out_avals, strict=True)
         values = [_result(value, grown_shape(one.shape, other.shape), direction) for value, one, other in pairs]
     except (UnlikeError, ValueError) as error:
-        return RowKinds(None, collectives, is_scaled, why_not=str(error))
+        return RowKinds(None, collectives, scaling, why_not=str(error))
     except Exception as error:  # Whatever a user's function raises for sizes that it was not made for.
         return RowKinds(
             None,
             collectives,
-            is_scaled,
+            scaling,
             why_not=f"with the rows of all replicas it raises {type(error).__name__}: {error}",
         )
     relating, repeated, parted = (list(notes.values()) for notes in (walk.relating, walk.repeated, walk.parted))
-    return RowKinds(values, collectives, is_scaled, relating, repeated, parted)
+    return RowKinds(values, collectives, scaling, relating, repeated, parted)
 
 
 def equations(jaxpr: Jaxpr, is_leaf: Callable[[JaxprEqn], bool] = lambda eqn: False) -> Iterator[JaxprEqn]:
