@@ -74,7 +74,7 @@ def test_steps_compile_for_tpu_slices(run_for_tpu):
     assert sorted(kinds) == ["ALL_GATHER"] * 3 + ["ALL_REDUCE"] + ["REDUCE_SCATTER"] * 3
 
 
-@pytest.mark.slow("compiles eight programs for two TPU slices each")
+@pytest.mark.slow("compiles thirteen programs for two TPU slices each")
 def test_every_strategy_compiles_for_tpu_slices(run_for_tpu):
     """Eight chips of two hosts, and two slices of a host each."""
     # Each strategy's reductions, gathers and scatters: of two matrices, in a loop forward and in one backward.
@@ -87,18 +87,30 @@ def test_every_strategy_compiles_for_tpu_slices(run_for_tpu):
         "data x FSDP x tensor": [3, 4, 2],
         "FSDP, 12 layers": [1, 4, 2],
         "FSDP, list of layers": [1, 16, 8],
+        "a step": [1, 4, 2],
+        "a step, offloaded": [1, 4, 2],
+        "experts": [3, 0, 0],
+        "ring": [2, 0, 0],
+        "all_to_all": [2, 1, 0],
     }
+    # All-to-alls and permutations: tokens go to experts and back, and their gradients; query, keys, values and results; keys and values.
+    sent = {"experts": [3, 0], "ring": [0, 10], "all_to_all": [8, 0]}
     shares = {"Mirrored": 1, "FSDP": 8, "ZeRO1": 1, "HSDP": 4, "TensorParallel": 4, "data x FSDP x tensor": 4}
     found = run_for_tpu("tpu_strategies.py", "v5e:2x4", "v5e:2x2*2")
     layer_bytes = 2 * 1024 * 4096 * 4
     for costs in found.values():
         assert {name: cost["asked"] for name, cost in costs.items()} == asked
+        assert {name: cost["sent"] for name, cost in costs.items() if any(cost["sent"])} == sent
         for name, share in shares.items():
             assert costs[name]["argument_bytes"] < 1.05 * 4 * layer_bytes / share + 2**18
     one_slice = found["v5e:2x4"]
     # What is whole at a time is a part of a layer, whatever their number, and nearly so without a loop.
     assert one_slice["FSDP, 12 layers"]["temp_bytes"] < 1.05 * one_slice["FSDP"]["temp_bytes"] < layer_bytes
     assert one_slice["FSDP, list of layers"]["temp_bytes"] < layer_bytes
+    # Of what a chip has of parameters and of Adam's two arrays each, these lie in the memory of its host.
+    on_chip, offloaded = (one_slice[name]["argument_bytes"] for name in ("a step", "a step, offloaded"))
+    on_host = one_slice["a step, offloaded"]["host_argument_bytes"]
+    assert (on_host, on_chip - offloaded) == (2 * 4 * layer_bytes / 8,) * 2
     # Tensor parallelism asks XLA alone for the sums inside of layers.
     assert one_slice["TensorParallel"]["compiled"][1:] == [0, 0]
     assert one_slice["TensorParallel"]["temp_bytes"] < layer_bytes

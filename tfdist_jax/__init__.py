@@ -32,6 +32,7 @@ from tfdist_jax.strategies import (
     FSDP as FSDP,
     HSDP as HSDP,
     Mirrored as Mirrored,
+    Offloaded as Offloaded,
     Sharded as Sharded,
     SingleDevice as SingleDevice,
     TensorParallel as TensorParallel,

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 from tfdist_jax._internals import replace_array
 from tfdist_jax._multiprocess._agreed_program import CheckedJit, NewProgramError
 from tfdist_jax._runtime import InFlight, reuses_memory
+from tfdist_jax._sharding._layout import bring_to_devices
 from tfdist_jax._signals import deferring_signals, delivering_signals
 
 
@@ -110,13 +111,15 @@ def make_program(step: Callable[..., Any], mesh: Mesh) -> Program:
     """Make a program of `step` over `mesh`."""
     compiled: dict[Any, CompiledStep] = {}
 
-    @functools.wraps(step)
-    def checked(state: Any, *args: Any) -> tuple[Any, Any]:
-        return _state_and_out(step(state, *args), state)
-
     def find(state: Any, tree: Any) -> CompiledStep:
         if tree not in compiled:
             layout = jax.tree_util.tree_map_with_path(_sharding, state)
+
+            @functools.wraps(step)
+            def checked(state: Any, *args: Any) -> tuple[Any, Any]:
+                state = bring_to_devices(state, layout)
+                return _state_and_out(step(state, *args), state)
+
             donate = reuses_memory(mesh, state)
             compiled[tree] = CompiledStep(checked, mesh, donate=donate, layout=layout, name=None)
         return compiled[tree]

@@ -1,4 +1,4 @@
-"""Compile the gradients of layers, under every strategy, for TPU chips that are not there; prints what each costs, as JSON.
+"""Compile gradients and steps, under every strategy, for TPU chips that are not there; prints what each costs, as JSON.
 
 `python tpu_strategies.py v5e:2x4 v5e:2x2*2`: eight chips of two hosts, two slices of four chips.
 """
@@ -12,6 +12,7 @@ os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-8",
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.experimental import topologies
 from jax.sharding import NamedSharding, PartitionSpec as P
 
@@ -19,6 +20,7 @@ import tfdist_jax as td
 
 WIDTH, HIDDEN, ROWS = 1024, 4096, 64
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter")
+SENDING = ("all-to-all", "collective-permute")
 RULES = {"up": P(None, None, "tensor"), "down": P(None, "tensor")}
 
 
@@ -63,20 +65,75 @@ def layer_types(*stacked):
     }
 
 
-def figures(strategy, loss_fn, params):
+def typed(leaf, sharding):
+    """Type of an array that is laid out over chips."""
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def figures(strategy, loss_fn, params, shape=(ROWS, WIDTH)):
     """Collectives and memory of the gradients' program."""
-    typed = lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
     params = jax.tree.map(typed, params, strategy.shardings(params))
-    batch = typed(jax.ShapeDtypeStruct((ROWS, WIDTH), "float32"), NamedSharding(strategy.mesh, P(strategy.batch_axes)))
-    lowered = strategy.value_and_grad(loss_fn, has_aux=False).lower(params, batch)
+    rows = P(strategy.batch_axes, *(("sequence",) if "sequence" in strategy.mesh.shape else ()))
+    batch = typed(jax.ShapeDtypeStruct(shape, "float32"), NamedSharding(strategy.mesh, rows))
+    return describe(strategy.value_and_grad(loss_fn, has_aux=False).lower(params, batch))
+
+
+def describe(lowered):
+    """Collectives and memory of a program."""
     compiled = lowered.compile()
     memory, text = compiled.memory_analysis(), compiled.as_text()
+    asked = lambda names: [lowered.as_text().count(f'"stablehlo.{name.replace("-", "_")}"') for name in names]
     return {
-        "asked": [lowered.as_text().count(f'"stablehlo.{name.replace("-", "_")}"') for name in COLLECTIVES],
+        "asked": asked(COLLECTIVES),
+        "sent": asked(SENDING),
         "compiled": [len(re.findall(rf" {name}(?:-start)?\(", text)) for name in COLLECTIVES],
         "argument_bytes": memory.argument_size_in_bytes,
+        "host_argument_bytes": memory.host_argument_size_in_bytes,
         "temp_bytes": memory.temp_size_in_bytes,
     }
+
+
+def training_step(strategy):
+    """A step with Adam of four layers in a loop."""
+    optimizer = optax.adam(1e-3)
+
+    @strategy.jit
+    def step(state, batch):
+        params, opt_state = state
+        loss, grads = strategy.value_and_grad(loss_of_stack, has_aux=False)(params, batch)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        return (optax.apply_updates(params, updates), opt_state), loss
+
+    make_state = lambda: (
+        params := jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), layer_types(4)),
+        optimizer.init(params),
+    )
+    state = jax.eval_shape(make_state)
+    state = jax.tree.map(typed, state, strategy.shardings(state))
+    batch = jax.ShapeDtypeStruct((ROWS, WIDTH), "float32")
+    return describe(step.lower(state, typed(batch, NamedSharding(strategy.mesh, P(strategy.batch_axes)))))
+
+
+def loss_of_experts(params, x):
+    """Eight experts, of which each token has two."""
+    apply = lambda expert, x: jnp.tanh(x @ expert["up"]) @ expert["down"]
+    gates = jax.nn.softmax(x @ params["router"])
+    return (x + td.run_experts(apply, params["experts"], x, gates, top_k=2).outputs).mean()
+
+
+def expert_types():
+    """Types of eight experts' parameters."""
+    return {"experts": layer_types(8), "router": jax.ShapeDtypeStruct((WIDTH, 8), "float32")}
+
+
+def make_attention_loss(method):
+    """Attention over split tokens."""
+
+    def loss(params, x):
+        query, key, value = jnp.split((x @ params["qkv"]).reshape(*x.shape[:2], 8, -1), 3, -1)
+        return td.attend(query, key, value, is_causal=True, method=method).mean()
+
+    return loss
 
 
 def costs(chips):
@@ -84,6 +141,14 @@ def costs(chips):
     found = {name: figures(strategy, loss_of_stack, layer_types(4)) for name, strategy in strategies(chips).items()}
     found["FSDP, 12 layers"] = figures(td.FSDP(chips), loss_of_stack, layer_types(12))
     found["FSDP, list of layers"] = figures(td.FSDP(chips), loss_of_list, [layer_types()] * 4)
+    found["a step"] = training_step(td.FSDP(chips))
+    found["a step, offloaded"] = training_step(td.Offloaded(td.FSDP(chips)))
+    experts = td.Sharded({"data": 2, "expert": 4}, {"experts/.*": P("expert")}, devices=chips)
+    found["experts"] = figures(experts, loss_of_experts, expert_types(), (ROWS, 16, WIDTH))
+    sequences = td.Sharded({"data": 2, "sequence": 4}, devices=chips)
+    qkv = {"qkv": jax.ShapeDtypeStruct((WIDTH, 3 * WIDTH), "float32")}
+    for method in ("ring", "all_to_all"):
+        found[method] = figures(sequences, make_attention_loss(method), qkv, (ROWS, 64, WIDTH))
     return found
 
 

@@ -19,7 +19,7 @@ from tfdist_jax._global_batch._row_analysis import Direction, RowKinds, find_row
 from tfdist_jax._global_batch._row_values import RowKind, line_of
 from tfdist_jax._sharding._collectives import fused_sum, map_replicas, switch_on_size
 from tfdist_jax._sharding._input import PaddedBatch, num_rows, split_sizes
-from tfdist_jax._sharding._layout import LayoutRule, restrict, tree_layouts
+from tfdist_jax._sharding._layout import LayoutRule, bring_to_devices, make_shardings, restrict, tree_layouts
 from tfdist_jax._sharding._mesh import SEQUENCE, batch_axes, batch_spec, manual_axes, num_replicas
 
 Sizes = tuple[int, ...]
@@ -123,8 +123,9 @@ def split_arguments(mesh: Mesh, state_layout: LayoutRule, params: Any, batch: An
         ValueError: If the parts of the batch do not fit together, or there are no rows.
     """
     data = jax.tree.map(lambda part: part.data if _is_padded(part) else part, batch, is_leaf=_is_padded)
-    sizes = _sizes(batch, num_replicas(mesh))
-    return Split(mesh, tree_layouts(state_layout, params, mesh), sizes), (params, data, extra)
+    layouts = tree_layouts(state_layout, params, mesh)
+    params = bring_to_devices(params, make_shardings(layouts, mesh))
+    return Split(mesh, layouts, _sizes(batch, num_replicas(mesh))), (params, data, extra)
 
 
 def _sizes(batch: Any, replicas: int) -> Sizes:

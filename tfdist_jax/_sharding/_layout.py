@@ -14,6 +14,9 @@ from tfdist_jax._sharding._mesh import manual_axes
 
 WHOLE = PartitionSpec()
 
+DEVICE_MEMORY = "device"
+HOST_MEMORY = "pinned_host"
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -28,11 +31,14 @@ class Layout:
         gradient: How its gradient lies, if not as it does itself: over axes of the batch, too, along dimensions that `spec` leaves whole.
         local: Axes of the batch over which it is not gathered: the loss function sees a replica's own part, such as its experts, and
             communicates itself, as `td.run_experts` does.
+        memory_kind: In which memory it lies between steps, as in `jax.sharding.NamedSharding`: that of the devices if None, or
+            "pinned_host". A step of `strategy.jit` computes with all of it on the devices.
     """
 
     spec: PartitionSpec = WHOLE
     gradient: PartitionSpec | None = None
     local: tuple[str, ...] = ()
+    memory_kind: str | None = None
 
     @property
     def local_axes(self) -> tuple[str, ...]:
@@ -143,7 +149,23 @@ def tree_paths(tree: Any) -> list[str]:
 
 def tree_shardings(rule: LayoutRule, tree: Any, mesh: Mesh) -> Any:
     """Return the sharding of every array of `tree`, as `tree_layouts`."""
-    return jax.tree.map(lambda layout: NamedSharding(mesh, layout.spec), tree_layouts(rule, tree, mesh))
+    return make_shardings(tree_layouts(rule, tree, mesh), mesh)
+
+
+def make_shardings(layouts: Any, mesh: Mesh) -> Any:
+    """Return the shardings that layouts are over a mesh."""
+    return jax.tree.map(lambda layout: NamedSharding(mesh, layout.spec, memory_kind=layout.memory_kind), layouts)
+
+
+def bring_to_devices(tree: Any, shardings: Any) -> Any:
+    """Return arrays in the devices' memory, for a program to compute with, those that lie in another."""
+
+    def bring(leaf: Any, sharding: Any) -> Any:
+        if sharding.memory_kind in (None, DEVICE_MEMORY):
+            return leaf
+        return jax.device_put(leaf, sharding.with_memory_kind(DEVICE_MEMORY))
+
+    return jax.tree.map(bring, tree, shardings)
 
 
 def find_idle_axes(mesh: Mesh, shardings: Any) -> list[str]:
