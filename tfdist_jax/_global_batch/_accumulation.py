@@ -129,10 +129,10 @@ def _without_rows(function: ReplicaFunction, found: Found) -> Found:
 
 
 def _depends_on(fn: Callable[[Any], jax.Array], params: Any) -> bool:
-    """Whether a function has a derivative by its argument that is not zero wherever it is."""
-    derivative = jax.make_jaxpr(lambda params, tangents: jax.jvp(fn, (params,), (tangents,))[1])
-    program = derivative(params, params).jaxpr
-    dependent = {*program.invars[len(program.invars) // 2 :]}
+    """Whether a function has a gradient by its argument that is not zero wherever it is."""
+    pull_back = lambda params, cotangent: jax.vjp(fn, params)[1](cotangent)
+    program = jax.make_jaxpr(pull_back)(params, jax.eval_shape(fn, params)).jaxpr
+    dependent = {program.invars[-1]}
     for eqn in program.eqns:
         if any(not isinstance(var, Literal) and var in dependent for var in eqn.invars):
             dependent.update(eqn.outvars)

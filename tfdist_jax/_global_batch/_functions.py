@@ -10,10 +10,12 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._global_batch._accumulation import accumulate_gradients
+from tfdist_jax._global_batch._gathers import run_on_parts
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, Split, make_replica_function, split_arguments
 from tfdist_jax._global_batch._results import How, Mean, unwrap
 from tfdist_jax._sharding._collectives import fused_sum
 from tfdist_jax._sharding._layout import Layout, LayoutRule, axes_of, names_of, restrict
+from tfdist_jax._sharding._quantized import fused_sum_int8, scatter_sum_int8, sum_int8
 
 
 def value_and_grad_globally(
@@ -93,18 +95,20 @@ def _differentiate(function: ReplicaFunction, params: Any, data: Any, extra: Any
     layouts = tree.flatten_up_to(function.split.layouts)
     scattered = [_scatter(*each, axes) for each in zip(leaves, layouts, strict=True)]
     grads, missing = [grad for grad, _ in scattered], [over for _, over in scattered]
+    ways = [(over, layout.wire) for over, layout in zip(missing, layouts, strict=True)]
     # Most go with the results, in one transfer.
-    merged, sums = function.merge(parts, _only(grads, missing, axes))
+    merged, sums = function.merge(parts, _only(grads, ways, (axes, None)))
     grads = _replaced(grads, sums)
-    for over in dict.fromkeys(missing):
-        if over not in (axes, ()):
-            grads = _replaced(grads, fused_sum(_only(grads, missing, over), over))
+    for over, wire in dict.fromkeys(ways):
+        if over and (over, wire) != (axes, None):
+            add_up = fused_sum if wire is None else fused_sum_int8
+            grads = _replaced(grads, add_up(_only(grads, ways, (over, wire)), over))
     return function.without_arguments(merged), tree.unflatten(grads)
 
 
-def _only(grads: Sequence[jax.Array], missing: Sequence[Any], over: Any) -> list[jax.Array | None]:
-    """Return the gradients that are to be summed over some axes, and None for others."""
-    return [grad if each == over else None for grad, each in zip(grads, missing, strict=True)]
+def _only(grads: Sequence[jax.Array], ways: Sequence[Any], way: Any) -> list[jax.Array | None]:
+    """Return the gradients that are to be summed over some axes in one form, and None for others."""
+    return [grad if each == way else None for grad, each in zip(grads, ways, strict=True)]
 
 
 def _replaced(grads: Sequence[jax.Array], sums: Sequence[jax.Array | None]) -> list[jax.Array]:
@@ -120,13 +124,19 @@ def _scatter(grad: jax.Array, layout: Layout, axes: tuple[str, ...]) -> tuple[ja
     for dimension, entry in enumerate(layout.gradient or ()):
         for axis in names_of(entry):
             if axis in axes and axis not in done:
-                grad = jax.lax.psum_scatter(grad, axis, scatter_dimension=dimension, tiled=True)
+                if layout.wire is None:
+                    grad = jax.lax.psum_scatter(grad, axis, scatter_dimension=dimension, tiled=True)
+                else:
+                    grad = scatter_sum_int8(grad, axis, dimension)
                 done.append(axis)
     missing = tuple(axis for axis in axes if axis not in done)
-    if set(axes_of(layout.spec)) <= {*axes}:
+    if set(axes_of(layout.spec)) <= {*axes} or not missing:
         return grad, missing
     # In a bucket with others, what XLA divides would be put together first.
-    return jax.lax.psum(grad, missing) if missing else grad, ()
+    if layout.wire is None:
+        return jax.lax.psum(grad, missing), ()
+    of_xla = [name for name in axes_of(layout.spec) if name not in axes]
+    return run_on_parts(lambda part: sum_int8(part, missing), grad, restrict(layout.spec, of_xla)), ()
 
 
 def _laid_out(split: Split, grad: jax.Array, spec: PartitionSpec) -> jax.Array:

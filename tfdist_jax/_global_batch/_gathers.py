@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -11,7 +11,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
 from tfdist_jax._global_batch._row_analysis import equations, open_program, scan_operands
-from tfdist_jax._sharding._layout import axes_of, make_spec, names_of, restrict
+from tfdist_jax._sharding._layout import Layout, axes_of, make_spec, names_of, restrict
+from tfdist_jax._sharding._quantized import scatter_sum_int8
 
 
 @final
@@ -22,25 +23,23 @@ class Gather:
     Attributes:
         spec: How the array lies over the mesh.
         axes: Over which of its axes it is gathered. Others are XLA's.
+        wire: In which form the gradient is scattered back, as in `Layout`.
     """
 
     spec: PartitionSpec
     axes: tuple[str, ...]
+    wire: str | None = None
 
     def __call__(self, part: jax.Array) -> jax.Array:
         """Return the whole array. Gradients are reduced and scattered back, those of less than 32 bits in float32."""
         # XLA would put together what else is divided before it gathers; inside of a program over those axes it cannot.
         rest = make_spec([() if set(names_of(entry)) & {*self.axes} else names_of(entry) for entry in self.spec])
-        if not axes_of(rest):
-            return self._gather(part)
-        return jax.shard_map(self._gather, in_specs=rest, out_specs=rest, axis_names={*axes_of(rest)}, check_vma=False)(
-            part
-        )
+        return run_on_parts(self._gather, part, rest)
 
     def _gather(self, part: jax.Array) -> jax.Array:
         for dimension, entry in enumerate(restrict(self.spec, self.axes)):
             for axis in reversed(names_of(entry)):
-                part = _all_gather(part, dimension, axis)
+                part = _all_gather(part, dimension, axis, self.wire)
         return part
 
     @property
@@ -48,32 +47,44 @@ class Gather:
         """How one entry of the array, along its first dimension, becomes whole; None if these are split."""
         if len(self.spec) and self.spec[0] is not None:
             return None
-        return Gather(PartitionSpec(*self.spec[1:]), self.axes)
+        return dataclasses.replace(self, spec=PartitionSpec(*self.spec[1:]))
 
 
-def make_gather(spec: PartitionSpec, axes: Sequence[str]) -> Gather | None:
+def run_on_parts(fn: Callable[[jax.Array], jax.Array], array: jax.Array, spec: PartitionSpec) -> jax.Array:
+    """Apply a function, which keeps how an array lies, to its parts along axes that are XLA's, in a program of replicas."""
+    if not axes_of(spec):
+        return fn(array)
+    return jax.shard_map(fn, in_specs=spec, out_specs=spec, axis_names={*axes_of(spec)}, check_vma=False)(array)
+
+
+def make_gather(layout: Layout, axes: Sequence[str]) -> Gather | None:
     """Return how an array is gathered over those of some axes that split it; None if there are none."""
+    spec = layout.gathered
     split = tuple(axis for axis in axes_of(spec) if axis in axes)
-    return Gather(spec, split) if split else None
+    return Gather(spec, split, layout.wire) if split else None
 
 
-def _all_gather(part: jax.Array, dimension: int, axis: str) -> jax.Array:
-    if jnp.issubdtype(part.dtype, jnp.floating) and jnp.finfo(part.dtype).bits < 32:
-        return _all_gather_short(part, dimension, axis)
+def _all_gather(part: jax.Array, dimension: int, axis: str, wire: str | None) -> jax.Array:
+    is_short = jnp.issubdtype(part.dtype, jnp.floating) and jnp.finfo(part.dtype).bits < 32
+    if is_short or wire is not None:
+        return _all_gather_and_scatter(part, dimension, axis, wire)
     return jax.lax.all_gather(part, axis, axis=dimension, tiled=True)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
-def _all_gather_short(part: jax.Array, dimension: int, axis: str) -> jax.Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
+def _all_gather_and_scatter(part: jax.Array, dimension: int, axis: str, wire: str | None) -> jax.Array:
+    del wire
     return jax.lax.all_gather(part, axis, axis=dimension, tiled=True)
 
 
-def _scatter(dimension: int, axis: str, _: None, whole: jax.Array) -> tuple[jax.Array]:
+def _scatter(dimension: int, axis: str, wire: str | None, _: None, whole: jax.Array) -> tuple[jax.Array]:
+    if wire is not None:
+        return (scatter_sum_int8(whole, axis, dimension),)
     total = jax.lax.psum_scatter(whole.astype(jnp.float32), axis, scatter_dimension=dimension, tiled=True)
     return (total.astype(whole.dtype),)
 
 
-_all_gather_short.defvjp(lambda part, dimension, axis: (_all_gather_short(part, dimension, axis), None), _scatter)
+_all_gather_and_scatter.defvjp(lambda part, *static: (_all_gather_and_scatter(part, *static), None), _scatter)
 
 
 def run_with_gathers(program: ClosedJaxpr, args: Sequence[Any], gathers: Sequence[Gather | None]) -> list[Any]:

@@ -94,7 +94,7 @@ class Split:
     @property
     def gathers(self) -> list[Gather | None]:
         """How each of the parameters becomes whole, in a program of replicas."""
-        return [make_gather(layout.gathered, self.wide_axes) for layout in jax.tree.leaves(self.layouts)]
+        return [make_gather(layout, self.wide_axes) for layout in jax.tree.leaves(self.layouts)]
 
     @property
     def param_kinds(self) -> list[RowKind]:

@@ -88,13 +88,25 @@ def fused_sum(
     if jax.lax.axis_size(axis_name) == 1:
         # XLA would leave out the all-reduce, but not the copies into buckets and out of them.
         return [None if array is None else jnp.asarray(array) for array in arrays]
+    total = lambda array: jax.lax.psum(array, axis_name)
+    return map_buckets(total, arrays, bucket_bytes=bucket_bytes, pack_bytes=pack_bytes)
+
+
+def map_buckets(
+    fn: Callable[[jax.Array], jax.Array],
+    arrays: Sequence[jax.Array | None],
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+    pack_bytes: int = 0,
+) -> list[jax.Array | None]:
+    """Apply a function to arrays, small ones of one type put together in a flat one; arguments as of `fused_sum`."""
     result = list(arrays)
     for bucket in _packed(arrays, _buckets(arrays, bucket_bytes), pack_bytes):
         members = [jnp.asarray(arrays[i]) for i in bucket]
         if len(members) == 1:
-            result[bucket[0]] = jax.lax.psum(members[0], axis_name)
+            result[bucket[0]] = fn(members[0])
             continue
-        flat = jax.lax.psum(jnp.concatenate([jnp.ravel(m) for m in members]), axis_name)
+        flat = fn(jnp.concatenate([jnp.ravel(m) for m in members]))
         ends = [sum(m.size for m in members[: k + 1]) for k in range(len(members) - 1)]
         for i, member, part in zip(bucket, members, jnp.split(flat, ends), strict=True):
             result[i] = part.reshape(member.shape)

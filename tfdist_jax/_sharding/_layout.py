@@ -33,12 +33,14 @@ class Layout:
             communicates itself, as `td.run_experts` does.
         memory_kind: In which memory it lies between steps, as in `jax.sharding.NamedSharding`: that of the devices if None, or
             "pinned_host". A step of `strategy.jit` computes with all of it on the devices.
+        wire: In which form its gradient travels between replicas: as it is if None, or rounded, "int8".
     """
 
     spec: PartitionSpec = WHOLE
     gradient: PartitionSpec | None = None
     local: tuple[str, ...] = ()
     memory_kind: str | None = None
+    wire: str | None = None
 
     @property
     def local_axes(self) -> tuple[str, ...]:
@@ -220,6 +222,10 @@ def _checked(layout: Layout, leaf: StateLeaf, mesh: Mesh) -> Layout:
                 raise ValueError(
                     f"{where}, but its dimension {dimension} does not divide into {parts} parts. Change its size or the layout."
                 )
+    if layout.wire not in (None, "int8"):
+        raise ValueError(
+            f"The gradient of {leaf.path or 'the state'} is to travel as {layout.wire!r}; it may as None or 'int8'."
+        )
     if misplaced := [entry for entry in layout.spec if _gathers_before(names_of(entry), layout.local)]:
         raise ValueError(
             f"{leaf.path or 'The state'} is to be laid out {layout.spec}, of which parts along {layout.local} stay parts, but in "
