@@ -107,6 +107,35 @@ for name, strategy in over_several_axes().items():
             assert worker.result(f"moved {name}")
 
 
+@pytest.mark.slow("three strategies in two processes")
+def test_parts_of_rows_and_rounded_gradients_in_two_processes(cluster):
+    """In parts, gradients are those of one device; rounded ones are near to them, and the same in both processes."""
+    program = (
+        PROGRAM
+        + """
+for name, strategy, accumulate in [
+    ("parts", td.HSDP(shards=4, min_size=8), 2),
+    ("rounded", td.Compressed(td.Mirrored(), min_size=8), 1),
+    ("rounded parts", td.Compressed(td.HSDP(shards=4, min_size=8), min_size=8), 2),
+]:
+    result(name, numbers(train(strategy, batches(GLOBAL_SIZES, seed=0), accumulate=accumulate)[0]))
+"""
+    )
+    workers = cluster(2, devices_per_worker=4).start(program)
+    assert [worker.wait() for worker in workers] == [0, 0], workers[0].log + workers[1].log
+    data = native_training.batches(native_training.GLOBAL_SIZES, seed=0)
+    expected = native_training.numbers(native_training.train(td.SingleDevice(), data)[0])
+    for name in ("parts", "rounded", "rounded parts"):
+        one, other = (worker.result(name) for worker in workers)
+        assert one == other
+        if name == "parts":
+            assert_same(one, expected)
+        else:
+            for leaf, exact in zip(one, expected, strict=True):
+                np.testing.assert_allclose(leaf, exact, atol=0.01)
+        assert (name == "parts") or one != expected
+
+
 @pytest.mark.slow("two strategies in two processes, and their programs on one device")
 def test_experts_and_sequences_in_two_processes_equal_one_device(cluster):
     """Also with rows that do not divide evenly."""

@@ -21,6 +21,7 @@ def over_several_axes():
         "hsdp": td.HSDP(shards=4, min_size=8),
         "hsdp over processes": td.Sharded({"fsdp": 8}, min_size=8),
         "zero1": td.ZeRO1(min_size=8),
+        "offloaded": td.Offloaded(td.FSDP(min_size=8), min_size=8),
         "tensor": td.TensorParallel(4, rules),
         "sharded": td.Sharded({"data": 2, "fsdp": 2, "tensor": 2}, rules, min_size=8),
     }
@@ -54,13 +55,13 @@ def joined_own():
     return [jax.tree.map(lambda *leaves: np.concatenate(leaves), *part) for part in parts]
 
 
-def train(strategy, data, **options):
+def train(strategy, data, *, accumulate=1, **options):
     """Return the final state and what each step tells, both whole, and the state where it lies."""
 
     @strategy.jit
     def step(state, batch):
         params, opt_state = state
-        (loss, aux), grads = strategy.value_and_grad(loss_fn)(params, batch)
+        (loss, aux), grads = strategy.value_and_grad(loss_fn, accumulate=accumulate)(params, batch)
         updates, opt_state = OPTIMIZER.update(grads, opt_state, params)
         return (optax.apply_updates(params, updates), opt_state), (loss, aux)
 
