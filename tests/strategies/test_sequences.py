@@ -8,6 +8,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
+from tests.strategies.test_parallelism import relative_error
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 
@@ -95,25 +96,29 @@ def make_batch(rows):
     return {"x": x, "y": y, "mask": random.random((rows, LENGTH)) < 0.8}
 
 
-def check_against_one_device(strategy, loss_fn, batch):
+def check_against_one_device(strategy, loss_fn, batch, bound):
     params = strategy.init(make_params)
     (loss, aux), grads = strategy.value_and_grad(loss_fn)(params, strategy.put(batch))
     (expected_loss, expected_aux), expected = of_one(loss_fn)(make_params(), batch)
-    close = lambda a, e: np.testing.assert_allclose(a, e, rtol=1e-11, atol=1e-12)
-    jax.tree.map(close, (loss, aux, grads), (expected_loss, expected_aux, expected))
+    jax.tree.map(lambda a, e: np.testing.assert_allclose(a, e, rtol=1e-11, atol=1e-12), aux, expected_aux)
+    bound(
+        "relative error of gradients of attention, f64", relative_error((loss, grads), (expected_loss, expected)), 1e-12
+    )
     for grad, param in zip(jax.tree.leaves(grads), jax.tree.leaves(params), strict=True):
         assert grad.sharding.is_equivalent_to(param.sharding, grad.ndim)
 
 
 @pytest.mark.parametrize("loss_fn", [make_mean_loss(), make_mean_loss("all_to_all", is_causal=False), weighed_loss])
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_gradients_are_those_of_one_device(name, loss_fn):
-    check_against_one_device(STRATEGIES[name](), loss_fn, make_batch(16))
+def test_gradients_are_those_of_one_device(name, loss_fn, bound):
+    check_against_one_device(STRATEGIES[name](), loss_fn, make_batch(16), bound)
 
 
 @pytest.mark.parametrize("method", ["ring", "all_to_all"])
-def test_gradients_of_layers_are_those_of_one_device(method):
-    check_against_one_device(STRATEGIES["data x sequence"](), make_mean_loss(method, wrap=td.layer), make_batch(4))
+def test_gradients_of_layers_are_those_of_one_device(method, bound):
+    check_against_one_device(
+        STRATEGIES["data x sequence"](), make_mean_loss(method, wrap=td.layer), make_batch(4), bound
+    )
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -251,13 +256,13 @@ def test_uneven_rows_are_refused_and_a_mask_makes_them_even():
     jax.tree.map(close, (loss, grads), (expected_loss, expected))
 
 
-def test_what_does_not_communicate_may_have_different_numbers_of_rows():
+def test_what_does_not_communicate_may_have_different_numbers_of_rows(bound):
     strategy = STRATEGIES["data x sequence"]()
 
     def loss_fn(params, batch):
         return (params["embedding"][batch["x"]] ** 2).mean(), {"rows": batch["x"].sum(1), "tokens": batch["x"]}
 
-    check_against_one_device(strategy, loss_fn, make_batch(5))
+    check_against_one_device(strategy, loss_fn, make_batch(5), bound)
 
 
 def test_tokens_that_do_not_divide_are_refused():
