@@ -19,11 +19,21 @@ CORE = ["tfdist_jax", *sorted({*MODULES} - {*OUTER, "tfdist_jax.__main__"})]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+# A page whose examples with prompts go on from one another: they are one.
+SESSIONS = [ROOT / "docs" / "native.md"]
+
+
 def examples_in(page):
     """The page's ```python blocks, each with the line it begins at."""
     text = page.read_text() if page.exists() else ""
+    session = []
     for block in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        yield pytest.param(block[1], id=f"{page.name}:{text.count(chr(10), 0, block.start()) + 1}")
+        if page in SESSIONS and ">>>" in block[1]:
+            session.append(block[1])
+        else:
+            yield pytest.param(block[1], id=f"{page.name}:{text.count(chr(10), 0, block.start()) + 1}")
+    if session:
+        yield pytest.param("".join(session), id=page.name, marks=pytest.mark.slow("trains in a dozen ways"))
 
 
 EXAMPLES = [example for page in PAGES for example in examples_in(page)]
@@ -71,6 +81,14 @@ def test_examples_in_pages_run(example, run_prepared):
         assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_native_names_and_links_of_pages_exist(page):
+    text = page.read_text()
+    assert {name for name in re.findall(r"\btd\.(\w+)", text) if not hasattr(tfdist_jax, name)} == set()
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
 def test_what_the_page_of_several_machines_names_exists():
     text = (ROOT / "docs" / "multi-machine.md").read_text()
     parser = argparse.ArgumentParser()
@@ -89,8 +107,6 @@ def test_what_the_page_of_several_machines_names_exists():
     }
     sources = "".join(path.read_text() for path in (ROOT / "tfdist_jax").rglob("*.py"))
     assert all(name in times or name in sources for name in re.findall(r"`(TFDIST_\w+)`", text))
-    assert all(hasattr(tfdist_jax, name) for name in re.findall(r"\btd\.(\w+)", text))
-    assert all((ROOT / "docs" / link).exists() for link in re.findall(r"\]\(([^)#]+)", text))
 
 
 def test_facade_modules_are_part_of_the_package():
