@@ -77,8 +77,9 @@ check: $(INSTALLED) ## Check lint, format, types and the import contract.
 parity: $(PEERS) ## Record again what tests/parity/programs print under TensorFlow, and show what changed.
 	$(BIN)/python tests/parity/recording.py $(ARGS)
 
-api: $(INSTALLED) ## Write docs/api.md and the type stubs anew from the facade's names.
+api: $(INSTALLED) ## Write docs/api.md, docs/reference.md and the type stubs anew.
 	$(BIN)/python docs/make_api.py
+	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_stubs.py
 
 bench: $(PEERS) ## Measure speed against hand-written JAX and TensorFlow.

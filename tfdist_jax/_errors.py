@@ -23,7 +23,21 @@ class OutOfMemoryError(RuntimeError):
 
 @final
 class DataLossError(RuntimeError):
-    """What was saved is damaged: a file of it is gone, or does not hold what was written."""
+    """What was saved is damaged: a file of it is gone, or does not hold what was written.
+
+    Example:
+        >>> import pathlib, tempfile, numpy as np, tfdist_jax as td
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> with td.Checkpointer(folder) as checkpointer:
+        ...     checkpointer.save(1, {"w": np.ones(3)})
+        >>> for file in (folder / "step-1").rglob("*"):
+        ...     _ = file.is_file() and file.write_bytes(b"")
+        >>> try:
+        ...     state = td.Checkpointer(folder).restore().state
+        ... except td.DataLossError:
+        ...     print("begin anew")
+        begin anew
+    """
 
 
 make_out_of_memory_error: list[Callable[[str], OutOfMemoryError]] = [OutOfMemoryError]

@@ -31,6 +31,12 @@ def use_cpu_devices(count: int) -> None:
     Raises:
         ValueError: If `count` is not positive.
         RuntimeError: If JAX has already started, so that the number of devices is fixed.
+
+    Example:
+        >>> import jax, tfdist_jax as td
+        >>> td.use_cpu_devices(8)
+        >>> jax.device_count()
+        8
     """
     if count < 1:
         raise ValueError(f"The number of virtual CPU devices must be at least 1, got {count}.")

@@ -31,6 +31,20 @@ class Strategy(abc.ABC):
 
     After `tfdist_jax.initialize()` the devices are those of all processes, which run the same program: all of them make
     the calls below, in the same order.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, tfdist_jax as td
+        >>> P = jax.sharding.PartitionSpec
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class TablesSplit(td.Strategy):
+        ...     @property
+        ...     def mesh(self):
+        ...         return td.make_mesh({"data": -1})
+        ...     def state_layout(self, leaf):
+        ...         return td.Layout(P("data") if leaf.path.endswith("table") else P())
+        >>> state = TablesSplit().init(lambda: {"table": jnp.ones((64, 8)), "head": jnp.ones((8, 64))})
+        >>> state["table"].sharding.is_fully_replicated, state["head"].sharding.is_fully_replicated
+        (False, True)
     """
 
     @property
@@ -69,6 +83,15 @@ class Strategy(abc.ABC):
 
         Returns:
             The state, each leaf sharded by `state_layout`.
+
+        Example:
+            >>> import jax, jax.numpy as jnp, optax, tfdist_jax as td
+            >>> def make_state(key):
+            ...     params = {"w": jax.random.normal(key, (1024, 8))}
+            ...     return params, optax.adam(0.1).init(params)
+            >>> params, opt_state = td.FSDP().init(make_state, jax.random.key(0))
+            >>> params["w"].shape, params["w"].sharding.is_fully_replicated
+            ((1024, 8), False)
         """
         shapes = jax.eval_shape(make_state, *args)
         shardings, paths = tree_shardings(self._layouts.note, shapes, self.mesh), tree_paths(shapes)
@@ -96,7 +119,7 @@ class Strategy(abc.ABC):
             ValueError: If an array does not divide as its layout says.
 
         Example:
-            >>> import tfdist_jax as td
+            >>> import jax, tfdist_jax as td
             >>> td.FSDP().shardings({"w": jax.ShapeDtypeStruct((1024, 8), "float32")})["w"].spec == jax.P("data")
             True
         """
@@ -114,6 +137,11 @@ class Strategy(abc.ABC):
         Returns:
             The same tree, sharded by rows; where the rows do not divide evenly and there is no mask, a `PaddedBatch`, which
             `value_and_grad` and `evaluate` take as well and compute exactly.
+
+        Example:
+            >>> import numpy as np, tfdist_jax as td
+            >>> td.Mirrored().put({"x": np.zeros((5, 3))}, mask="real")["real"]
+            Array([ True,  True,  True,  True,  True, False, False, False], dtype=bool)
         """
         data, sizes = pad_to_equal(batch, self.num_replicas)
         if mask is not None:
@@ -160,7 +188,7 @@ class Strategy(abc.ABC):
             tree: Pytree of arrays, such as the training state. All processes must ask for it.
 
         Example:
-            >>> import tfdist_jax as td
+            >>> import jax, tfdist_jax as td
             >>> td.FSDP().fetch(td.FSDP().init(lambda: {"w": jax.numpy.ones((1024, 8))}))["w"].sum()
             np.float32(8192.0)
         """
@@ -194,6 +222,17 @@ class Strategy(abc.ABC):
             ValueError: If `accumulate` is no number of parts.
             ValueError: When called: if a result of the whole batch does not follow from those of its parts; if the function communicates
                 between replicas of different numbers of rows; if it draws equal random numbers on all replicas; or if there are no rows.
+
+        Example:
+            >>> import jax, numpy as np, tfdist_jax as td
+            >>> strategy = td.Mirrored()
+            >>> def loss_fn(scale, x):
+            ...     errors = (scale * x - 1) ** 2
+            ...     return errors.mean(), {"errors": errors, "rows": len(x)}
+            >>> x = np.arange(3, dtype=np.float32)
+            >>> (loss, aux), grad = strategy.value_and_grad(loss_fn)(jax.numpy.float32(2), strategy.put(x))
+            >>> f"{loss:.3f} {grad:.3f}", np.asarray(aux["errors"]), int(aux["rows"])
+            ('3.667 4.667', array([1., 1., 9.], dtype=float32), 3)
         """
         if not isinstance(accumulate, int) or accumulate < 1:
             raise ValueError(
@@ -215,7 +254,7 @@ class Strategy(abc.ABC):
             ValueError: As `value_and_grad`.
 
         Example:
-            >>> import numpy as np, tfdist_jax as td
+            >>> import jax, numpy as np, tfdist_jax as td
             >>> strategy = td.Mirrored()
             >>> squares = strategy.evaluate(lambda scale, x: {"rows": scale * x**2, "count": len(x)})
             >>> results = squares(jax.numpy.float32(2), strategy.put(np.arange(3, dtype=np.float32)))
@@ -230,11 +269,24 @@ class Strategy(abc.ABC):
 
         The program sees whole (global) arrays: what follows the gradients, such as clipping, the optimizer or an
         average of weights, is written as for one device.
+
+        Example:
+            >>> import jax, tfdist_jax as td
+            >>> strategy = td.Mirrored()
+            >>> step = strategy.jit(lambda count, x: (count + 1, count + x))
+            >>> step(strategy.init(lambda: jax.numpy.int32(5)), 10)
+            (Array(6, dtype=int32), Array(15, dtype=int32))
         """
         return make_program(step, self.mesh)
 
     def split(self, batch: Any) -> Any:
-        """Split a host batch's rows, the same in all processes, over the replicas: a `PerReplica` per array, for `run`."""
+        """Split a host batch's rows, the same in all processes, over the replicas: a `PerReplica` per array, for `run`.
+
+        Example:
+            >>> import numpy as np, tfdist_jax as td
+            >>> [len(rows) for rows in td.Mirrored().split(np.arange(10.0)).values]
+            [2, 2, 2, 2, 2, 0, 0, 0]
+        """
         return _replica.split_batch(batch, self.mesh)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -248,7 +300,7 @@ class Strategy(abc.ABC):
             What `fn` returns, each array as a `PerReplica` with the replicas' results.
 
         Example:
-            >>> import numpy as np, tfdist_jax as td
+            >>> import jax, numpy as np, tfdist_jax as td
             >>> strategy = td.Mirrored()
             >>> rows = strategy.split(np.arange(float(strategy.num_replicas)))
             >>> total = strategy.run(lambda x: jax.lax.psum(x.sum(), strategy.batch_axes), rows)
@@ -267,13 +319,33 @@ class Strategy(abc.ABC):
 
         Raises:
             ValueError: If values that are not per replica are to be summed.
+
+        Example:
+            >>> import numpy as np, tfdist_jax as td
+            >>> strategy = td.Mirrored()
+            >>> own = strategy.run(lambda x: x.sum(), strategy.split(np.arange(16.0)))
+            >>> float(strategy.reduce(td.ReduceOp.SUM, own))
+            120.0
         """
         return _replica.reduce(op, value, axis=axis)
 
     def gather(self, value: Any, *, axis: int = 0) -> Any:
-        """Join the replicas' values along `axis`, in replica order; every process gets them."""
+        """Join the replicas' values along `axis`, in replica order; every process gets them.
+
+        Example:
+            >>> import numpy as np, tfdist_jax as td
+            >>> strategy = td.Mirrored()
+            >>> strategy.gather(strategy.split(np.arange(10))).shape
+            (10,)
+        """
         return _replica.gather(value, axis=axis)
 
     def local_results(self, value: Any) -> tuple[Any, ...]:
-        """Return the values of this process's replicas."""
+        """Return the values of this process's replicas.
+
+        Example:
+            >>> import numpy as np, tfdist_jax as td
+            >>> len(td.Mirrored().local_results(td.Mirrored().split(np.arange(16.0))))
+            8
+        """
         return _replica.local_results(value, self.mesh)

@@ -20,6 +20,13 @@ class Routed(NamedTuple):
         balance_loss: `[rows]`: the number of experts times the sum over them of (share of the row's choices x mean gate), 1 if all are
             chosen as often; gradients flow to the gates (https://arxiv.org/abs/2101.03961, within each row).
         dropped: `[rows]`: the share of a row's choices for which its experts had no room.
+
+    Example:
+        >>> import jax.numpy as jnp, tfdist_jax as td
+        >>> gates = jnp.array([[[0.9, 0.1], [0.8, 0.2]]])
+        >>> routed = td.run_experts(lambda factor, x: factor * x, jnp.ones(2), jnp.ones((1, 2, 1)), gates, top_k=1, capacity_factor=1.0)
+        >>> routed.outputs.ravel(), routed.dropped  # There is room for one token in each expert.
+        (Array([0.9, 0. ], dtype=float32), Array([0.5], dtype=float32))
     """
 
     outputs: jax.Array

@@ -29,6 +29,14 @@ class Restored:
         step: The step it was saved as.
         state: The state, laid out as asked for.
         positions: What each process has given as its position, in the processes' order.
+
+    Example:
+        >>> import tempfile, numpy as np, tfdist_jax as td
+        >>> with td.Checkpointer(tempfile.mkdtemp()) as checkpointer:
+        ...     checkpointer.save(7, {"w": np.ones(3)}, position={"batch": 7})
+        ...     restored = checkpointer.restore({"w": np.ones(3)})
+        >>> restored.step, restored.position, restored.state["w"]
+        (7, {'batch': 7}, array([1., 1., 1.]))
     """
 
     step: int
@@ -66,7 +74,7 @@ class Checkpointer:
     Only one checkpointer at a time saves in a folder; others may read there.
 
     Example:
-        >>> import tempfile, jax.numpy as jnp, numpy as np, tfdist_jax as td
+        >>> import tempfile, jax, jax.numpy as jnp, numpy as np, tfdist_jax as td
         >>> make_state = lambda: {"w": jnp.ones((8, 256)), "key": jax.random.key(0)}
         >>> rng = np.random.default_rng(0)
         >>> folder = tempfile.mkdtemp()

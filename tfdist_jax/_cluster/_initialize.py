@@ -37,6 +37,10 @@ class Timeouts:
         warn_s: For others inside the program, until a warning says for whom and where.
         wait_s: For others inside the program, until all processes end, with exit code 75. No limit unless it is set; choose
             it longer than the longest step, and than what one process does alone. Compiling does not count.
+
+    Example:
+        >>> import tfdist_jax as td
+        >>> td.initialize(timeouts=td.Timeouts(start_s=600, wait_s=120))  # No others here, nothing to wait for.
     """
 
     start_s: float = 300
@@ -102,7 +106,8 @@ def initialize(
         NotImplementedError: If the cluster has parameter servers.
 
     Example:
-        >>> initialize() is None  # No cluster here.
+        >>> import tfdist_jax as td
+        >>> td.initialize() is None  # No cluster here.
         True
     """
     timeouts = timeouts or Timeouts.of_environment()

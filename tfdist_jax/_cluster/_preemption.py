@@ -37,6 +37,14 @@ class LateSave(NamedTuple):
             processes. None if it need not be.
         end: Ends the program when all have saved; the main thread calls it, unless that does nothing but wait. If it
             returns, the program goes on, and other notices do not count. None is `sys.exit(75)`.
+
+    Example:
+        >>> import tfdist_jax as td
+        >>> done = [1, 2, 3]
+        >>> late = lambda: td.LateSave(save=lambda: print("saving", done), steps=len(done))
+        >>> with td.Preemption(late=late) as preemption:
+        ...     preemption.stops()
+        False
     """
 
     save: Callable[[], object]
@@ -53,8 +61,9 @@ class Preemption:
     after the last step then ends the process as if nobody had waited for it.
 
     Example:
+        >>> import tfdist_jax as td
         >>> done = 0
-        >>> with Preemption() as preemption:
+        >>> with td.Preemption() as preemption:
         ...     for step in range(3):
         ...         if preemption.stops():
         ...             print(f"saving what {done} steps have made")

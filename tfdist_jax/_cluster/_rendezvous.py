@@ -35,7 +35,15 @@ _SPEAK_WITHIN_S = 10.0
 
 
 class MissingTasksError(TimeoutError):
-    """Processes of the cluster have not arrived in time."""
+    """Processes of the cluster have not arrived in time.
+
+    Example:
+        >>> import sys, tfdist_jax as td
+        >>> try:
+        ...     cluster = td.initialize()
+        ... except td.MissingTasksError as error:
+        ...     sys.exit(f"{error}")  # Such as "1 of 2 processes did not arrive: worker 1 (host-b:2222)".
+    """
 
 
 def versions() -> dict[str, str]:

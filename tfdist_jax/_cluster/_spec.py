@@ -20,6 +20,12 @@ class Task:
         type: "chief", "worker", "evaluator" or "ps".
         index: Its position in the job, from 0.
         address: "host:port", or None where it is not known.
+
+    Example:
+        >>> import tfdist_jax as td
+        >>> cluster = td.Cluster.of_jobs({"worker": ["host-a:2222", "host-b:2222"]}, "worker", 1)
+        >>> cluster.task.type, cluster.task.index, cluster.task.with_address
+        ('worker', 1, 'worker 1 (host-b:2222)')
     """
 
     type: str
@@ -54,7 +60,8 @@ class Cluster:
             address, or if the first process, which the others meet, has none.
 
     Example:
-        >>> cluster = Cluster.of_jobs({"worker": ["host-a:2222", "host-b"]}, "worker", 1)
+        >>> import tfdist_jax as td
+        >>> cluster = td.Cluster.of_jobs({"worker": ["host-a:2222", "host-b"]}, "worker", 1)
         >>> cluster.process_id, cluster.num_processes, cluster.coordinator
         (1, 2, 'host-a:2222')
     """

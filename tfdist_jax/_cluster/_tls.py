@@ -25,6 +25,11 @@ class TLS:
 
     Raises:
         NotImplementedError: Before jax 0.12.
+
+    Example:
+        >>> import jax, tfdist_jax as td
+        >>> tls = td.TLS("worker.pem", "worker.key", "ca.pem") if jax.__version_info__ >= (0, 12) else None
+        >>> td.initialize(tls=tls)  # Alone, it connects to nobody and reads no file.
     """
 
     cert_file: str

@@ -45,7 +45,7 @@ def row_keys(key: Any, batch: Any) -> Any:
         Keys `[rows]`, `fold_in(key, row)` for each; for a `PaddedBatch`, in one.
 
     Example:
-        >>> import numpy as np, tfdist_jax as td
+        >>> import jax, numpy as np, tfdist_jax as td
         >>> td.row_keys(jax.random.key(0), {"x": np.zeros((6, 2))}).shape
         (6,)
     """

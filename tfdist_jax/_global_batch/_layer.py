@@ -34,7 +34,7 @@ def layer(fn: Callable[..., Any], *, policy: str | Callable[..., bool] = "nothin
         ValueError: If there is no policy of that name.
 
     Example:
-        >>> import jax.numpy as jnp, numpy as np, tfdist_jax as td
+        >>> import jax, jax.numpy as jnp, numpy as np, tfdist_jax as td
         >>> strategy = td.FSDP(min_size=1)
         >>> weights = strategy.init(lambda: jnp.full((5, 16, 16), 0.1))
         >>> apply = td.layer(lambda w, x: jnp.tanh(x @ w))

@@ -18,7 +18,13 @@ BUCKET_BYTES = 1 << 20
 
 
 class ReduceOp(enum.Enum):
-    """How the values of all replicas become one."""
+    """How the values of all replicas become one.
+
+    Example:
+        >>> import tfdist_jax as td
+        >>> td.ReduceOp("MEAN")
+        <ReduceOp.MEAN: 'MEAN'>
+    """
 
     SUM = "SUM"
     MEAN = "MEAN"
@@ -84,6 +90,13 @@ def fused_sum(
 
     Returns:
         The sums, in the order of `arrays`, equal on every replica.
+
+    Example:
+        >>> import numpy as np, tfdist_jax as td
+        >>> strategy = td.Mirrored()
+        >>> sums = strategy.run(lambda x: td.fused_sum([x.sum(), x]), strategy.split(np.arange(8.0)))
+        >>> float(sums[0].values[0]), sums[1].values[0]
+        (28.0, Array([28.], dtype=float32))
     """
     if jax.lax.axis_size(axis_name) == 1:
         # XLA would leave out the all-reduce, but not the copies into buckets and out of them.
@@ -136,6 +149,13 @@ def fused_mean(
     """Average each array over the replicas; as `fused_sum`, divided by their number.
 
     Integer arrays give a floating mean; leave out what must stay an integer.
+
+    Example:
+        >>> import numpy as np, tfdist_jax as td
+        >>> strategy = td.Mirrored()
+        >>> means = strategy.run(lambda x: td.fused_mean([x.sum(), None]), strategy.split(np.arange(8.0)))
+        >>> float(means[0].values[0]), means[1]
+        (3.5, None)
     """
     count = jax.lax.axis_size(axis_name)
     sums = fused_sum(arrays, axis_name, bucket_bytes=bucket_bytes)

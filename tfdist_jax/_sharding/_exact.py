@@ -23,7 +23,7 @@ def assume_exact(fn: Callable[..., Any]) -> Callable[..., Any]:
         A function that gives what `fn` gives.
 
     Example:
-        >>> import jax.numpy as jnp, numpy as np, tfdist_jax as td
+        >>> import jax, jax.numpy as jnp, numpy as np, tfdist_jax as td
         >>> strategy = td.Mirrored()
         >>> centred = td.assume_exact(lambda x: x - jax.lax.pmean(x.mean(), strategy.batch_axes))
         >>> rows = strategy.put(np.arange(2.0 * strategy.num_replicas, dtype=np.float32))

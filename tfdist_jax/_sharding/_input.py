@@ -24,7 +24,8 @@ def split_sizes(rows: int, num_replicas: int) -> tuple[int, ...]:
     leave replicas empty.
 
     Example:
-        >>> split_sizes(10, 4), split_sizes(6, 4), split_sizes(5, 4)
+        >>> import tfdist_jax as td
+        >>> td.split_sizes(10, 4), td.split_sizes(6, 4), td.split_sizes(5, 4)
         ((3, 3, 3, 1), (2, 2, 2, 0), (2, 2, 1, 0))
     """
     each = -(-rows // num_replicas)
@@ -143,6 +144,12 @@ class PaddedBatch:
     Attributes:
         data: Pytree of arrays `[R * ceil(rows / R), ...]`, sharded `P(DATA)`.
         sizes: Number of real rows of each replica, as `split_sizes` gives them.
+
+    Example:
+        >>> import numpy as np, tfdist_jax as td
+        >>> batch = td.Mirrored().put(np.zeros((10, 3)))
+        >>> batch.sizes, batch.data.shape
+        ((2, 2, 2, 2, 2, 0, 0, 0), (16, 3))
     """
 
     __slots__ = ("data", "sizes")

@@ -34,6 +34,12 @@ class Layout:
         memory_kind: In which memory it lies between steps, as in `jax.sharding.NamedSharding`: that of the devices if None, or
             "pinned_host". A step of `strategy.jit` computes with all of it on the devices.
         wire: In which form its gradient travels between replicas: as it is if None, or rounded, "int8".
+
+    Example:
+        >>> import jax, tfdist_jax as td
+        >>> P = jax.sharding.PartitionSpec
+        >>> td.Layout(P(("expert", "fsdp")), local=("expert",)).gathered == P("fsdp")
+        True
     """
 
     spec: PartitionSpec = WHOLE
@@ -65,6 +71,12 @@ class StateLeaf:
         dtype: Its type.
         axis_names: What Flax calls its dimensions (`nnx.with_partitioning`, `linen.with_partitioning`), if anything.
         is_optimizer_state: Whether it belongs to an optimizer: lies in a state of Optax, or below the name `opt_state`.
+
+    Example:
+        >>> import jax, tfdist_jax as td
+        >>> leaf = td.StateLeaf("0/blocks/kernel", (1024, 8), "float32")
+        >>> leaf.size, td.FSDP().state_layout(leaf).spec == jax.sharding.PartitionSpec("data")
+        (8192, True)
     """
 
     path: str

@@ -49,7 +49,8 @@ def make_mesh(axes: Mapping[str, int], *, devices: Sequence[Device] | None = Non
             not divide the first axis.
 
     Example:
-        >>> make_mesh({"data": jax.device_count()}).axis_names
+        >>> import jax, tfdist_jax as td
+        >>> td.make_mesh({"data": jax.device_count()}).axis_names
         ('data',)
     """
     devices = jax.devices() if devices is None else list(devices)

@@ -21,6 +21,13 @@ class PerReplica:
         num_replicas: How many values there are.
         is_rows: Whether each replica's value is a block of rows of `data` (`[rows, ...]`), rather than one
             entry of its leading axis (`[num_replicas, ...]`).
+
+    Example:
+        >>> import numpy as np, tfdist_jax as td
+        >>> strategy = td.Mirrored()
+        >>> doubled = strategy.run(lambda x: 2 * x.sum(), strategy.split(np.arange(8.0)))
+        >>> [float(value) for value in doubled.values]
+        [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
     """
 
     __slots__ = ("data", "is_rows", "num_replicas")

@@ -23,6 +23,12 @@ class FSDP(Strategy):
         devices: The devices to use; all visible ones if None.
         min_size: Arrays with fewer elements, and those with no dimension that the number of devices divides,
             stay whole on every device.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, tfdist_jax as td
+        >>> weights = td.FSDP().init(lambda: jnp.ones((1024, 8)))
+        >>> weights.shape, weights.addressable_shards[0].data.shape == (1024 // jax.device_count(), 8)
+        ((1024, 8), True)
     """
 
     devices: tuple[Device, ...] | None = None

@@ -22,6 +22,12 @@ class HSDP(Strategy):
         shards: Into how many slices each copy is split: the devices of a group.
         devices: The devices to use; all visible ones if None.
         min_size: Arrays with fewer elements, and those with no dimension that `shards` divides, stay whole on every device.
+
+    Example:
+        >>> import jax.numpy as jnp, tfdist_jax as td
+        >>> strategy = td.HSDP(shards=4)
+        >>> dict(strategy.mesh.shape), strategy.init(lambda: jnp.ones((1024, 8))).addressable_shards[0].data.shape
+        ({'data': 2, 'fsdp': 4}, (256, 8))
     """
 
     shards: int

@@ -17,6 +17,13 @@ class Mirrored(Strategy):
 
     Attributes:
         devices: The devices to use; all visible ones if None.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, tfdist_jax as td
+        >>> strategy = td.Mirrored()
+        >>> weights = strategy.init(lambda: jnp.ones((1024, 8)))
+        >>> weights.sharding.is_fully_replicated, strategy.num_replicas == jax.device_count()
+        (True, True)
     """
 
     devices: tuple[Device, ...] | None = None

@@ -37,6 +37,13 @@ class Sharded(Strategy):
             rule matches.
         devices: The devices to use; all visible ones if None.
         min_size: Arrays with fewer elements, and those with no dimension left that the size of `fsdp` divides, stay whole over it.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, tfdist_jax as td
+        >>> P = jax.sharding.PartitionSpec
+        >>> strategy = td.Sharded({"data": 2, "fsdp": 2, "tensor": 2}, rules={"up": P(None, "tensor")})
+        >>> strategy.init(lambda: {"up": jnp.ones((64, 256))})["up"].sharding.spec == P("fsdp", "tensor")
+        True
     """
 
     axes: Axes

@@ -18,6 +18,11 @@ class SingleDevice(Strategy):
 
     Attributes:
         device: The device to use; the first visible one if None.
+
+    Example:
+        >>> import numpy as np, tfdist_jax as td
+        >>> td.SingleDevice().num_replicas, td.SingleDevice().put(np.ones((4, 2))).shape
+        (1, (4, 2))
     """
 
     device: Device | None = None

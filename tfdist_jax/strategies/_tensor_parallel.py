@@ -34,6 +34,14 @@ class TensorParallel(Strategy):
             as well. What none matches is whole on each device.
         axis_rules: What Flax calls dimensions to axes of the mesh, such as `{"mlp": "tensor"}`, for parameters that no rule matches.
         devices: The devices to use; all visible ones if None.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, tfdist_jax as td
+        >>> P = jax.sharding.PartitionSpec
+        >>> strategy = td.TensorParallel(4, {"up": P(None, "tensor"), "down": P("tensor")})
+        >>> params = strategy.init(lambda: {"up": jnp.ones((64, 256)), "down": jnp.ones((256, 64))})
+        >>> [params[name].addressable_shards[0].data.shape for name in ("up", "down")]
+        [(64, 64), (64, 64)]
     """
 
     size: int

@@ -24,6 +24,13 @@ class ZeRO1(Strategy):
         devices: The devices to use; all visible ones if None.
         min_size: Arrays with fewer elements, and those with no dimension that the number of devices divides,
             stay whole on every device.
+
+    Example:
+        >>> import jax.numpy as jnp, optax, tfdist_jax as td
+        >>> make_state = lambda: (params := jnp.ones((1024, 8)), optax.adam(0.1).init(params))
+        >>> params, opt_state = td.ZeRO1().init(make_state)
+        >>> params.sharding.is_fully_replicated, opt_state[0].mu.sharding.is_fully_replicated
+        (True, False)
     """
 
     devices: tuple[Device, ...] | None = None
