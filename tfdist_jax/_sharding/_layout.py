@@ -109,18 +109,24 @@ def tree_layouts(rule: LayoutRule, tree: Any, mesh: Mesh) -> Any:
     Raises:
         ValueError: If a layout names an axis that the mesh has not, or splits a dimension that does not divide or is not there.
     """
+    layouts = [Layout() if leaf is None else _checked(rule(leaf), leaf, mesh) for leaf in state_leaves(tree)]
+    return jax.tree.unflatten(jax.tree.structure(tree), layouts)
+
+
+def state_leaves(tree: Any) -> list[StateLeaf | None]:
+    """Return what strategies see of each leaf of a tree, in order; None for one that has no shape."""
     optimizers = [path for path, node in _leaves(tree, _is_of_optax) if _is_of_optax(node)]
-    layouts = []
+    seen: list[StateLeaf | None] = []
     for path, box in _leaves(tree, _is_box):
         names = [_name(key) for key in path]
         is_optimizer_state = "opt_state" in names or any(path[: len(one)] == one for one in optimizers)
         for leaf in jax.tree.leaves(box):
             if not hasattr(leaf, "shape"):
-                layouts.append(Layout())
+                seen.append(None)
                 continue
-            seen = StateLeaf("/".join(names), tuple(leaf.shape), leaf.dtype, _axis_names(box), is_optimizer_state)
-            layouts.append(_checked(rule(seen), seen, mesh))
-    return jax.tree.unflatten(jax.tree.structure(tree), layouts)
+            shape = tuple(leaf.shape)
+            seen.append(StateLeaf("/".join(names), shape, leaf.dtype, _axis_names(box), is_optimizer_state))
+    return seen
 
 
 @final
