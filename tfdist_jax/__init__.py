@@ -18,6 +18,7 @@ from tfdist_jax._cluster import (
     initialize as initialize,
 )
 from tfdist_jax._errors import DataLossError as DataLossError
+from tfdist_jax._explain import Explanation as Explanation, assert_collectives as assert_collectives
 from tfdist_jax._forks import refuse_after_forks
 from tfdist_jax._global_batch import Mean as Mean, Rows as Rows, Sum as Sum, layer as layer, row_keys as row_keys
 from tfdist_jax._runtime import prepare_cpu, use_cpu_devices as use_cpu_devices

@@ -10,13 +10,22 @@ import jax
 from jax.sharding import Mesh
 
 from tfdist_jax import _replica
+from tfdist_jax._explain import Explanation, explain
 from tfdist_jax._global_batch import evaluate_globally, value_and_grad_globally
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_global_batches, shards_of_local_batches
 from tfdist_jax._program import Program, make_program
 from tfdist_jax._sharding._collectives import ReduceOp
 from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, put_rows
-from tfdist_jax._sharding._layout import Layout, NotedLayouts, StateLeaf, find_idle_axes, tree_paths, tree_shardings
+from tfdist_jax._sharding._layout import (
+    Layout,
+    NotedLayouts,
+    StateLeaf,
+    find_idle_axes,
+    lay_out_shapes,
+    tree_paths,
+    tree_shardings,
+)
 from tfdist_jax._sharding._mesh import batch_axes, num_replicas
 from tfdist_jax._sharding._placement import local, spans_processes
 from tfdist_jax._sharding._prefetch import Prefetched, make_prefetched
@@ -278,6 +287,44 @@ class Strategy(abc.ABC):
             (Array(6, dtype=int32), Array(15, dtype=int32))
         """
         return make_program(step, self.mesh)
+
+    def explain(
+        self,
+        step: Callable[..., Any],
+        state: Any,
+        *args: Any,
+        seconds: float | None = None,
+        peak_flops: float | None = None,
+    ) -> Explanation:
+        """Compile a step and say what it does: where the state lies, what memory it takes, how devices communicate, what it computes.
+
+        Nothing is run, and the state can be used afterwards. Printed, the result is a report; tests read its fields.
+
+        Args:
+            step: What `jit`, `value_and_grad` or `evaluate` has returned, or any function of `jax.jit`.
+            state: What the step is called with first: arrays, or `jax.ShapeDtypeStruct`, which are laid out as `init` would if they have
+                no sharding.
+            args: What else it is called with, such as `put(batch)`: arrays, or `jax.ShapeDtypeStruct` with shardings.
+            seconds: How long a step takes, if that has been measured: the report then says how many operations a second that is.
+            peak_flops: How many operations a second one device can do. Known for some kinds of devices, in bfloat16.
+
+        Raises:
+            TypeError: If the step is not compiled by JAX.
+            ValueError: If it runs on other devices than the strategy's.
+
+        Example:
+            >>> import numpy as np, tfdist_jax as td
+            >>> strategy = td.FSDP(min_size=1)
+            >>> compute = strategy.value_and_grad(lambda w, x: (x @ w).mean(), has_aux=False)
+            >>> w = jax.ShapeDtypeStruct((1024, 8), "float32")
+            >>> found = strategy.explain(compute, w, strategy.put(np.ones((16, 1024), np.float32)))
+            >>> found.state[0].layout, found.state[0].bytes_on_device
+            ("P('data',)", 4096)
+            >>> [(one.kind, one.axes, one.bytes) for one in found.collectives][0]
+            ('all-gather', ('data',), 32768)
+        """
+        state = lay_out_shapes(self.state_layout, state, self.mesh)
+        return explain(step, (state, *args), self.mesh, seconds=seconds, peak_flops=peak_flops)
 
     def split(self, batch: Any) -> Any:
         """Split a host batch's rows, the same in all processes, over the replicas: a `PerReplica` per array, for `run`.

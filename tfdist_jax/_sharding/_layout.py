@@ -188,6 +188,17 @@ def bring_to_devices(tree: Any, shardings: Any) -> Any:
     return jax.tree.map(bring, tree, shardings)
 
 
+def lay_out_shapes(rule: LayoutRule, tree: Any, mesh: Mesh) -> Any:
+    """Return a tree in which each `jax.ShapeDtypeStruct` without a sharding has the one that `rule` gives."""
+    has_none = lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct) and leaf.sharding is None
+    if not any(map(has_none, jax.tree.leaves(tree))):
+        return tree
+    lay_out = lambda leaf, sharding: (
+        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding) if has_none(leaf) else leaf
+    )
+    return jax.tree.map(lay_out, tree, tree_shardings(rule, tree, mesh))
+
+
 def find_idle_axes(mesh: Mesh, shardings: Any) -> list[str]:
     """Return the axes of several devices over which neither rows nor any array of a state is split."""
     used = {name for sharding in jax.tree.leaves(shardings) for name in axes_of(sharding.spec)}

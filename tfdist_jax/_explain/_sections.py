@@ -1,0 +1,171 @@
+"""An explanation as tables: what its report and its page have in common."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, final
+
+from tfdist_jax._explain._collectives import Collective
+from tfdist_jax._explain._mesh_axes import draw_mesh
+
+if TYPE_CHECKING:
+    from tfdist_jax._explain._explanation import Explanation
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A table with a title.
+
+    Attributes:
+        title: What it is about.
+        columns: Their headings; those of numbers begin with a number sign.
+        rows: The cells.
+        notes: What is to be said below.
+        bars: A length for each row, for a picture; none if there are no sensible ones.
+    """
+
+    title: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    notes: Sequence[str] = ()
+    bars: Sequence[float] = ()
+
+
+def make_sections(explanation: "Explanation") -> list[Section]:
+    """Say what an explanation has found, subject by subject."""
+    return [
+        _mesh_section(explanation),
+        _state_section(explanation),
+        _memory_section(explanation),
+        _collectives_section(explanation),
+        _flops_section(explanation),
+    ]
+
+
+def write_text(explanation: "Explanation") -> str:
+    """Return the report for a terminal."""
+    kind = explanation.mesh.devices.flat[0].device_kind
+    lines = [f"{explanation.name}, on {explanation.mesh.size} x {kind}"]
+    for i, section in enumerate(make_sections(explanation)):
+        lines += ["", section.title, *_align([section.columns, *section.rows] if section.rows else [])]
+        if i == 0:
+            lines += ["", *(f"  {line}" for line in draw_mesh(explanation.mesh))]
+        lines += [f"  {note}" for note in section.notes]
+    return "\n".join(lines)
+
+
+def _align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of text whose cells stand below each other, those of numbers at the right of their columns."""
+    if not rows:
+        return []
+    is_number = [heading.startswith("#") for heading in rows[0]]
+    rows = [[cell.removeprefix("#") for cell in rows[0]], *rows[1:]]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cell = lambda text, width, right: text.rjust(width) if right else text.ljust(width)
+    return ["  " + "  ".join(map(cell, row, widths, is_number)).rstrip() for row in rows]
+
+
+def format_mib(num_bytes: float) -> str:
+    """Return bytes as MiB.
+
+    Example:
+        >>> format_mib(3 * 2**29), format_mib(2**20), format_mib(4096), format_mib(0)
+        ('1,536.00', '1.00', '0.004', '0')
+    """
+    mib = num_bytes / 2**20
+    return f"{mib:,.2f}" if mib >= 0.01 else f"{mib:.1g}"
+
+
+def _mesh_section(explanation: "Explanation") -> Section:
+    rows = [(axis.name, str(axis.size), axis.purpose) for axis in explanation.axes]
+    return Section("Mesh", ("axis", "#size", "what is split over it"), rows)
+
+
+def _state_section(explanation: "Explanation") -> Section:
+    rows = [
+        (
+            row.path if row.count == 1 else f"{row.path} x {row.count}",
+            str(list(row.shape)),
+            row.dtype,
+            row.layout,
+            format_mib(row.bytes_on_device),
+            "whole on each device" if row.is_large_and_whole else "",
+        )
+        for row in explanation.state
+    ]
+    held, total = (sum(getattr(row, name) for row in explanation.state) for name in ("bytes_on_device", "bytes"))
+    share = f"{100 * held / total:.1f} %" if total else "nothing"
+    notes = [f"A device holds {format_mib(held)} of {format_mib(total)} MiB: {share}."]
+    columns = ("array", "shape", "type", "layout", "#MiB a device", "")
+    return Section("State", columns, rows, notes, [row.bytes_on_device for row in explanation.state])
+
+
+def _memory_section(explanation: "Explanation") -> Section:
+    memory = explanation.memory
+    if memory is None:
+        return Section("Memory of a device", notes=["XLA does not say."])
+    parts = {
+        "arguments": memory.arguments,
+        "results, where they do not take the memory of arguments": memory.results - memory.reused,
+        "temporary": memory.temporary,
+    }
+    rows = [(name, format_mib(size)) for name, size in parts.items()]
+    notes = [
+        f"Together {format_mib(memory.total)} MiB. Results of {format_mib(memory.reused)} MiB take the memory of arguments."
+    ]
+    return Section("Memory of a device", ("", "#MiB"), rows, notes, list(parts.values()))
+
+
+def _collectives_section(explanation: "Explanation") -> Section:
+    found = explanation.collectives
+    if not found:
+        return Section("Collectives", notes=["None: devices do not communicate."])
+    sizes = {axis.name: axis.size for axis in explanation.axes}
+    rows = [describe_collective(one, sizes) for one in found]
+    known = [one.bytes_per_step for one in found if one.bytes_per_step is not None]
+    unknown = "" if len(known) == len(found) else ", and what loops get whose rounds are not known"
+    notes = [f"A device gets {format_mib(sum(known))} MiB in a step{unknown}."]
+    columns = ("kind", "axes", "#times", "#MiB each round", "#MiB a step", "line")
+    return Section("Collectives", columns, rows, notes, [one.bytes_per_step or 0 for one in found])
+
+
+def describe_collective(one: Collective, sizes: dict[str, int]) -> tuple[str, ...]:
+    """Return the cells that say what a collective is, given the sizes of the mesh's axes."""
+    is_part = one.group != math.prod(sizes[axis] for axis in one.axes)
+    axes = " x ".join(one.axes) + (f", {one.group} devices each" if is_part else "")
+    rounds = "?" if one.times is None else str(one.times)
+    times = f"{one.count}" if rounds == "1" else f"{one.count} x {rounds}"
+    each_step = "?" if one.bytes_per_step is None else format_mib(one.bytes_per_step)
+    return (one.kind, axes, times + " at most" * one.is_branch, format_mib(one.bytes), each_step, one.line)
+
+
+def _flops_section(explanation: "Explanation") -> Section:
+    flops, speed = explanation.flops, explanation.speed
+    notes = [
+        f"{_with_prefix(flops.count)}FLOP a step and device, of matrix products and convolutions. What is computed again in the backward "
+        "pass counts again."
+    ]
+    if not flops.is_exact:
+        notes.append(
+            "This is not exact: of a loop whose rounds depend on values one round counts, of a conditional the largest branch."
+        )
+    if flops.not_counted:
+        names = ", ".join(f"{name} x {count}" for name, count in flops.not_counted.items())
+        notes.append(f"Not counted is what XLA cannot look into: {names}.")
+    if speed is not None:
+        of_peak = f"no MFU: {speed.why_not}" if speed.mfu is None else _describe_mfu(speed.mfu, speed.peak)
+        notes.append(
+            f"{speed.seconds * 1e3:,.2f} ms a step: {_with_prefix(speed.flops_per_second)}FLOP/s a device; {of_peak}."
+        )
+    return Section("Operations", notes=notes)
+
+
+def _describe_mfu(mfu: float, peak: float | None) -> str:
+    return f"MFU {100 * mfu:.1f} % of {_with_prefix(peak or 0)}FLOP/s"
+
+
+def _with_prefix(number: float) -> str:
+    """Return a number with the prefix of a unit, such as "1.88 G"."""
+    power = min(int(math.log10(number)) // 3, 5) if number >= 1 else 0
+    return f"{number / 1000**power:.4g} {' kMGTP'[power].strip()}"
