@@ -6,6 +6,7 @@ from tfdist_jax._across_devices import (
     run_experts as run_experts,
     token_positions as token_positions,
 )
+from tfdist_jax._check_equal import check_equal as check_equal
 from tfdist_jax._checkpoint._checkpointer import Checkpointer as Checkpointer, Restored as Restored
 from tfdist_jax._cluster import (
     TLS as TLS,

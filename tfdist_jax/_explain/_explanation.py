@@ -133,8 +133,9 @@ def _check_devices(compiled: Any, mesh: Mesh) -> None:
     for sharding in jax.tree.leaves(compiled.input_shardings):
         if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
             found = _numbers(sharding.mesh.devices.flat)
-        else:  # Its order is the program's, which has one.
-            found = _numbers(device for device in mesh.devices.flat if device in sharding.device_set)
+        else:  # It says nothing of their order.
+            is_same = sharding.device_set == set(mesh.devices.flat)
+            found = expected if is_same else sorted(_numbers(sharding.device_set))
         if found != expected:
             raise ValueError(
                 f"The step runs on {len(found)} devices, {found[:8]}, but the strategy's mesh has {len(expected)}, {expected[:8]}. "
