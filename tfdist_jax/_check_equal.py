@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax._sharding._layout import state_leaves
 from tfdist_jax._strategy import Strategy
 from tfdist_jax.strategies import SingleDevice
+
+# What an array that is zero on one device may be elsewhere: gradients that cancel out.
+_ROUNDING = 1e-7
 
 
 def check_equal(
@@ -19,7 +23,6 @@ def check_equal(
     strategies: Iterable[Strategy],
     *,
     rtol: float = 1e-4,
-    atol: float = 1e-7,
 ) -> None:
     """Require that a training is under each strategy what it is on one device.
 
@@ -32,7 +35,6 @@ def check_equal(
         batches: Host batches, which are laid out by `strategy.put`: some of them may have rows that do not divide evenly.
         strategies: What to compare with `SingleDevice()`.
         rtol: How much an element may differ, as a share of the largest one of its array.
-        atol: How much it may differ besides, for arrays that are zero.
 
     Raises:
         AssertionError: At the first step that differs. It names the strategy, the step, the first array that differs, by how much, and a
@@ -51,15 +53,14 @@ def check_equal(
     """
     alone = _Training(SingleDevice(), make_step, make_state)
     others = [_Training(strategy, make_step, make_state) for strategy in strategies]
-    tolerance = _Tolerance(rtol, atol)
     for other in others:
-        _compare(other, alone, 0, tolerance)
+        _compare(other, alone, 0, rtol)
         other.begin_with(alone)
     for number, batch in enumerate(batches, 1):
         alone.take(batch)
         for other in others:
             other.take(batch)
-            _compare(other, alone, number, tolerance)
+            _compare(other, alone, number, rtol)
 
 
 @final
@@ -96,24 +97,6 @@ class _Training:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class _Tolerance:
-    """How much elements may differ: a share of their array's largest one, and besides."""
-
-    rtol: float
-    atol: float
-
-    def allows(self, found: np.ndarray, expected: np.ndarray) -> bool:
-        """Whether two arrays are equal."""
-        if found.shape != expected.shape:
-            return False
-        limit = self.rtol * _largest(expected) + self.atol
-        with np.errstate(invalid="ignore"):
-            is_close = (np.abs(found - expected) <= limit) | (found == expected)
-        return bool((is_close | (np.isnan(found) & np.isnan(expected))).all())
-
-
-@final
-@dataclasses.dataclass(frozen=True)
 class _Difference:
     """An array that differs: its path, its values under a strategy and on one device."""
 
@@ -123,7 +106,7 @@ class _Difference:
     expected: np.ndarray
 
 
-def _compare(training: _Training, alone: _Training, step: int, tolerance: _Tolerance) -> None:
+def _compare(training: _Training, alone: _Training, step: int, rtol: float) -> None:
     if jax.tree.structure(training.results) != jax.tree.structure(alone.results):
         raise AssertionError(
             f"Under {training.strategy}, step {step} returns {jax.tree.structure(training.results)}, on one device "
@@ -134,20 +117,29 @@ def _compare(training: _Training, alone: _Training, step: int, tolerance: _Toler
     differences = [
         _Difference(leaf.path, leaf.is_optimizer_state, found, expected)
         for leaf, found, expected in zip(seen, *arrays, strict=True)
-        if not tolerance.allows(found, expected)
+        if not _is_equal(found, expected, rtol)
     ]
     if differences:
         when = f"after step {step}" if step else "before the first step"
         raise AssertionError(
             f"Under {training.strategy}, the training is not that of one device {when}: {_describe(differences[0])}. Of {len(seen)} "
-            f"arrays, {len(differences)} differ by more than rtol={tolerance.rtol:g} allows. Likely cause: "
+            f"arrays, {len(differences)} differ by more than rtol={rtol:g} allows. Likely cause: "
             f"{_likely_cause(differences, training, step)}"
         )
 
 
+def _is_equal(found: np.ndarray, expected: np.ndarray, rtol: float) -> bool:
+    if found.shape != expected.shape:
+        return False
+    limit = rtol * _largest(expected) + _ROUNDING
+    with np.errstate(invalid="ignore"):
+        is_close = (np.abs(found - expected) <= limit) | (found == expected)
+    return bool((is_close | (np.isnan(found) & np.isnan(expected))).all())
+
+
 def _as_numbers(leaf: Any) -> np.ndarray:
     """Return an array's values as they can be subtracted, also random keys and small floats."""
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     array = np.asarray(leaf)
     return array if array.dtype.kind == "c" else array.astype(np.float64)
@@ -174,7 +166,9 @@ def _likely_cause(differences: list[_Difference], training: _Training, step: int
     if step == 0:
         return "`make_state` depends on the devices, or draws numbers outside of `jax.random`."
     if first.found.shape != first.expected.shape:
-        return "each replica has returned its own. Return sums and means, or `td.Rows` of what has an entry for each row."
+        return (
+            "each replica has returned its own. Return sums and means, or `td.Rows` of what has an entry for each row."
+        )
     if any(one.path.startswith("out/") for one in differences) and (factor := _factor(first, replicas)):
         return f"it is {factor}: a sum over the {replicas} replicas in place of a mean, or the other way round."
     if factor := _factor(first, replicas):
@@ -187,8 +181,8 @@ def _likely_cause(differences: list[_Difference], training: _Training, step: int
 def _cause_in_program(differences: list[_Difference], program: str) -> str:
     if "threefry" in program or "rng_bit_generator" in program:
         return (
-            "the step draws random numbers, and of a key each replica makes its own. `td.row_keys` gives those of one device; or draw none, "
-            "as with a dropout of 0, to compare the rest."
+            "the step draws random numbers, and of a key each replica makes its own. `td.row_keys` gives those of one device; or draw "
+            "none, as with a dropout of 0, to compare the rest."
         )
     if "bf16>" in program or "xf16>" in program:
         return "sums in another order, in 16 bits. Compare in float32, or allow a larger `rtol`, such as 0.05."

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Protocol, final
 
 import jax
@@ -13,6 +14,12 @@ from tfdist_jax._multiprocess._agreed_program import CheckedJit, NewProgramError
 from tfdist_jax._runtime import InFlight, reuses_memory
 from tfdist_jax._sharding._layout import bring_to_devices
 from tfdist_jax._signals import deferring_signals, delivering_signals
+
+BEFORE_RUN: ContextVar[Callable[[Any, Mesh | None, tuple[Any, ...]], None] | None] = ContextVar(
+    "before_run", default=None
+)
+"""Who is told of each run of a training step: called with the step, which has `lower`, its mesh and its arguments, the state first. A
+step asks for it when it is made, so that it may run in any thread."""
 
 
 @final
@@ -148,7 +155,21 @@ def make_program(step: Callable[..., Any], mesh: Mesh) -> Program:
         return find(state, jax.tree.structure(state)).lower(state, *args)
 
     program.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
-    return program  # pyright: ignore[reportReturnType]
+    return _telling(program, mesh)
+
+
+def _telling(program: Any, mesh: Mesh) -> Program:
+    """Let who asks for it know of each run; where nobody does, a program stays what it is."""
+    tell = BEFORE_RUN.get()
+    if tell is None:
+        return program
+
+    @functools.wraps(program)
+    def telling(state: Any, /, *args: Any) -> tuple[Any, Any]:
+        tell(telling, mesh, (state, *args))
+        return program(state, *args)
+
+    return telling  # pyright: ignore[reportReturnType]
 
 
 def _keep_alive(given: list[Any], state: Any) -> None:

@@ -26,7 +26,7 @@ from tfdist_jax._autodiff._nested_programs import has_float_loop
 from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import current_trace, releasing_failed_trace, set_current_trace, setting, trace_of
-from tfdist_jax._program import CompiledStep
+from tfdist_jax._program import BEFORE_RUN, CompiledStep
 from tfdist_jax._runtime import reuses_memory
 from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
 from tfdist_jax._sharding._values import PerReplica
@@ -170,6 +170,19 @@ OUTCOME_CHECKS: list[Callable[[Sequence[jax.Array]], None]] = []
 
 
 @final
+class _NamedStep:
+    """A step whose state is a dict of what its cells hold, by their names."""
+
+    def __init__(self, step: CompiledStep, name: str) -> None:
+        self._step = step
+        self.__name__ = name
+
+    def lower(self, state: dict[str, Any], only_read: list[Any], arrays: list[Any]) -> Any:
+        """Lower the step without running it."""
+        return self._step.lower(list(state.values()), only_read, arrays)
+
+
+@final
 class StatefulProgram:
     """A compiled function of arrays that reads and writes cells; written cells' memory is reused (`_runtime.reuses_memory`)."""
 
@@ -208,9 +221,14 @@ class StatefulProgram:
         self._step = CompiledStep(self._apply, self.mesh, donate=donate, layout=new, name=name, **options)
         self._checking = threading.RLock()
         self._is_settled = True
+        # A step of a training changes what tapes watch.
+        self._tell = BEFORE_RUN.get() if any(cell.trainable for cell in self._written) else None
+        self._named = _NamedStep(self._step, name or getattr(fn, "__name__", "step"))
 
     def __call__(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Run the program on `arrays` and the cells' present values."""
+        if self._tell is not None:
+            self._tell(self._named, self.mesh, self._named_inputs(arrays))
         if OUTCOME_CHECKS and setting("jax_debug_nans"):
             with jax.debug_nans(False):  # JAX's check would come first, or not at all where memory is given away.
                 return self(arrays)
@@ -279,6 +297,15 @@ class StatefulProgram:
     def lower(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Lower the program without running it, as `jax.jit(fn).lower` does."""
         return self._step.lower(*self._inputs(arrays, is_observed=is_recording()))
+
+    def _named_inputs(self, arrays: Sequence[jax.Array | np.ndarray]) -> tuple[dict[str, Any], list[Any], list[Any]]:
+        """Return what the program takes, written cells by name."""
+        written, only_read, rest = self._inputs(arrays, is_observed=False)
+        named: dict[str, Any] = {}
+        for cell, array in zip(self._written, written, strict=True):
+            name = getattr(cell, "path", None) or getattr(cell, "name", "")
+            named[f"{name} ({len(named)})" if name in named else name] = array
+        return named, only_read, rest
 
     def _inputs(
         self, arrays: Sequence[jax.Array | np.ndarray], *, is_observed: bool

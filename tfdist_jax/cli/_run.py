@@ -22,6 +22,12 @@ def add_parser(subparsers: Any) -> None:
         description="Run a TensorFlow program, unmodified, on JAX.",
         usage="%(prog)s [-h] [--devices N | --emulate-tpu N] [--compilation-cache DIR] (script.py | -m module) [args ...]",
     )
+    add_program(parser)
+    parser.set_defaults(run=run_program)
+
+
+def add_program(parser: argparse.ArgumentParser) -> None:
+    """Add what says which program runs, and on what."""
     split = parser.add_mutually_exclusive_group()
     split.add_argument(
         "--devices",
@@ -39,10 +45,11 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, with its own arguments")
     parser.add_argument("script", nargs="?", help="the program: a Python file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
-    parser.set_defaults(run=_run, error=parser.error)
+    parser.set_defaults(error=parser.error, prog=parser.prog)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run_program(arguments: argparse.Namespace) -> int:
+    """Run the program that the arguments name, and return its exit code."""
     is_launched = follow_launcher()
     name, *args = arguments.module or [arguments.script or "", *arguments.args]
     if not name:
@@ -55,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.compilation_cache is not None:  # Also for processes that the program starts.
         os.environ[_compilation_cache.VARIABLE] = arguments.compilation_cache
     _compilation_cache.enable()
-    if is_launched and not _join():
+    if is_launched and not _join(arguments.prog):
         return 1
     _alias.install()
     if not sys.flags.safe_path:
@@ -63,17 +70,17 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         program = Program.of_module(name) if arguments.module else Program.of_script(name)
     except FileNotFoundError as error:
-        print(f"tfdist-jax run: {error}", file=sys.stderr)
+        print(f"{arguments.prog}: {error}", file=sys.stderr)
         return 2
     sys.argv = [str(program.path) if arguments.module else name, *args]
     return run_as_main(program)
 
 
-def _join() -> bool:
+def _join(command: str) -> bool:
     """Join the launcher's other processes before the program starts JAX, which it may do long before its strategy."""
     try:
         tfdist_jax.initialize()
     except (OSError, RuntimeError) as error:
-        print(f"tfdist-jax run: {error}", file=sys.stderr)
+        print(f"{command}: {error}", file=sys.stderr)
         return False
     return True

@@ -1,0 +1,160 @@
+"""`tfdist-jax explain`: programs that end where their training step would run."""
+
+import re
+
+import pytest
+
+NATIVE = """
+    import sys
+    import jax.numpy as jnp, numpy as np
+    import tfdist_jax as td
+
+    strategy = td.FSDP(min_size=1)
+    params = strategy.init(lambda: {"w": jnp.ones((8, 16))})
+
+    def make_step(scale):
+        @strategy.jit
+        def step(params, x):
+            loss_fn = lambda params, x: scale * ((x @ params["w"]) ** 2).mean()
+            loss, grads = strategy.value_and_grad(loss_fn, has_aux=False)(params, x)
+            return params, loss
+        step.__name__ = f"step_{scale}"
+        return step
+
+    for scale in map(int, sys.argv[1:]):
+        step = make_step(scale)
+        for x in strategy.prefetch([np.ones((16, 8), np.float32)] * 2):
+            params, loss = step(params, x)
+            print("has run", scale)
+"""
+
+
+@pytest.fixture
+def explain(run_script):
+    """Returns a function that explains a program on four devices: `explain(program, *args, options=())`."""
+
+    def run(program, *args, options=(), **more):
+        return run_script(program, *args, runner=("-m", "tfdist_jax", "explain", "--devices", "4", *options), **more)
+
+    return run
+
+
+def test_the_step_is_explained_and_does_not_run(explain, tmp_path):
+    ran = explain(NATIVE, "3", options=("--html", str(tmp_path / "page.html")))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("step_3, on 4 x cpu\n")
+    assert re.search(r"^  w +\[8, 16\] +float32 +P\(None, 'data'\)", ran.stdout, re.MULTILINE)
+    assert re.search(r"^  all-gather +data +1 .*script\.py:13 \(`loss, grads = strategy", ran.stdout, re.MULTILINE)
+    assert "has run" not in ran.stdout
+    assert "step_3, on 4 x cpu" in (tmp_path / "page.html").read_text()
+
+
+def test_another_step_is_explained_after_the_first_ones_have_run(explain):
+    ran = explain(NATIVE, "3", "4", "5", options=("--step", "2"))
+    assert ran.returncode == 0, ran.stderr
+    before, _, explained = ran.stdout.partition("step_4, on 4 x cpu")
+    assert before == "has run 3\n" * 2
+    assert "Collectives" in explained
+
+
+@pytest.mark.parametrize(
+    ("program", "args", "code", "said"),
+    [
+        (NATIVE, ["1"], 1, "after 1 different training steps; step 2 is to be explained"),
+        ("import sys; sys.exit()", [], 1, "after 0 different training steps"),
+    ],
+)
+def test_a_program_that_ends_before_is_told_of(explain, program, args, code, said):
+    ran = explain(program, *args, options=("--step", "2"))
+    assert (ran.returncode, ran.stderr.startswith("tfdist-jax explain: the program has ended")) == (code, True)
+    assert said in ran.stderr
+
+
+def test_a_program_that_fails_before_ends_as_by_itself(explain):
+    assert explain("import sys; sys.exit(7)").returncode == 7
+    ran = explain("print(1 / 0)")
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (1, "ZeroDivisionError: division by zero")
+
+
+def test_a_step_in_another_thread_is_told_of(run_script):
+    """Which a program's own threads would not know from the `ContextVar`, as it is theirs."""
+    ran = run_script("""
+        import threading
+        import jax.numpy as jnp
+        import tfdist_jax as td
+        from tfdist_jax._program import BEFORE_RUN
+
+        told = []
+        BEFORE_RUN.set(lambda step, mesh, args: told.append((step.__name__, mesh.size, args)))
+        strategy = td.SingleDevice()
+        step = strategy.jit(lambda state, x: (state + x, None))
+        thread = threading.Thread(target=step, args=(strategy.init(lambda: jnp.ones(())), 2))
+        thread.start()
+        thread.join()
+        print(told[0][:2], told[0][2][1])
+    """)
+    assert ran.stdout == "('<lambda>', 1) 2\n", ran.stderr
+
+
+FIT = """
+    import numpy as np, tensorflow as tf
+    strategy = tf.distribute.MirroredStrategy()
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(16), tf.keras.layers.Dense(10)])
+        model.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.evaluate(np.ones((32, 8), "f"), np.zeros(32), verbose=0)
+    model.fit(np.ones((32, 8), "f"), np.zeros(32), batch_size=32, verbose=0)
+    print("has run")
+"""
+LOOP = """
+    import tensorflow as tf
+    strategy = tf.distribute.MirroredStrategy()
+    with strategy.scope():
+        kernels = [tf.Variable(tf.ones((8, 16)), name="kernel"), tf.Variable(tf.ones((16, 10)), name="kernel")]
+        optimizer = tf.keras.optimizers.SGD(0.1)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ kernels[0] @ kernels[1]) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, kernels), kernels))
+        return loss
+
+    for x in strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors(tf.ones((32, 8)))):
+        strategy.run(step, (x,))
+        print("has run")
+"""
+ALONE = FIT.replace("MirroredStrategy()", "get_strategy()")
+
+
+@pytest.mark.parametrize(
+    ("program", "begins", "arrays", "line"),
+    [
+        (
+            FIT,
+            "train_step, on 4 x cpu",
+            ["sequential/dense/kernel", "sequential/dense_1/kernel"],
+            r"script\.py:8 \(`model\.fit",
+        ),
+        (LOOP, "step, on 4 x cpu", ["kernel:0", r"kernel:0 \(\d\)"], r"script\.py:12 \(`optimizer\.apply_gradients"),
+        (
+            ALONE,
+            "train_step, on 1 x cpu",
+            ["sequential/dense/kernel", "sequential/dense_1/kernel"],
+            "None: devices do not",
+        ),
+    ],
+    ids=["fit", "loop", "fit without a strategy"],
+)
+def test_steps_of_tensorflow_programs_are_explained(explain, program, begins, arrays, line):
+    ran = explain(program)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert begins in ran.stdout.splitlines()[0]
+    for array, shape in zip(arrays, (r"\[8, 16\]", r"\[16, 10\]"), strict=True):
+        assert re.search(rf"^  {array} +{shape} +float32", ran.stdout, re.MULTILINE), ran.stdout
+    assert re.search(line, ran.stdout)
+    # Two products forward, and three backward: of the input there is no gradient.
+    rows = 32 if program is ALONE else 8
+    flops = 2 * rows * (2 * 8 * 16 + 3 * 16 * 10)
+    assert f"{flops / 1000:.4g} kFLOP a step" in ran.stdout
+    assert "has run" not in ran.stdout
