@@ -114,3 +114,25 @@ def test_every_strategy_compiles_for_tpu_slices(run_for_tpu):
     # Tensor parallelism asks XLA alone for the sums inside of layers.
     assert one_slice["TensorParallel"]["compiled"][1:] == [0, 0]
     assert one_slice["TensorParallel"]["temp_bytes"] < layer_bytes
+    # Gathered in bfloat16, twice a step; scattered in float32. XLA says of no loop how often it runs, and prints gathers that go on beside
+    # other operations in each of these.
+    gathered, scattered = 2 * 4 * layer_bytes // 2, 4 * layer_bytes // 8
+    for name, times in {"FSDP": 1, "FSDP, 12 layers": 3}.items():
+        assert sorted(one_slice[name]["per step"]) == [
+            ["all-gather", "data", 8, 16 * times, gathered * times],
+            ["all-reduce", "data", 8, 1, 4],
+            ["reduce-scatter", "data", 8, 8 * times, scattered * times],
+        ]
+    assert one_slice["TensorParallel"]["per step"] == [
+        ["all-reduce", "tensor", 4, 8, 8 * 32 * 1024 * 4],
+        ["all-reduce", "data", 2, 1, 4 * layer_bytes // 4 + 4],
+    ]
+    # Between slices, each chip sends its part of what its slice has reduced.
+    between = [one for one in found["v5e:2x2*2"]["Mirrored"]["per step"] if one[2] == 2]
+    assert between == [["all-reduce", "data", 2, 3, 4 * layer_bytes // 4 + 128 * 4]]
+    # Two products forward, one of them again, and four backward.
+    product = 2 * 64 * 1024 * 4096
+    for costs in found.values():
+        assert {tuple(costs[name]["flops"][:2]) for name in shares} == {(7 * 4 * product // 8, True)}
+        assert costs["FSDP, 12 layers"]["flops"][:2] == [7 * 12 * product // 8, True]
+        assert [cost["flops"][2] for cost in costs.values()] == [{}] * len(costs)

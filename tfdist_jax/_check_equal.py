@@ -1,6 +1,7 @@
 """A training under several strategies, step by step beside the same on one device."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, final
 
@@ -14,6 +15,9 @@ from tfdist_jax.strategies import SingleDevice
 
 # What an array that is zero on one device may be elsewhere: gradients that cancel out.
 _ROUNDING = 1e-7
+
+# What functions of `jax.random` that draw are called in a program's text; those that split a key draw nothing.
+_DRAWS = re.compile(r"@_(bernoulli|uniform|normal|truncated_normal|gumbel|randint|shuffle)\b|rng_bit_generator")
 
 
 def check_equal(
@@ -164,7 +168,7 @@ def _likely_cause(differences: list[_Difference], training: _Training, step: int
     """Say what most often makes such a difference."""
     first, replicas = differences[0], training.strategy.num_replicas
     if step == 0:
-        return "`make_state` depends on the devices, or draws numbers outside of `jax.random`."
+        return "`make_state` gives other numbers where arrays are split, as random keys of the kind `rbg` may."
     if first.found.shape != first.expected.shape:
         return (
             "each replica has returned its own. Return sums and means, or `td.Rows` of what has an entry for each row."
@@ -175,22 +179,22 @@ def _likely_cause(differences: list[_Difference], training: _Training, step: int
         return f"it is {factor}: gradients are added up over the {replicas} replicas, or averaged, once too often."
     if any("batch_stats" in one.path.split("/") for one in differences):
         return "statistics of a replica's rows alone: BatchNorm takes those of the batch with `axis_name=strategy.batch_axes`."
-    return _cause_in_program(differences, training.program())
+    if all(one.is_optimizer_state for one in differences):
+        return (
+            "the parameters agree so far, the optimizer's state does not: gradients differ in a way that the update does not show, such "
+            "as by a factor under Adam."
+        )
+    return _cause_in_program(training.program())
 
 
-def _cause_in_program(differences: list[_Difference], program: str) -> str:
-    if "threefry" in program or "rng_bit_generator" in program:
+def _cause_in_program(program: str) -> str:
+    if _DRAWS.search(program):
         return (
             "the step draws random numbers, and of a key each replica makes its own. `td.row_keys` gives those of one device; or draw "
             "none, as with a dropout of 0, to compare the rest."
         )
     if "bf16>" in program or "xf16>" in program:
         return "sums in another order, in 16 bits. Compare in float32, or allow a larger `rtol`, such as 0.05."
-    if all(one.is_optimizer_state for one in differences):
-        return (
-            "the parameters agree so far, the optimizer's state does not: gradients differ in a way that the update does not show, such "
-            "as by a factor under Adam."
-        )
     return (
         "sums in another order, if the difference is small and stays so; then allow a larger `rtol`. Else something that depends on how "
         "many rows a replica has: look at the first array that differs."

@@ -1,8 +1,11 @@
 """`tfdist-jax explain`: programs that end where their training step would run."""
 
 import re
+from pathlib import Path
 
 import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "explain.md"
 
 NATIVE = """
     import sys
@@ -47,6 +50,16 @@ def test_the_step_is_explained_and_does_not_run(explain, tmp_path):
     assert re.search(r"^  all-gather +data +1 .*script\.py:13 \(`loss, grads = strategy", ran.stdout, re.MULTILINE)
     assert "has run" not in ran.stdout
     assert "step_3, on 4 x cpu" in (tmp_path / "page.html").read_text()
+
+
+def test_the_page_in_docs_shows_what_is_printed(explain, tmp_path):
+    """But for temporary memory, of which XLA's versions take more or less."""
+    program, report = re.search(r"```python\n(# train.py.*?)```.*?```\n(.*?)```", PAGE.read_text(), re.DOTALL).groups()
+    (tmp_path / "train.py").write_text(program)
+    ran = explain(tmp_path / "train.py", options=("--devices", "8"))
+    assert ran.returncode == 0, ran.stderr
+    lines_of = lambda text: [line for line in text.splitlines() if not line.startswith(("  temporary", "  Together"))]
+    assert lines_of(ran.stdout.replace(f"{tmp_path}/", "")) == lines_of(report)
 
 
 def test_another_step_is_explained_after_the_first_ones_have_run(explain):

@@ -5,7 +5,6 @@
 
 import json
 import os
-import re
 import sys
 
 os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-8", "TPU_WORKER_HOSTNAMES": "localhost"}
@@ -71,25 +70,26 @@ def typed(leaf, sharding):
 
 
 def figures(strategy, loss_fn, params, shape=(ROWS, WIDTH)):
-    """Collectives and memory of the gradients' program."""
+    """What the gradients' program costs."""
     params = jax.tree.map(typed, params, strategy.shardings(params))
     rows = P(strategy.batch_axes, *(("sequence",) if "sequence" in strategy.mesh.shape else ()))
     batch = typed(jax.ShapeDtypeStruct(shape, "float32"), NamedSharding(strategy.mesh, rows))
-    return describe(strategy.value_and_grad(loss_fn, has_aux=False).lower(params, batch))
+    return describe(strategy, strategy.value_and_grad(loss_fn, has_aux=False), params, batch)
 
 
-def describe(lowered):
-    """Collectives and memory of a program."""
-    compiled = lowered.compile()
-    memory, text = compiled.memory_analysis(), compiled.as_text()
-    asked = lambda names: [lowered.as_text().count(f'"stablehlo.{name.replace("-", "_")}"') for name in names]
+def describe(strategy, step, *args):
+    """Collectives, memory and operations of a program."""
+    text, explanation = step.lower(*args).as_text(), strategy.explain(step, *args)
+    found, asked = explanation.collectives, lambda name: text.count(f'"stablehlo.{name.replace("-", "_")}"')
     return {
-        "asked": asked(COLLECTIVES),
-        "sent": asked(SENDING),
-        "compiled": [len(re.findall(rf" {name}(?:-start)?\(", text)) for name in COLLECTIVES],
-        "argument_bytes": memory.argument_size_in_bytes,
-        "host_argument_bytes": memory.host_argument_size_in_bytes,
-        "temp_bytes": memory.temp_size_in_bytes,
+        "asked": [asked(name) for name in COLLECTIVES],
+        "sent": [asked(name) for name in SENDING],
+        "compiled": [sum(one.count for one in found if one.kind == name) for name in COLLECTIVES],
+        "per step": [[one.kind, " ".join(one.axes), one.group, one.runs, one.bytes_per_step] for one in found],
+        "flops": [explanation.flops.count, explanation.flops.is_exact, dict(explanation.flops.not_counted)],
+        "argument_bytes": explanation.memory.arguments,
+        "host_argument_bytes": explanation.memory.host_arguments,
+        "temp_bytes": explanation.memory.temporary,
     }
 
 
@@ -111,7 +111,7 @@ def training_step(strategy):
     state = jax.eval_shape(make_state)
     state = jax.tree.map(typed, state, strategy.shardings(state))
     batch = jax.ShapeDtypeStruct((ROWS, WIDTH), "float32")
-    return describe(step.lower(state, typed(batch, NamedSharding(strategy.mesh, P(strategy.batch_axes)))))
+    return describe(strategy, step, state, typed(batch, NamedSharding(strategy.mesh, P(strategy.batch_axes))))
 
 
 def loss_of_experts(params, x):

@@ -120,23 +120,18 @@ def test_gradients_are_those_of_one_device(name, loss_fn):
         assert all(jax.tree.leaves(layouts)) or name == "ZeRO1"
 
 
-def collectives(compiled):
+def collectives(explanation):
     """Return how many collectives of each kind a program has, and how many bytes they give each device."""
     found = {}
-    kinds = "all-gather|reduce-scatter|all-reduce|all-to-all|collective-permute"
-    for results, kind in re.findall(rf"= (.*?) ({kinds})(?:-start)?\(", compiled.as_text()):
-        sizes = [
-            int(np.prod([int(size) for size in shape.split(",") if size])) * int(bits) // 8
-            for bits, shape in re.findall(r"\b[a-z]+(\d+)\[([\d,]*)\]", results)
-        ]
-        count, total = found.get(kind, (0, 0))
-        found[kind] = count + 1, total + sum(sizes)
+    for one in explanation.collectives:
+        count, total = found.get(one.kind, (0, 0))
+        found[one.kind] = count + one.count, total + one.bytes
     return found
 
 
-def compile_gradients(strategy, make_params=make_params, loss_fn=mean_loss, batch=None):
+def explain_gradients(strategy, make_params=make_params, loss_fn=mean_loss, batch=None):
     params, batch = strategy.init(make_params), strategy.put(make_batch(24) if batch is None else batch)
-    return strategy.value_and_grad(loss_fn, has_aux=False).lower(params, batch).compile()
+    return strategy.explain(strategy.value_and_grad(loss_fn, has_aux=False), params, batch)
 
 
 def num_bytes(tree):
@@ -153,8 +148,8 @@ def test_tensor_parallelism_communicates_as_hand_written():
     params = strategy.init(make_params)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, params)
     by_hand = jax.jit(jax.value_and_grad(mean_loss), out_shardings=(None, shardings))
-    expected = collectives(by_hand.lower(params, strategy.put(make_batch(24))).compile())
-    found = collectives(compile_gradients(strategy))
+    expected = collectives(strategy.explain(by_hand, params, strategy.put(make_batch(24))))
+    found = collectives(explain_gradients(strategy))
     assert found.keys() == expected.keys() == {"all-reduce"}
     assert found["all-reduce"] <= expected["all-reduce"]
     # In each of two layers, two all-reduces over `tensor` forward and two backward; the embedding, the norms and the loss.
@@ -163,7 +158,7 @@ def test_tensor_parallelism_communicates_as_hand_written():
 
 def test_what_is_gathered_is_divided_over_the_other_axes():
     """Of parameters that `tensor` divides, a device gathers its part alone; hand-written, 12 all-reduces over `tensor` are all else."""
-    found = collectives(compile_gradients(STRATEGIES["FSDP x tensor"]()))
+    found = collectives(explain_gradients(STRATEGIES["FSDP x tensor"]()))
     assert found.keys() == {"all-gather", "reduce-scatter", "all-reduce"}
     split = num_bytes_of_large()
     assert found["all-gather"] == (10, split // 4)
@@ -172,7 +167,7 @@ def test_what_is_gathered_is_divided_over_the_other_axes():
 
 
 def test_groups_of_devices_gather_and_scatter_among_themselves():
-    found = collectives(compile_gradients(STRATEGIES["HSDP 2x4"]()))
+    found = collectives(explain_gradients(STRATEGIES["HSDP 2x4"]()))
     split = num_bytes_of_large()
     assert (found["all-gather"], found["reduce-scatter"]) == ((10, split), (10, split // 4))
     # Between groups, the scattered gradients in one transfer; and what is whole, with the loss, between all.
@@ -222,9 +217,7 @@ LAYERED = {
 def test_memory_for_gathered_layers_does_not_grow_with_their_number(name, policy):
     strategy, loss_fn, batch = LAYERED[name](), stacked_loss(policy), np.ones((8, 64))
     temporary = [
-        compile_gradients(strategy, functools.partial(make_stacked, layers), loss_fn, batch)
-        .memory_analysis()
-        .temp_size_in_bytes
+        explain_gradients(strategy, functools.partial(make_stacked, layers), loss_fn, batch).memory.temporary
         for layers in (4, 16)
     ]
     # What is kept of each layer are its input and, if they are saved, the products inside, which `tensor` divides.

@@ -31,12 +31,14 @@ class Memory:
         results: Of what it returns.
         reused: Of those results that take the memory of arguments.
         temporary: Of what it needs in between.
+        host_arguments: Of what it is given in the memory of the device's host, which counts for none of the others.
     """
 
     arguments: int
     results: int
     reused: int
     temporary: int
+    host_arguments: int = 0
 
     @property
     def total(self) -> int:
@@ -153,4 +155,5 @@ def _memory_of(stats: Any) -> Memory:
         results=stats.output_size_in_bytes,
         reused=stats.alias_size_in_bytes,
         temporary=stats.temp_size_in_bytes,
+        host_arguments=stats.host_argument_size_in_bytes,
     )

@@ -114,6 +114,8 @@ def _memory_section(explanation: "Explanation") -> Section:
     notes = [
         f"Together {format_mib(memory.total)} MiB. Results of {format_mib(memory.reused)} MiB take the memory of arguments."
     ]
+    if memory.host_arguments:
+        notes.append(f"Of the arguments, {format_mib(memory.host_arguments)} MiB more lie in the memory of its host.")
     return Section("Memory of a device", ("", "#MiB"), rows, notes, list(parts.values()))
 
 

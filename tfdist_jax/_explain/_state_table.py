@@ -10,7 +10,7 @@ from typing import Any, final
 import jax
 from jax.sharding import NamedSharding
 
-from tfdist_jax._sharding._layout import StateLeaf, state_leaves
+from tfdist_jax._sharding._layout import HOST_MEMORY, StateLeaf, state_leaves
 
 _LARGE_BYTES = 1 << 20
 
@@ -25,7 +25,7 @@ class StateRow:
         count: How many arrays these are.
         shape: The shape of each.
         dtype: The type of each.
-        layout: How each lies over the mesh: its `PartitionSpec`.
+        layout: How each lies over the mesh: its `PartitionSpec`, and whether it is in the hosts' memory.
         bytes: How many bytes all of them have.
         bytes_on_device: How many of these a device holds.
         is_whole: Whether each device of several holds all of them.
@@ -73,7 +73,10 @@ def _make_row(leaves: Sequence[tuple[StateLeaf, Any]], layout: str) -> StateRow:
 
 def _layout_of(leaf: Any) -> str:
     sharding = getattr(leaf, "sharding", None)
-    return str(sharding.spec).replace("PartitionSpec", "P") if isinstance(sharding, NamedSharding) else "whole"
+    if not isinstance(sharding, NamedSharding):
+        return "whole"
+    on_host = ", on the host" if sharding.memory_kind == HOST_MEMORY else ""
+    return str(sharding.spec).replace("PartitionSpec", "P") + on_host
 
 
 def _fold_paths(paths: Sequence[str]) -> str:
