@@ -45,8 +45,7 @@ def assert_collectives(explanation: Explanation, expected: Expected) -> None:
         if count is None or not _allows(wanted.get(key, 0), count)
     ]
     if wrong:
-        sizes = {axis.name: axis.size for axis in explanation.axes}
-        found = [_describe(one, sizes) for one in explanation.collectives] or ["none"]
+        found = [_describe(one, explanation.mesh) for one in explanation.collectives] or ["none"]
         raise AssertionError(
             f"A step of `{explanation.name}` runs other collectives than expected.\n  "
             + "\n  ".join(wrong)
@@ -78,6 +77,6 @@ def _name_number(expected: int | range) -> str:
     return f"{expected.start} to {expected[-1]}" if isinstance(expected, range) and expected else str(expected)
 
 
-def _describe(one: Collective, sizes: dict[str, int]) -> str:
-    kind, axes, times, each, _, line = describe_collective(one, sizes)
+def _describe(one: Collective, mesh: Mesh) -> str:
+    kind, axes, times, each, _, line = describe_collective(one, mesh)
     return f"{times} {kind} over {axes}, {each} MiB{f', for {line}' if line else ''}"

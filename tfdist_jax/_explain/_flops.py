@@ -53,21 +53,22 @@ def _count_in(module: Module, computation: Computation) -> tuple[int, bool]:
     """Return how many operations a computation has, and whether that is exact."""
     total, is_exact = 0, True
     for instruction in computation.instructions.values():
-        total += count_one(computation, instruction)
+        total += _count_one(computation, instruction)
         calls = [
             (call, _count_in(module, module.computations[call.computation]))
             for call in module.calls(computation, instruction)
         ]
         branches = [count for call, (count, _) in calls if call.is_branch]
-        total += max(branches, default=0) + sum(
-            count * (call.times or 1) if call.times != 0 else 0 for call, (count, _) in calls if not call.is_branch
+        total += max(branches, default=0)
+        total += sum(
+            count * (1 if call.times is None else call.times) for call, (count, _) in calls if not call.is_branch
         )
         is_exact &= len(set(branches)) < 2
         is_exact &= all(inside and (call.times is not None or not count) for call, (count, inside) in calls)
     return total, is_exact
 
 
-def count_one(computation: Computation, instruction: Instruction) -> int:
+def _count_one(computation: Computation, instruction: Instruction) -> int:
     """Return how many floating point operations an instruction has by itself, if it is a product of matrices or a convolution."""
     arrays = instruction.arrays
     if not arrays or arrays[0].dtype[0] not in "fbc":

@@ -192,8 +192,6 @@ class Module:
 
     def _frames(self, instruction: Instruction) -> Iterator[tuple[str, int]]:
         """Yield the files and lines of an instruction's frames, innermost first."""
-        if found := re.search(r'source_file="([^"]*)" source_line=(\d+)', instruction.attributes):
-            yield found[1], int(found[2])
         found = re.search(r"stack_frame_id=(\d+)", instruction.attributes)
         frames, frame = self.tables["StackFrames"], int(found[1]) if found else 0
         # A parent is printed with the number of the first frame's, which has none, added to it.

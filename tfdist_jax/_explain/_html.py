@@ -21,6 +21,7 @@ table { border-collapse: collapse; font-size: 13px }
 th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
 th { color: var(--soft); font-weight: 500 }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+.mesh svg { margin: 1rem 1.5rem 0 0 }
 p { color: var(--soft); margin: .5rem 0 }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif } svg .soft { fill: var(--soft) }
 .device { fill: var(--fill); stroke: var(--line) } .bar { fill: var(--bar) }
@@ -66,7 +67,7 @@ def _bar(share: float) -> str:
 
 
 def _mesh_picture(mesh: Mesh) -> str:
-    return "".join(map(_block_picture, mesh_blocks(mesh)))
+    return f'<div class="wide mesh">{"".join(map(_block_picture, mesh_blocks(mesh)))}</div>'
 
 
 def _block_picture(block: MeshBlock) -> str:

@@ -5,6 +5,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
+from jax.sharding import Mesh
+
 from tfdist_jax._explain._collectives import Collective
 from tfdist_jax._explain._mesh_axes import draw_mesh
 
@@ -123,8 +125,7 @@ def _collectives_section(explanation: "Explanation") -> Section:
     found = explanation.collectives
     if not found:
         return Section("Collectives", notes=["None: devices do not communicate."])
-    sizes = {axis.name: axis.size for axis in explanation.axes}
-    rows = [describe_collective(one, sizes) for one in found]
+    rows = [describe_collective(one, explanation.mesh) for one in found]
     known = [one.bytes_per_step for one in found if one.bytes_per_step is not None]
     unknown = "" if len(known) == len(found) else ", and what loops get whose rounds are not known"
     notes = [f"A device gets {format_mib(sum(known))} MiB in a step{unknown}."]
@@ -132,9 +133,9 @@ def _collectives_section(explanation: "Explanation") -> Section:
     return Section("Collectives", columns, rows, notes, [one.bytes_per_step or 0 for one in found])
 
 
-def describe_collective(one: Collective, sizes: dict[str, int]) -> tuple[str, ...]:
-    """Return the cells that say what a collective is, given the sizes of the mesh's axes."""
-    is_part = one.group != math.prod(sizes[axis] for axis in one.axes)
+def describe_collective(one: Collective, mesh: Mesh) -> tuple[str, ...]:
+    """Return the cells that say what a collective is, over axes of a mesh."""
+    is_part = one.group != math.prod(mesh.shape[axis] for axis in one.axes)
     axes = " x ".join(one.axes) + (f", {one.group} devices each" if is_part else "")
     rounds = "?" if one.times is None else str(one.times)
     times = f"{one.count}" if rounds == "1" else f"{one.count} x {rounds}"
@@ -156,7 +157,8 @@ def _flops_section(explanation: "Explanation") -> Section:
         names = ", ".join(f"{name} x {count}" for name, count in flops.not_counted.items())
         notes.append(f"Not counted is what XLA cannot look into: {names}.")
     if speed is not None:
-        of_peak = f"no MFU: {speed.why_not}" if speed.mfu is None else _describe_mfu(speed.mfu, speed.peak)
+        least = "at least " if flops.not_counted else ""
+        of_peak = f"no MFU: {speed.why_not}" if speed.mfu is None else least + _describe_mfu(speed.mfu, speed.peak)
         notes.append(
             f"{speed.seconds * 1e3:,.2f} ms a step: {_with_prefix(speed.flops_per_second)}FLOP/s a device; {of_peak}."
         )
