@@ -1,5 +1,6 @@
 """What an explanation says of a step, held to what was computed by hand: layouts, memory, collectives, operations."""
 
+import functools
 import html.parser
 import inspect
 import math
@@ -69,6 +70,7 @@ def make_step(strategy, loss_fn=loss_fn):
     return step
 
 
+@functools.cache
 def explain(strategy, layers=4, rows=ROWS, **options):
     state = jax.eval_shape(lambda: make_state(layers))
     return strategy.explain(make_step(strategy), state, strategy.put(np.ones((rows, WIDTH), np.float32)), **options)
@@ -142,6 +144,17 @@ def test_collectives_have_the_lines_of_the_user():
         f'{__file__}:{start + 2} (`return x + hidden @ params["down"]`)',
         f'{__file__}:{start + 1} (`hidden = jnp.tanh(x @ params["up"])`)',
     ]
+
+
+def test_lines_are_not_those_of_another_program_that_is_the_same():
+    """Which JAX has kept in a file, and for which it takes it."""
+    fns = [
+        lambda x: jax.lax.psum(x * 3, "fsdp"),
+        lambda x: jax.lax.psum(x * 3, "fsdp"),
+    ]
+    lines = [explain_over_axes(fn, P("data")).collectives[0].line for fn in fns]
+    rows = [fn.__code__.co_firstlineno for fn in fns]
+    assert [line.split()[0] for line in lines] == [f"{__file__}:{row}" for row in rows]
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -488,6 +501,29 @@ def test_rounds_of_a_loop_from_one_constant_to_another(loop, rounds):
     assert flops.not_counted == {}
 
 
+def test_a_loops_condition_runs_once_more_than_its_body():
+    (one,) = find_collectives(
+        parse_module("""HloModule m
+
+%body (x: s32[]) -> s32[] {
+  ROOT %x = s32[] parameter(0)
+}
+
+%condition (y: s32[]) -> pred[] {
+  %y = s32[] parameter(0)
+  ROOT %any = pred[] all-reduce(%y), replica_groups={}, to_apply=%or
+}
+
+ENTRY %main (z: s32[]) -> s32[] {
+  %z = s32[] parameter(0)
+  ROOT %loop = s32[] while(%z), condition=%condition, body=%body, backend_config={"known_trip_count":{"n":"5"}}
+}
+"""),
+        two_slices(),
+    )
+    assert (one.axes, one.group, one.bytes, one.times) == (("data", "fsdp"), 8, 1, 6)
+
+
 CONVOLUTIONS = {
     "valid": {"padding": "VALID"},
     "same": {"padding": "SAME"},
@@ -540,6 +576,15 @@ def test_kernels_that_are_not_counted_are_named():
     explanation = td.SingleDevice().explain(jax.jit(jnp.linalg.cholesky), jax.ShapeDtypeStruct((8, 8), "float32"))
     (name,) = explanation.flops.not_counted
     assert f"Not counted is what XLA cannot look into: {name} x 1." in str(explanation)
+
+
+def test_of_what_is_not_counted_as_well_the_mfu_may_be_larger():
+    fn = jax.jit(lambda x: jnp.linalg.cholesky(x @ x))
+    explain_alone = functools.partial(td.SingleDevice().explain, seconds=1.0, peak_flops=1e6)
+    assert "; at least MFU 102.4 % of 1 MFLOP/s" in str(explain_alone(fn, jax.ShapeDtypeStruct((80, 80), "float32")))
+    assert "; MFU 102.4 % of 1 MFLOP/s" in str(
+        explain_alone(jax.jit(lambda x: x @ x), jax.ShapeDtypeStruct((80, 80), "float32"))
+    )
 
 
 def test_speed_is_compared_with_the_peak():

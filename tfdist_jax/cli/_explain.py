@@ -1,7 +1,9 @@
 """`tfdist-jax explain`: what the training step of a program does, told before it runs."""
 
 import argparse
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any, final
 
@@ -87,6 +89,9 @@ class _Steps:
             print(explanation)
             if self._page is not None:
                 explanation.write_html(self._page)
+            if threading.current_thread() is not threading.main_thread():
+                sys.stdout.flush()
+                os._exit(0)  # An exception would end the thread alone, for which the program may wait.
             raise SystemExit(0)
 
 
