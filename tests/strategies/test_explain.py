@@ -333,6 +333,13 @@ def test_what_is_in_a_branch_may_not_run():
         td.assert_collectives(explanation, {"all-reduce": 1})
 
 
+def test_a_loop_in_a_branch_may_not_run_either():
+    loop = lambda x: jax.lax.fori_loop(0, 3, lambda _, x: jax.lax.pmax(x * 2, "data"), x)
+    explanation = explain_over_axes(lambda x: jax.lax.cond(x[0] > 0, loop, lambda x: x, x), P(("data", "fsdp")))
+    (one,) = explanation.collectives
+    assert (one.is_branch, one.times) == (True, 3)
+
+
 @pytest.mark.filterwarnings("ignore:.*all layers are gathered at once")
 def test_of_an_uneven_batch_the_largest_branch_counts():
     """Thirteen rows over eight devices: some have two, others one."""
@@ -361,8 +368,8 @@ def test_groups_of_devices_are_read_in_all_forms(written):
     assert sorted(map(sorted, parse_groups(written, 4))) == GROUPS[written]
 
 
-# As XLA prints the programs of a TPU, shortened: a gather that goes on while other instructions run is printed in each of these; loops
-# have no known number of rounds; transfers between slices are sent and received by the host.
+# As XLA prints programs of a TPU, and what a GPU starts and waits for later, shortened: a gather that goes on while other instructions run
+# is printed in each of these; loops have no known number of rounds; transfers between slices are sent and received by the host.
 TPU = """HloModule jit_step, is_scheduled=true
 
 FileNames
@@ -427,12 +434,22 @@ ENTRY %main (a: bf16[512,1024], b: bf16[8,1024]) -> f32[512] {
   %while = (s32[]{:T(128)}, bf16[512,1024]{1,0}, bf16[8,1024]{1,0}) while(%tuple), condition=%condition, body=%body
   %scattered = ((f32[2048]{0}), f32[512]{0}) async-start(%b), calls=%scattering
   %done = f32[512]{0} async-done(%scattered)
+  %scatter = ((f32[64]{0}), f32[16]{0}, u32[]) reduce-scatter-start(%b), replica_groups={{0,1,2,3},{4,5,6,7}}, to_apply=%add
+  %reduce = (f32[64]{0}, f32[16]{0}) all-reduce-start(%b, %b), replica_groups=[2,4]<=[8], to_apply=%add
+  %product = ((f32[4,8]{1,0}, f32[8,2]{1,0}), f32[4,2]{1,0}, u32[]) fusion-start(%b, %b), kind=kCustom, calls=%multiplying
   %permute = (f32[24,8]{1,0}, f32[24,8]{1,0}, u32[]{:S(2)}, u32[]{:S(2)}) collective-permute-start(%b), \
 source_target_pairs={{0,1},{1,2},{2,3},{4,5},{5,6},{6,7}}
   %gather = ((f32[4]{0}, f32[2]{0}), (f32[8]{0}, f32[4]{0})) all-gather-start(%b, %b), replica_groups=[4,2]<=[2,4]T(1,0)
+  %alone = f32[4]{0} all-reduce(%b), replica_groups={{0},{1},{2},{3},{4},{5},{6},{7}}, to_apply=%add
   %after = token[] after-all()
   %send = (f32[512,8]{1,0}, u32[], token[]) send(%b, %after), frontend_attributes={_xla_megascale_transfer_type="ALL_REDUCE"}
   ROOT %recv = (f32[512,8]{1,0}, u32[], token[]) recv(%after), frontend_attributes={_xla_megascale_transfer_type="ALL_REDUCE"}
+}
+
+%multiplying (l: f32[4,8], r: f32[8,2]) -> f32[4,2] {
+  %l = f32[4,8]{1,0} parameter(0)
+  %r = f32[8,2]{1,0} parameter(1)
+  ROOT %dot.1 = f32[4,2]{1,0} dot(%l, %r), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 
 %scattering (c: f32[2048]) -> f32[512] {
@@ -468,7 +485,8 @@ def test_collectives_of_a_tpu_are_counted_once_however_they_are_printed():
     ]
     assert found == [
         ("all-gather", ("fsdp",), 4, 1, 4096 * 1024 * 2, 12),
-        ("reduce-scatter", ("fsdp",), 4, 1, 512 * 4, 1),
+        ("reduce-scatter", ("fsdp",), 4, 2, (512 + 16) * 4, 1),
+        ("all-reduce", ("fsdp",), 4, 1, (64 + 16) * 4, 1),
         ("collective-permute", ("fsdp",), 4, 1, 24 * 8 * 4, 1),
         ("all-gather", ("data",), 2, 1, 12 * 4, 1),
         ("all-reduce", ("data",), 2, 1, 512 * 8 * 4, 1),
@@ -497,7 +515,8 @@ def test_rounds_of_a_loop_from_one_constant_to_another(loop, rounds):
     gather = find_collectives(module, two_slices())[0]
     assert (gather.kind, gather.times) == ("all-gather", rounds)
     product, flops = 2 * 8 * 4096 * 1024, count_flops(module)
-    assert (flops.count, flops.is_exact) == (product * (1 if rounds is None else rounds), rounds is not None)
+    once = 2 * 4 * 2 * 8
+    assert (flops.count, flops.is_exact) == (product * (1 if rounds is None else rounds) + once, rounds is not None)
     assert flops.not_counted == {}
 
 

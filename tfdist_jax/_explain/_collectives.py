@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 from jax.sharding import Mesh
 
-from tfdist_jax._explain._hlo import Executed, Instruction, Module, arrays_in, split_tuple
+from tfdist_jax._explain._hlo import Executed, Instruction, Module
 
 KINDS = (
     "all-reduce",
@@ -22,9 +22,6 @@ KINDS = (
     "collective-broadcast",
 )
 """What XLA calls them."""
-
-# Their results begin with what they were given.
-_WITH_OPERANDS = ("all-gather-start", "collective-permute-start")
 
 
 @final
@@ -96,7 +93,7 @@ def _distinct(module: Module) -> Iterator[Executed]:
 
 def _kind(instruction: Instruction) -> str:
     """Return the kind of a collective, empty for other instructions."""
-    kind = instruction.opcode.removesuffix("-start")
+    kind = instruction.operation
     if instruction.opcode == "recv":  # Between TPU slices, such as `_xla_megascale_transfer_type="ALL_REDUCE"`.
         between = re.search(r'_xla_megascale_transfer_type="(\w+)"', instruction.attributes)
         kind = between[1].lower().replace("_", "-") if between else ""
@@ -104,12 +101,9 @@ def _kind(instruction: Instruction) -> str:
 
 
 def _result_bytes(instruction: Instruction) -> int:
-    parts = split_tuple(instruction.result)
-    if instruction.opcode in _WITH_OPERANDS:
-        parts = parts[1:2]
-    elif instruction.opcode == "recv":
-        parts = parts[:1]
-    return sum(array.num_bytes for part in parts for array in arrays_in(part))
+    # What is received comes with the state of the transfer.
+    arrays = instruction.arrays[:1] if instruction.opcode == "recv" else instruction.arrays
+    return sum(array.num_bytes for array in arrays)
 
 
 def _axes_and_group(instruction: Instruction, mesh: Mesh) -> tuple[tuple[str, ...], int]:

@@ -75,7 +75,7 @@ def _count_one(computation: Computation, instruction: Instruction) -> int:
         return 0
     # A complex product has four real ones.
     per_product = 8 if arrays[0].dtype[0] == "c" else 2
-    match instruction.opcode:
+    match instruction.operation:
         case "dot":
             contracted = instruction.numbers("lhs_contracting_dims")
             return per_product * _products(computation, instruction, contracted)
@@ -92,9 +92,9 @@ def _count_one(computation: Computation, instruction: Instruction) -> int:
 
 def _unknown(instruction: Instruction) -> str:
     """Return the name of what may compute and is not counted; empty for what is, or does not compute."""
-    if instruction.opcode in ("ragged-dot", "scaled-dot"):
-        return instruction.opcode
-    if instruction.opcode != "custom-call" or _is_gemm(instruction) or instruction.names("called_computations"):
+    if instruction.operation in ("ragged-dot", "scaled-dot"):
+        return instruction.operation
+    if instruction.operation != "custom-call" or _is_gemm(instruction) or instruction.names("called_computations"):
         return ""
     target = instruction.attribute("custom_call_target").strip('"')
     return "" if target in _HARMLESS else target

@@ -18,9 +18,11 @@ _MOVES = ("copy", "bitcast", "copy-done", "copy-start")
 _CALLING = {
     "fusion": ("calls",),
     "call": ("to_apply",),
-    "async-start": ("calls",),
+    "async": ("calls",),
     "custom-call": ("called_computations",),
 }
+# What is started gives what it was given, and what it will make.
+_PAIRS = ("all-gather-start", "collective-permute-start")
 
 
 @final
@@ -55,9 +57,16 @@ class Instruction:
         return re.findall(r"%([\w.-]+)", self.arguments)
 
     @property
+    def operation(self) -> str:
+        """What it does, also if it only starts that: then its opcode ends with "-start"."""
+        return self.opcode.removesuffix("-start")
+
+    @property
     def arrays(self) -> list[Array]:
-        """The arrays of its result."""
-        return arrays_in(self.result)
+        """The arrays of its result, also if it only starts to make it."""
+        parts = split_tuple(self.result)
+        is_pair = self.opcode.endswith("-start") and (self.opcode in _PAIRS or parts[0].startswith("("))
+        return arrays_in(parts[1] if is_pair else self.result)
 
     def attribute(self, key: str) -> str:
         """Return an attribute as it is written, without the braces around a list; empty if there is none."""
@@ -165,8 +174,9 @@ class Module:
             case "conditional":
                 keys = ("branch_computations", "true_computation", "false_computation")
                 return [Call(name, 1, is_branch=True) for key in keys for name in instruction.names(key)]
-            case opcode:
-                return [Call(name) for key in _CALLING.get(opcode, ()) for name in instruction.names(key)]
+            case _:
+                keys = _CALLING.get(instruction.operation, ())
+                return [Call(name) for key in keys for name in instruction.names(key)]
 
     def executed(self) -> Iterator[Executed]:
         """Yield every instruction that a run of the program executes, in order, those of a loop's body once."""
@@ -179,7 +189,7 @@ class Module:
             yield Executed(instruction, sequence, times, is_branch)
             for call in self.calls(computation, instruction):
                 called = self.computations[call.computation]
-                inside = sequence if instruction.opcode == "fusion" else called.name
+                inside = sequence if instruction.operation == "fusion" else called.name
                 often = None if times is None or call.times is None else times * call.times
                 yield from self._executed(called, inside, often, is_branch=is_branch or call.is_branch)
 
@@ -196,7 +206,9 @@ class Module:
         frames, frame = self.tables["StackFrames"], int(found[1]) if found else 0
         # A parent is printed with the number of the first frame's, which has none, added to it.
         above = _field(frames.get(1, ""), "parent_frame_id")
-        while frame in frames:
+        for _ in frames:
+            if frame not in frames:
+                return
             location = self.tables["FileLocations"][_field(frames[frame], "file_location_id")]
             yield self.tables["FileNames"][_field(location, "file_name_id")].strip('"'), _field(location, "line")
             frame = _field(frames[frame], "parent_frame_id") - above
