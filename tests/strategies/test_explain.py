@@ -208,12 +208,12 @@ def test_alike_arrays_are_one_row():
 
 @pytest.mark.filterwarnings("ignore:.*stays whole")
 def test_large_arrays_that_stay_whole_are_marked():
-    make = lambda: {"odd": jnp.ones((523, 511)), "even": jnp.ones((512, 512)), "small": jnp.ones((511, 511))}
+    make = lambda: {"odd": jnp.ones((523, 511)), "even": jnp.ones((512, 512)), "small": [jnp.ones((511, 511))] * 2}
     explanation = td.FSDP().explain(jax.jit(lambda state: state), jax.eval_shape(make))
     assert {row.path: row.is_large_and_whole for row in explanation.state} == {
         "even": False,
         "odd": True,
-        "small": False,
+        "small/*": False,
     }
     assert [line.split()[0] for line in str(explanation).splitlines() if "whole on each device" in line] == ["odd"]
 
@@ -716,6 +716,10 @@ def test_the_page_says_what_the_report_says_and_needs_no_other_files(tmp_path):
 
 def test_collectives_of_a_step_are_asserted():
     explanation = explain(STRATEGIES["HSDP"]())
+    # A kind alone stands for what is not named with its axes.
+    td.assert_collectives(
+        explanation, {"all-gather": 16, "reduce-scatter": 8, "all-reduce": 1, ("all-reduce", "data"): 1}
+    )
     td.assert_collectives(explanation, {"all-gather": 16, ("reduce-scatter", "fsdp"): range(1, 9), "all-reduce": 2})
     td.assert_collectives(
         explanation,
