@@ -149,13 +149,14 @@ def run_prepared(starter, tmp_path: Path) -> Callable[..., subprocess.CompletedP
         program: str | Path,
         *args: str,
         devices: int = 2,
+        command: str = "run",
         option: str = "--devices",
         timeout_s: float = environment.LIMIT_S,
     ) -> subprocess.CompletedProcess[str]:
-        command = ["run", option, str(devices), str(_path_of(program, tmp_path)), *args]
+        arguments = [command, option, str(devices), str(_path_of(program, tmp_path)), *args]
         prepared = starter(forks.FACADE)
-        start = functools.partial(prepared.start, command, cwd=tmp_path, env=environment.clean(home))
-        return _run(start, command, timeout_s)
+        start = functools.partial(prepared.start, arguments, cwd=tmp_path, env=environment.clean(home))
+        return _run(start, arguments, timeout_s)
 
     return run
 

@@ -157,8 +157,8 @@ ALONE = FIT.replace("MirroredStrategy()", "get_strategy()")
     ],
     ids=["fit", "loop", "fit without a strategy"],
 )
-def test_steps_of_tensorflow_programs_are_explained(explain, program, begins, arrays, line):
-    ran = explain(program)
+def test_steps_of_tensorflow_programs_are_explained(run_prepared, program, begins, arrays, line):
+    ran = run_prepared(program, command="explain", devices=4)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert begins in ran.stdout.splitlines()[0]
     for array, shape in zip(arrays, (r"\[8, 16\]", r"\[16, 10\]"), strict=True):
