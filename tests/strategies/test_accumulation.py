@@ -105,10 +105,10 @@ def test_results_are_those_of_the_whole_batch(name, rows):
     assert relative_error(found, ((loss, aux), grads)) < 1e-12
 
 
-def compile_gradients(strategy, loss_fn, accumulate, rows=48, layers=2):
+def explain_gradients(strategy, loss_fn, accumulate, rows=48, layers=2):
     compute = strategy.value_and_grad(loss_fn, has_aux=False, accumulate=accumulate)
     make = functools.partial(make_params, layers)
-    return compute.lower(strategy.init(make), strategy.put(make_batch(rows))).compile()
+    return strategy.explain(compute, strategy.init(make), strategy.put(make_batch(rows)))
 
 
 @pytest.mark.parametrize("loss_fn", [mean_loss, weighed_loss])
@@ -116,8 +116,8 @@ def compile_gradients(strategy, loss_fn, accumulate, rows=48, layers=2):
 def test_gradients_are_reduced_once(name, loss_fn):
     """As often, and but for a loss and its weight as many bytes, as those of a batch that is computed at once."""
     strategy = {**STRATEGIES, "Mirrored": td.Mirrored}[name]()
-    expected = collectives(compile_gradients(strategy, loss_fn, 1))
-    found = collectives(compile_gradients(strategy, loss_fn, 4))
+    expected = collectives(explain_gradients(strategy, loss_fn, 1))
+    found = collectives(explain_gradients(strategy, loss_fn, 4))
     assert found.keys() == expected.keys()
     for kind, (count, size) in found.items():
         assert count == expected[kind][0] and size <= expected[kind][1] + 16
@@ -125,8 +125,7 @@ def test_gradients_are_reduced_once(name, loss_fn):
 
 def test_layers_gather_for_each_part_and_hold_no_more_than_one():
     temporary = [
-        compile_gradients(td.FSDP(min_size=1), layered_loss, 2, layers=layers).memory_analysis().temp_size_in_bytes
-        for layers in (3, 15)
+        explain_gradients(td.FSDP(min_size=1), layered_loss, 2, layers=layers).memory.temporary for layers in (3, 15)
     ]
     inputs = 12 * (48 // 8 // 2) * 3 * 8 * 8
     gradients = (num_bytes(make_params(15)) - num_bytes(make_params(3))) / 8
@@ -134,16 +133,13 @@ def test_layers_gather_for_each_part_and_hold_no_more_than_one():
 
 
 def test_memory_for_activations_is_that_of_one_part():
-    temporary = [
-        compile_gradients(td.Mirrored(), mean_loss, parts, rows=8 * 4096).memory_analysis().temp_size_in_bytes
-        for parts in (1, 8)
-    ]
+    temporary = [explain_gradients(td.Mirrored(), mean_loss, parts, rows=8 * 4096).memory.temporary for parts in (1, 8)]
     assert temporary[1] < temporary[0] / 6
 
 
 def test_a_weight_of_the_batch_alone_keeps_no_gradients():
     temporary = [
-        compile_gradients(td.Mirrored(), loss_fn, 4, layers=512).memory_analysis().temp_size_in_bytes
+        explain_gradients(td.Mirrored(), loss_fn, 4, layers=512).memory.temporary
         for loss_fn in (mean_loss, weighed_loss)
     ]
     assert temporary[1] < temporary[0] + num_bytes(make_params(512)) / 2
