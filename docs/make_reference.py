@@ -16,7 +16,22 @@ PAGE = Path(__file__).parent / "reference.md"
 SUBJECTS = {
     "Strategies": (
         "A strategy says where the state lies. All have the methods of `td.Strategy`; [parallelism.md](parallelism.md) compares them.",
-        ["Strategy", "SingleDevice", "Mirrored", "ZeRO1", "FSDP", "HSDP", "TensorParallel", "Sharded"],
+        [
+            "Strategy",
+            "SingleDevice",
+            "Mirrored",
+            "ZeRO1",
+            "FSDP",
+            "HSDP",
+            "TensorParallel",
+            "Sharded",
+            "Offloaded",
+            "Compressed",
+        ],
+    ),
+    "What a step does": (
+        "Told before it runs, and held to in tests; [explain.md](explain.md) reads an explanation.",
+        ["Explanation", "assert_collectives", "check_equal"],
     ),
     "What a loss returns": (
         "A mean, a sum or entries of rows are found out; these say it where nothing can be known.",

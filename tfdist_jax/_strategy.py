@@ -313,7 +313,7 @@ class Strategy(abc.ABC):
             ValueError: If it runs on other devices than the strategy's.
 
         Example:
-            >>> import numpy as np, tfdist_jax as td
+            >>> import jax, numpy as np, tfdist_jax as td
             >>> strategy = td.FSDP(min_size=1)
             >>> compute = strategy.value_and_grad(lambda w, x: (x @ w).mean(), has_aux=False)
             >>> w = jax.ShapeDtypeStruct((1024, 8), "float32")

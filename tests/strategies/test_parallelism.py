@@ -104,7 +104,7 @@ def relative_error(actual, expected):
 
 @pytest.mark.parametrize("loss_fn", [mean_loss, weighed_loss])
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_gradients_are_those_of_one_device(name, loss_fn):
+def test_gradients_are_those_of_one_device(name, loss_fn, bound):
     strategy = STRATEGIES[name]()
     params = strategy.init(make_params)
     compute = strategy.value_and_grad(loss_fn, has_aux=False)
@@ -112,8 +112,8 @@ def test_gradients_are_those_of_one_device(name, loss_fn):
         batch = make_batch(rows)
         loss, grads = compute(params, strategy.put(batch))
         expected_loss, expected = on_one(loss_fn)(make_params(), batch)
-        assert relative_error(loss, expected_loss) < 1e-12
-        assert relative_error(grads, expected) < 1e-12
+        error = relative_error((loss, grads), (expected_loss, expected))
+        bound(f"relative error of gradients, {loss_fn.__name__}, f64", error, 1e-12)
         layouts = jax.tree.map(
             lambda grad, param: grad.sharding.is_equivalent_to(param.sharding, param.ndim), grads, params
         )
@@ -142,7 +142,7 @@ def num_bytes_of_large():
     return num_bytes([leaf for leaf in jax.tree.leaves(make_params()) if leaf.size >= 64])
 
 
-def test_tensor_parallelism_communicates_as_hand_written():
+def test_tensor_parallelism_communicates_as_hand_written(bound):
     """As much as what XLA makes of the same layouts for a step without manual axes; the batch has one all-reduce for all gradients."""
     strategy = STRATEGIES["TensorParallel 2x4"]()
     params = strategy.init(make_params)
@@ -151,18 +151,21 @@ def test_tensor_parallelism_communicates_as_hand_written():
     expected = collectives(strategy.explain(by_hand, params, strategy.put(make_batch(24))))
     found = collectives(explain_gradients(strategy))
     assert found.keys() == expected.keys() == {"all-reduce"}
-    assert found["all-reduce"] <= expected["all-reduce"]
+    for i, what in enumerate(("all-reduces", "bytes of all-reduces")):
+        ratio = found["all-reduce"][i] / expected["all-reduce"][i]
+        bound(f"{what} of tensor parallelism 2 x 4, of those by hand", ratio, 1)
     # In each of two layers, two all-reduces over `tensor` forward and two backward; the embedding, the norms and the loss.
     assert found["all-reduce"][0] == 12 + 1
 
 
-def test_what_is_gathered_is_divided_over_the_other_axes():
+def test_what_is_gathered_is_divided_over_the_other_axes(bound):
     """Of parameters that `tensor` divides, a device gathers its part alone; hand-written, 12 all-reduces over `tensor` are all else."""
     found = collectives(explain_gradients(STRATEGIES["FSDP x tensor"]()))
     assert found.keys() == {"all-gather", "reduce-scatter", "all-reduce"}
     split = num_bytes_of_large()
     assert found["all-gather"] == (10, split // 4)
     assert found["reduce-scatter"] == (10, split // 4 // 2)
+    bound("bytes gathered by FSDP x tensor of size 4, of FSDP's", found["all-gather"][1] / split, 1 / 4)
     assert found["all-reduce"][0] == 12 + 1
 
 
@@ -187,12 +190,16 @@ HELD = {  # The share of parameters, and of the optimizer's state, that a device
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_a_device_holds_its_share_of_the_state(name):
+def test_a_device_holds_its_share_of_the_state(name, bound):
     state = STRATEGIES[name]().init(lambda: (params := make_params(), OPTIMIZER.init(params)))
     for part, share in zip(state, HELD[name], strict=True):
         whole = num_bytes([leaf for leaf in jax.tree.leaves(part) if leaf.size < 64])
         held = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(part))
-        assert held <= 1.05 * share * num_bytes(part) + whole
+        bound(
+            "bytes of the state on a device, of its share and what is whole",
+            (held - whole) / num_bytes(part) / share,
+            1.05,
+        )
 
 
 def stacked_loss(policy):
@@ -226,6 +233,21 @@ def test_memory_for_gathered_layers_does_not_grow_with_their_number(name, policy
     assert temporary[1] <= temporary[0] + 12 * kept
     # A layer and its gradient, or the next layer, are whole at a time.
     assert temporary[0] < 2 * num_bytes(make_stacked(1)) / strategy.mesh.shape.get("tensor", 1)
+
+
+def test_temporary_memory_is_the_same_for_four_times_as_many_layers(bound):
+    """6 to 24 MiB of parameters in float32, of which a device gathers one layer at a time."""
+    with jax.enable_x64(False):
+        make = lambda layers: (
+            lambda: {
+                "up": jnp.zeros((layers, 256, 1024), jnp.float32),
+                "down": jnp.zeros((layers, 1024, 256), jnp.float32),
+            }
+        )
+        batch, loss_fn = np.ones((8, 256), np.float32), stacked_loss("nothing_saveable")
+        few, many = (explain_gradients(td.FSDP(), make(n), loss_fn, batch).memory.temporary for n in (3, 12))
+    bound("temporary MiB of FSDP's gradients, 24 MiB in layers of 2", many / 2**20, 3.1)
+    bound("temporary memory of FSDP's gradients, 24 MiB of layers to 6", many / few, 1.05)
 
 
 @pytest.mark.parametrize("rows", [24, 13])
@@ -270,7 +292,7 @@ def test_layers_know_their_policies():
 
 
 @pytest.mark.parametrize("name", ["ZeRO1", "FSDP", "HSDP 4x2", "TensorParallel 2x4", "data x FSDP x tensor"])
-def test_checkpoints_move_between_layouts(name, tmp_path):
+def test_checkpoints_move_between_layouts(name, tmp_path, bound):
     make_state = lambda: (params := make_params(), OPTIMIZER.init(params))
     shapes, state = jax.eval_shape(make_state), STRATEGIES[name]().init(make_state)
     for i, other in enumerate(
@@ -284,7 +306,9 @@ def test_checkpoints_move_between_layouts(name, tmp_path):
             state,
             other.shardings(shapes),
         )
-    jax.tree.map(np.testing.assert_array_equal, state, jax.jit(make_state)())
+    pairs = zip(jax.tree.leaves(state), jax.tree.leaves(jax.jit(make_state)()), strict=True)
+    unlike = sum(int((np.asarray(leaf) != np.asarray(expected)).sum()) for leaf, expected in pairs)
+    bound("numbers that differ after a state has moved A -> B -> C -> A", unlike, 0)
 
 
 SEVERAL_AXES = ["HSDP 2x4", "data x FSDP x tensor", "tensor first"]

@@ -258,7 +258,7 @@ def test_keys_differ_between_the_devices_of_a_row():
 def test_uneven_rows_are_refused_and_a_mask_makes_them_even():
     strategy = STRATEGIES["data x sequence"]()
     params, batch = strategy.init(make_params), make_batch(5)
-    with pytest.raises(ValueError, match=r"communicates between replicas.*mask='mask'"):
+    with pytest.raises(ValueError, match=r"communicates between replicas, at .*test_sequences.py:\d+ .*mask='mask'"):
         strategy.value_and_grad(weighed_loss)(params, strategy.put(batch))
 
     def loss_fn(params, batch):

@@ -49,7 +49,7 @@ class RowKinds:
 
     Attributes:
         values: For each leaf of the results; None if the function is another one for all rows.
-        collectives: The operations by which it communicates over axes of the batch.
+        collectives: The operations by which it communicates over axes of the batch; functions of `assume_exact` that do.
         scaling: Those of them that are not of `assume_exact`: sums may be those of all replicas already.
         relating: Operations that give a row what depends on others, as statistics of a batch do.
         repeated: Operations that draw random numbers for each row from a key that is the same on all replicas.
@@ -82,8 +82,11 @@ def find_row_kinds(
         known: What each of the arguments is that has no rows; if it is empty, the same on all replicas.
     """
     axes, ratio = direction.axes, direction.ratio
-    collectives = [eqn for eqn in equations(jaxpr.jaxpr) if communicates(eqn, axes)]
-    scaling = [eqn for eqn in equations(jaxpr.jaxpr, is_leaf=is_assumed_exact) if communicates(eqn, axes)]
+    outer = list(equations(jaxpr.jaxpr, is_leaf=is_assumed_exact))
+    scaling = [eqn for eqn in outer if communicates(eqn, axes)]
+    inside = lambda eqn: equations(open_program(eqn.params["jaxpr"]))
+    exact = [eqn for eqn in outer if is_assumed_exact(eqn) and any(communicates(inner, axes) for inner in inside(eqn))]
+    collectives = [*scaling, *exact]
     known = known or [RowKind.SAME] * len(jaxpr.in_avals)
     try:
         twin = trace_grown()
