@@ -175,7 +175,7 @@ def test_what_would_be_of_a_part_alone_is_refused_or_warned_of():
 
     with pytest.warns(UserWarning, match="Each of 2 parts of the batch sees its own rows alone"):
         td.SingleDevice().value_and_grad(centred, has_aux=False, accumulate=2)(params, make_batch(32))
-    with pytest.raises(ValueError, match="from a key that is the same for all 16 parts"):
+    with pytest.raises(ValueError, match="from a key that is the same on all 16 parts"):
         strategy.value_and_grad(
             lambda scale, batch: (scale * jax.random.normal(jax.random.key(0), batch["y"].shape)).mean(),
             has_aux=False,

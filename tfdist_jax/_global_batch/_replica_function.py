@@ -433,7 +433,7 @@ def _check(kinds: RowKinds, split: Split) -> None:
         )
     if kinds.repeated:
         raise ValueError(
-            f"At {line_of(kinds.repeated[0])}, random numbers are drawn for each row from a key that is the same for all {parts}, "
+            f"At {line_of(kinds.repeated[0])}, random numbers are drawn for each row from a key that is the same on all {parts}, "
             "so that each would draw the same. Pass a key of `jax.random.key` as an argument beside the batch: it is folded with the "
             "number of the replica, and of the part; or a key for each row, of `td.row_keys(key, batch)`, as a part of the batch."
         )
