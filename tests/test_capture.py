@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tfdist_jax._internals import current_trace, eval_trace, set_current_trace
+from tfdist_jax._multiprocess._agreed_program import CheckedJit
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._capture import StatefulProgram, capture
 from tfdist_jax._stateful._storage import PLAIN
@@ -118,3 +120,30 @@ def test_cells_on_different_devices_are_brought_together():
     program = StatefulProgram(lambda: _state.read(near) + _state.read(far), [])
     assert float(program([])) == 3
     assert far.stored.sharding.device_set == set(devices[:4])
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [lambda fn: capture(fn, [jnp.float32(1)]), lambda fn: CheckedJit(fn, None)(jnp.float32(1))],
+    ids=["facade", "native"],
+)
+def test_an_interrupt_where_a_trace_ends_leaves_none_running(trace, monkeypatch):
+    """Between the end of a function and where JAX comes back to the trace before."""
+    manager, traced = type(set_current_trace(eval_trace)), []
+    end = manager.__exit__
+
+    def fn(x):
+        traced.append(x + 1)
+        return traced[0]
+
+    def end_or_interrupt(self, *exception):
+        if traced:
+            traced.clear()
+            raise KeyboardInterrupt
+        end(self, *exception)
+
+    monkeypatch.setattr(manager, "__exit__", end_or_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trace(fn)
+    assert current_trace() is eval_trace
+    assert np.asarray(jnp.float32(1) + 2) == 3

@@ -84,6 +84,17 @@ def set_trace(trace: Trace) -> None:
 
 
 @contextlib.contextmanager
+def restoring_trace() -> Iterator[None]:
+    """Come back to the running trace if the block raises: an interrupt as a trace inside of it ends may come before JAX does."""
+    trace = current_trace()
+    try:
+        yield
+    except BaseException:
+        set_trace(trace)
+        raise
+
+
+@contextlib.contextmanager
 def releasing_failed_trace() -> Iterator[None]:
     """Let go of what the running trace holds if the block raises: JAX would keep arrays that it uses for ever."""
     trace = current_trace()

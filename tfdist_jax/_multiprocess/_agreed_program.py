@@ -14,7 +14,7 @@ from jax.core import Tracer
 from jax.sharding import Mesh
 
 from tfdist_jax._cluster import agree, step_fields
-from tfdist_jax._internals import forget_calls
+from tfdist_jax._internals import forget_calls, restoring_trace
 from tfdist_jax._memory import require_memory
 from tfdist_jax._sharding._placement import spans_processes
 from tfdist_jax._signals import deferring_signals, delivering_signals
@@ -114,7 +114,8 @@ class CheckedJit:
     def _tracing(self) -> Iterator[None]:
         self._this_thread.may_trace = True
         try:
-            yield
+            with restoring_trace():
+                yield
         finally:
             self._this_thread.may_trace = False
 

@@ -25,7 +25,14 @@ from jax.sharding import Mesh, NamedSharding
 from tfdist_jax._autodiff._nested_programs import has_float_loop
 from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._errors import NotCompilableError
-from tfdist_jax._internals import current_trace, releasing_failed_trace, set_current_trace, setting, trace_of
+from tfdist_jax._internals import (
+    current_trace,
+    releasing_failed_trace,
+    restoring_trace,
+    set_current_trace,
+    setting,
+    trace_of,
+)
 from tfdist_jax._program import BEFORE_RUN, CompiledStep
 from tfdist_jax._runtime import reuses_memory
 from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
@@ -140,7 +147,8 @@ def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
 
     # A `ShapeDtypeStruct` of 64 bits would be traced as one of 32.
     types = [ShapedArray(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x for x in arrays]
-    traced = jax.make_jaxpr(pure)(*types)
+    with restoring_trace():
+        traced = jax.make_jaxpr(pure)(*types)
     jaxpr, cells = _reads_to_inputs(traced, found["cells"])
     return Captured(jaxpr, cells, found["written"], found["tree"], found["mesh"], found["checks"])
 
