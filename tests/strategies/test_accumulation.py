@@ -200,3 +200,44 @@ def test_short_gradients_are_added_up_in_float32():
     _, grad = strategy.value_and_grad(loss_fn, has_aux=False, accumulate=64)(jnp.bfloat16(1), values)
     # In bfloat16, a 512th added to 1 is lost each time.
     assert grad.dtype == jnp.bfloat16 and float(grad) == float(jnp.bfloat16(1 + 63 / 512))
+
+
+def loss_of_experts(params, x):
+    apply = lambda weight, tokens: jnp.tanh(tokens @ weight)
+    routed = td.run_experts(apply, params["experts"], x, jax.nn.softmax(x @ params["router"]), top_k=2)
+    return ((x + routed.outputs) ** 2).mean() + 0.1 * routed.balance_loss.mean()
+
+
+def loss_of_attention(params, x):
+    query, key, value = jnp.einsum("btd,cdhf->cbthf", x, params["qkv"])
+    return (td.attend(query, key, value, is_causal=True) ** 2).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss_fn", "axes"), [(loss_of_experts, {"data": 2, "expert": 4}), (loss_of_attention, {"data": 2, "sequence": 4})]
+)
+def test_what_the_librarys_functions_communicate_is_exact_in_parts(loss_fn, axes, bound):
+    random = np.random.default_rng(0)
+    shapes = {"experts": (8, 4, 4), "router": (4, 8), "qkv": (3, 4, 2, 2)}
+    params, x = {name: random.normal(size=shape) for name, shape in shapes.items()}, random.normal(size=(16, 8, 4))
+    rules = {"experts": P("expert")} if "expert" in axes else {}
+    strategy = td.Sharded(axes, rules)
+    compute = strategy.value_and_grad(loss_fn, has_aux=False, accumulate=2)
+    found = compute(strategy.init(lambda: jax.tree.map(jnp.asarray, params)), strategy.put(x))
+    error = relative_error(found, jax.value_and_grad(loss_fn)(params, x))
+    bound("relative error of gradients in parts, f64, experts and attention", error, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["one device", "FSDP"])
+def test_keys_of_rows_draw_one_devices_numbers_in_parts(name):
+    def loss_fn(scale, batch):
+        x, keys = batch
+        noise = jax.vmap(lambda key: jax.random.normal(key))(keys)
+        return ((scale * x + noise) ** 2).mean(), noise
+
+    strategy, x, key = STRATEGIES[name](), np.arange(13.0), jax.random.key(0)
+    batch = strategy.put(x)
+    compute = strategy.value_and_grad(loss_fn, accumulate=3)
+    found = compute(jnp.float64(2), (batch, td.row_keys(key, batch)))
+    expected = jax.value_and_grad(loss_fn, has_aux=True)(jnp.float64(2), (x, td.row_keys(key, x)))
+    assert relative_error(found, expected) < 1e-12
