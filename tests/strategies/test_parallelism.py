@@ -246,7 +246,7 @@ def test_temporary_memory_is_the_same_for_four_times_as_many_layers(bound):
         )
         batch, loss_fn = np.ones((8, 256), np.float32), stacked_loss("nothing_saveable")
         few, many = (explain_gradients(td.FSDP(), make(n), loss_fn, batch).memory.temporary for n in (3, 12))
-    bound("temporary MiB of FSDP's gradients, 24 MiB in layers of 2", many / 2**20, 3.1)
+    bound("temporary MiB of FSDP's gradients, 24 MiB in layers of 2", many / 2**20, 3.2)
     bound("temporary memory of FSDP's gradients, 24 MiB of layers to 6", many / few, 1.05)
 
 
