@@ -98,11 +98,7 @@ def train_in(dtype, train, step, make_state):
     return train(step, lambda: jax.tree.map(cast, make_state()))
 
 
-@pytest.fixture(autouse=True)
-def double_precision():
-    with jax.enable_x64(True):
-        yield
-
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 EXACT = [
     "The step",

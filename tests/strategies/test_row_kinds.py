@@ -25,6 +25,10 @@ def parts(b, count=4):
 
 
 BLOCKS_ADDED_UP = [
+    lambda p, b: jnp.subtract(*jnp.split(jnp.concatenate([b["x"], b["m"][:, :4]]), 2)) ** 2,
+    lambda p, b: jnp.concatenate([b["x"], b["m"][:, :4]]).reshape(2, -1, 4)[0],
+    lambda p, b: jnp.concatenate([b["x"], jnp.concatenate([b["x"], 2 * b["x"]])]).reshape(3, -1, 4)[1],
+    lambda p, b: jnp.concatenate([b["x"], b["x"]])[:, 0] * jnp.tile(losses(p, b), 2),
     lambda p, b: losses(p, b).reshape(4, -1).mean(1),
     lambda p, b: jax.vmap(lambda part: losses(p, part).mean())(parts(b)),
     lambda p, b: jax.vmap(lambda part: (part["x"] @ p["w"] * 2.0 + p["w"][0]).mean())(parts(b)),
@@ -121,6 +125,10 @@ KINDS = {
     "SHARED": [lambda p, b: jax.lax.all_gather(losses(p, b), "data", tiled=True) * 2],
     "REPLICA": [lambda p, b: jax.lax.axis_index("data") + 1],
     "BLOCKS": [
+        lambda p, b: jnp.split(losses(p, b), 2)[0].mean(),
+        lambda p, b: jnp.subtract(*jnp.split(b["x"], 2)).mean(),
+        lambda p, b: (jnp.concatenate([b["x"], b["m"][:, :4]])[:, 0] * jnp.repeat(losses(p, b), 2)).mean(),
+        lambda p, b: jnp.concatenate([b["x"], b["x"]]).reshape(4, -1, 4)[0].mean(),
         lambda p, b: parts(b)["m"].mean((1, 2)),
         lambda p, b: losses(p, b).reshape(4, -1).mean(1)[0],
         lambda p, b: losses(p, b).reshape(4, -1).mean(1) @ jnp.arange(4.0),

@@ -6,6 +6,7 @@ on each replica than on one device. What is computed for each row, and sums over
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
@@ -24,7 +25,10 @@ def find_order(operation: Operation, operands: Sequence[Value], index: int) -> O
     if operation.name in _SEPARATE:
         return _combine(operation, {index: operands[index]}, {index: _same_places(operation, index)}, index)
     given = dict(enumerate(operands))
-    return _combine(operation, given, {i: _find_places(operation, i) for i in given}, index)
+    places = {i: _find_places(operation, i) for i in given}
+    if operation.name in ("concatenate", "split", "tile"):
+        return _join_or_split(operation, given, places, index)
+    return _combine(operation, given, places, index)
 
 
 def join_orders(one: Order, other: Order) -> Order:
@@ -128,6 +132,31 @@ def _combine(
     )
 
 
+def _join_or_split(
+    operation: Operation, operands: Mapping[int, Value], places: Mapping[int, Places | None], index: int
+) -> Order:
+    """Return the order of rows that are put behind one another, or repeated so, or of one of the parts into which they are split.
+
+    Rows of two arrays behind one another are all rows of the first, then all of the second: as many of another dimension would be.
+    """
+    params = operation.eqn.params
+    dimension = params.get("dimension", params.get("axis", max(operation.grown(0), default=-1)))
+    if not all(dimension in operation.grown(i) for i in operands):
+        return _combine(operation, operands, places, index)
+    one_each = {i: dataclasses.replace(value, order=_with_prefix(value.order, 1)) for i, value in operands.items()}
+    order = _combine(operation, one_each, places, index)
+    # How many entries there are of all rows once.
+    units = {Fraction(operation.operand(i).shape[dimension], value.order.prefix) for i, value in operands.items()}
+    prefix = Fraction(operation.result(index).shape[dimension]) / max(units)
+    if len(units) == 1 and prefix.denominator == 1:
+        return _with_prefix(order, int(prefix))
+    return dataclasses.replace(order, is_mixed=True)
+
+
+def _with_prefix(order: Order, prefix: int) -> Order:
+    return dataclasses.replace(order, prefix=prefix)
+
+
 def _has_ordered_rows(operation: Operation, operand: Value, index: int) -> bool:
     return operand.kind in WITH_ROWS and not {*operation.grown(index)} <= operand.order.uniform
 
@@ -186,10 +215,10 @@ def _find_places(operation: Operation, operand: int) -> Places | None:
             return _places_in_product(operation, operand)
         case "gather":
             return _places_in_gathered(operation, operand)
-        case "sort" | "cumsum" | "cumprod" | "cummax" | "cummin" | "cumlogsumexp" | "rev":
+        case "sort" | "cumsum" | "cumprod" | "cummax" | "cummin" | "cumlogsumexp" | "rev" | "split":
             moved = {params.get("dimension", params.get("axis")), *params.get("dimensions", ())}
             return {d: d for d in range(len(shape)) if d not in moved}
-        case "slice" | "dynamic_slice" | "dynamic_update_slice" | "pad" | "concatenate":
+        case "slice" | "dynamic_slice" | "dynamic_update_slice" | "pad" | "concatenate" | "tile":
             return {d: d for d, size in enumerate(operation.result().shape) if d < len(shape) and shape[d] == size}
         case name if name.startswith(("reduce_", "arg")) and "axes" in params:
             return _remaining(len(shape), params["axes"])
