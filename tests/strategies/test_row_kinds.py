@@ -168,6 +168,7 @@ KINDS = {
         lambda p, b: jnp.median(losses(p, b)),
         lambda p, b: losses(p, b)[:-1].mean(),
         lambda p, b: losses(p, b)[0],
+        lambda p, b: jax.ops.segment_sum(losses(p, b), jnp.arange(len(b["x"])) % 4, 4),
         lambda p, b: losses(p, b).sum() / (len(b["x"]) - 1),
         lambda p, b: losses(p, b).mean() ** 2,
         lambda p, b: jax.lax.scan(lambda total, x: (total + x, None), jnp.zeros(4), b["x"])[0],
@@ -205,6 +206,13 @@ RELATING = {
     "the place of a row": lambda p, b: (losses(p, b) * jnp.arange(len(b["x"]))).mean(),
     "the first places": lambda p, b: jnp.where(jnp.arange(len(b["x"])) < 3, losses(p, b), 0).mean(),
     "statistics, row by row": lambda p, b: jax.lax.map(lambda x: ((x - b["x"].mean(0)) ** 2).sum(), b["x"]).mean(),
+    "a row written": lambda p, b: losses(p, b).at[0].set(0.0).mean(),
+    "rows multiplied": lambda p, b: (b["x"] @ p["w"]).at[:2].mul(2.0).mean(),
+    "a row updated": lambda p, b: jax.lax.dynamic_update_slice(losses(p, b), jnp.ones(1), (0,)).mean(),
+    "rows picked": lambda p, b: losses(p, b)[b["x"][:, 0].astype("uint32")].mean(),
+    "rows added to": lambda p, b: jnp.zeros_like(losses(p, b)).at[b["x"][:, 0].astype("uint32")].add(1.0).mean(),
+    "a table of places": lambda p, b: (losses(p, b) * jnp.zeros(len(b["x"])).at[0].set(1.0)).mean(),
+    "pairs, row by row": lambda p, b: jax.lax.map(jnp.max, b["x"][:, None] * b["x"]).mean(),
     "a state over rows": lambda p, b: jax.lax.scan(lambda h, x: (jnp.tanh(h + x), h), jnp.zeros(4), b["x"])[1].mean(),
 }
 

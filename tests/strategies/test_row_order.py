@@ -45,7 +45,64 @@ def weigh(choose, v):
     return jnp.moveaxis(jnp.moveaxis(v, d, -1) * weights, -1, d)
 
 
+def join(choose, v):
+    d = choose(range(v.ndim))
+    joined = jnp.concatenate([v, 2 * v], d)
+    return choose([joined, joined * jnp.repeat(jnp.sin(v), 2, d), jnp.repeat(v, 2, d)])
+
+
+def take_apart(choose, v):
+    d = choose(range(v.ndim))
+    parts = jnp.split(v, choose([2, 4]), d)
+    return choose([parts[1], parts[0] * parts[-1], sum(parts), jnp.concatenate(parts[::-1], d), jnp.stack(parts)])
+
+
+def move(choose, v):
+    d = choose(range(v.ndim))
+    functions = [jnp.flip, jnp.sort, jnp.cumsum, jnp.diff, jax.nn.softmax, lambda v, axis: jnp.roll(v, 1, axis)]
+    return choose(functions)(v, axis=d)
+
+
+def pick(choose, v):
+    d, size = choose(range(v.ndim)), v.shape[0]
+    picked = jnp.take(v, choose([jnp.array([1, 0]), jnp.arange(v.shape[d]) // 2]), axis=d)
+    return choose([picked, jax.lax.slice_in_dim(v, size // 2, size), v[::2], v[1::2] + v[::2]])
+
+
+def put(choose, v):
+    by_segment = lambda v: jax.ops.segment_sum(v, jnp.arange(v.shape[0]) % choose([2, 4]), 4)
+    of_window = lambda v: jax.lax.dynamic_update_slice_in_dim(v, jnp.ones((1, *v.shape[1:])), 1, 0)
+    return choose([lambda v: v.at[choose([0, slice(0, 2)])].add(1.0), by_segment, of_window])(v)
+
+
+def relate(choose, v):
+    m = v.reshape(v.shape[0], -1)
+    programs = ["ij,ij->j", "ij,ik->jk", "ij,kj->ik", "ij,ij->i"]
+    along = lambda: jax.lax.conv_general_dilated(
+        m[..., None], jnp.ones((2, 1, 1)), (1,), "SAME", None, None, ("NWC", "WIO", "NWC")
+    )
+    return choose([along, lambda: jnp.einsum(choose(programs), m, jnp.cos(m))])()
+
+
+def mask(choose, v):
+    places = jax.lax.broadcasted_iota(int, v.shape, choose(range(v.ndim)))
+    return jnp.where(places % 2 == 0, v, -v)
+
+
+def spread(choose, v):
+    d = choose(range(v.ndim + 1))
+    return choose([jnp.repeat(jnp.expand_dims(v, d), 2, d), v[:, None] * jnp.sin(v)[None]])
+
+
 OPERATIONS = [
+    join,
+    take_apart,
+    move,
+    pick,
+    put,
+    relate,
+    mask,
+    spread,
     split,
     split,
     merge,
@@ -67,8 +124,12 @@ OPERATIONS = [
 def make_program(seed):
     def program(scale, x):
         choose, v = random.Random(seed).choice, x * scale
+        seen = [v]
         for _ in range(choose(range(2, 7))):
             v = choose(OPERATIONS)(choose, v)
+            alike = [each for each in seen if each.shape == v.shape]
+            v = v * jnp.sin(choose(alike)) if alike and choose([True, False]) else v
+            seen.append(v)
         return v
 
     return program
@@ -89,7 +150,7 @@ def test_programs_are_exact_or_refused(seeds):
             try:
                 found = strategy.evaluate(program)(1.5, strategy.put(x))
             except (TypeError, ValueError) as error:
-                reasons = "does not follow", "is not known", "cannot reshape", "of shape"
+                reasons = "does not follow", "is not known", "cannot reshape", "of shape", "equal division"
                 assert any(reason in str(error) for reason in reasons), seed
                 continue
         if not any("depends on other rows" in str(each.message) for each in told):

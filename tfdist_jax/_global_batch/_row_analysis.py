@@ -337,12 +337,14 @@ class _Walk:
         ys = [dataclasses.replace(value, order=orders.leave_loop(value.order, operation.eqn)) for value in ys]
         if not of_rows:
             return [*carry, *ys]
-        # Each turn sees its row, and what else there is.
+        # Each turn sees its row, and what else there is: other rows, in a row of pairs.
+        first = len(operands) - len(xs)
+        sees_pairs = any(len(operation.grown(i)) > 1 for i in range(first, len(operands)))
         beside = {value.kind for value in [*consts, *carry]} | {value.kind for value in xs} - {
             RowKind.ROWS,
             RowKind.PLACES,
         }
-        if not beside <= {*FIXED, RowKind.REPLICA, RowKind.SHARED}:
+        if sees_pairs or not beside <= {*FIXED, RowKind.REPLICA, RowKind.SHARED}:
             self._note(self.relating, operation)
         ys = [value if value.kind is RowKind.ZERO else Value(RowKind.ROWS, order=value.order) for value in ys]
         return [*(value if value.kind is RowKind.ZERO else self._other(operation) for value in carry), *ys]

@@ -120,7 +120,8 @@ def _counts_places(operation: Operation) -> bool:
     """Whether what is the same on all replicas becomes something for each place in a part: numbers, or as many entries of a table."""
     if operation.name == "iota":
         return operation.eqn.params["dimension"] in operation.grown_result()
-    return operation.name in ("slice", "dynamic_slice", "pad")
+    is_counted_off = operation.name in ("slice", "dynamic_slice", "pad")
+    return is_counted_off or any(dimension in operation.grown(0) for dimension in _indexed_along(operation))
 
 
 def may_relate_tokens(operation: Operation, operands: Sequence[Value]) -> bool:
@@ -202,7 +203,8 @@ def _scattering(operation: Operation, operands: Sequence[Value]) -> Value | None
     first, indices, updates = operands
     if indices.kind in FIXED:
         return join([first, updates], operation.eqn)
-    adds_up_rows = operation.name == "scatter-add" and first.kind is RowKind.ZERO and operation.has_rows(2)
+    by_row = indices.kind is not RowKind.PLACES and operation.has_rows(2)
+    adds_up_rows = by_row and operation.name == "scatter-add" and first.kind is RowKind.ZERO
     return _summed([updates.kind]) if adds_up_rows else None
 
 
@@ -283,4 +285,25 @@ def _moved_along(operation: Operation, operand: int) -> set[int]:
             return {
                 i for i, sizes in enumerate(zip(shape, operation.result().shape, strict=False)) if sizes[0] != sizes[1]
             }
+    return _indexed_along(operation) if operand == 0 else set()
+
+
+def _indexed_along(operation: Operation) -> set[int]:
+    """Return the dimensions of the first operand along which an operation reads or writes only what indices point to.
+
+    Where there are more rows: of one row, what an index points to is all of it.
+    """
+    params, shapes = operation.twin.params, [var.aval.shape for var in operation.twin.invars]
+    match operation.name:
+        case "gather":
+            numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
+            return {d for d in numbers.start_index_map if sizes[d] != shapes[0][d]}
+        case "dynamic_update_slice":
+            return {d for d, sizes in enumerate(zip(shapes[0], shapes[1], strict=True)) if sizes[0] != sizes[1]}
+        case name if name.startswith("scatter"):
+            numbers = params["dimension_numbers"]
+            left_out = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+            of_windows = (d for d in range(len(shapes[0])) if d not in left_out)
+            sizes = dict(zip(of_windows, (shapes[2][d] for d in numbers.update_window_dims), strict=True))
+            return {d for d in numbers.scatter_dims_to_operand_dims if sizes.get(d, 1) != shapes[0][d]}
     return set()
