@@ -11,8 +11,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._global_batch._accumulation import accumulate_gradients
 from tfdist_jax._global_batch._gathers import run_on_parts
-from tfdist_jax._global_batch._replica_function import ReplicaFunction, Split, make_replica_function, split_arguments
+from tfdist_jax._global_batch._replica_function import ReplicaFunction, make_replica_function
 from tfdist_jax._global_batch._results import How, Mean, unwrap
+from tfdist_jax._global_batch._split import Split, split_arguments
 from tfdist_jax._sharding._collectives import fused_sum
 from tfdist_jax._sharding._layout import Layout, LayoutRule, axes_of, names_of, restrict
 from tfdist_jax._sharding._quantized import fused_sum_int8, scatter_sum_int8, sum_int8

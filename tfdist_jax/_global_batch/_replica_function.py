@@ -10,147 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
-from tfdist_jax._global_batch._gathers import Gather, gathers_late, make_gather, run_with_gathers
+from tfdist_jax._global_batch._checks import check_accumulation, check_rows, check_tokens
+from tfdist_jax._global_batch._gathers import Gather, gathers_late, run_with_gathers
 from tfdist_jax._global_batch._keys import is_key, make_own_keys
 from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, plan_tokens, unwrap
 from tfdist_jax._global_batch._row_analysis import Direction, RowKinds, find_row_kinds
-from tfdist_jax._global_batch._row_values import RowKind, line_of
-from tfdist_jax._sharding._collectives import fused_sum, map_replicas, switch_on_size
-from tfdist_jax._sharding._input import PaddedBatch, num_rows, split_sizes
-from tfdist_jax._sharding._layout import LayoutRule, bring_to_devices, make_shardings, restrict, tree_layouts
-from tfdist_jax._sharding._mesh import SEQUENCE, batch_axes, batch_spec, manual_axes, num_replicas
-
-Sizes = tuple[int, ...]
+from tfdist_jax._global_batch._row_values import RowKind
+from tfdist_jax._global_batch._split import Split
+from tfdist_jax._sharding._collectives import fused_sum, switch_on_size
+from tfdist_jax._sharding._mesh import SEQUENCE, batch_spec
 
 _LARGE_BYTES = 1 << 20
 _ADDED = (How.SUM, How.SHARE, How.WEIGHED)
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class Split:
-    """How the arguments of a function `(params, batch, *extra)` lie over the replicas.
-
-    Attributes:
-        mesh: The mesh of the strategy.
-        layouts: How the parameters lie over it.
-        sizes: How many rows each replica has.
-        accumulate: In how many parts each replica computes them, one after another.
-    """
-
-    mesh: Mesh
-    layouts: Any
-    sizes: Sizes
-    accumulate: int = 1
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The axes over which rows are split, and their tokens."""
-        return manual_axes(self.mesh)
-
-    @property
-    def row_axes(self) -> tuple[str, ...]:
-        """The axes over which rows are split."""
-        return batch_axes(self.mesh)
-
-    @property
-    def token_parts(self) -> int:
-        """Over how many devices the tokens of each row are split."""
-        return self.mesh.shape.get(SEQUENCE, 1)
-
-    @property
-    def is_one(self) -> bool:
-        """Whether one device, or a group of which each sees all, has the whole batch."""
-        return len(self.sizes) * self.token_parts == 1
-
-    @property
-    def num_parts(self) -> int:
-        """In how many parts the rows of the batch are computed."""
-        return len(self.sizes) * self.accumulate
-
-    def part_sizes(self, size: int) -> Sizes:
-        """Return how many rows each part has of a replica's, some perhaps none."""
-        return split_sizes(size, self.accumulate)
-
-    @property
-    def wide_axes(self) -> tuple[str, ...]:
-        """Those of `axes` that have several indices: over others, there is nothing to be communicated."""
-        return tuple(axis for axis in self.axes if self.mesh.shape[axis] > 1)
-
-    @property
-    def is_even(self) -> bool:
-        """Whether all replicas have as many rows."""
-        return len(set(self.sizes)) == 1
-
-    def map(self, body: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
-        """Run a program of replicas."""
-        params = jax.tree.map(lambda layout: restrict(layout.spec, self.axes), self.layouts)
-        data = jax.tree.map(lambda leaf: batch_spec(self.mesh, leaf.ndim), arguments[1])
-        in_specs = params, data, PartitionSpec()
-        return map_replicas(body, self.mesh, in_specs=in_specs, out_specs=out_specs, axes=self.axes)(*arguments)
-
-    @property
-    def gathers(self) -> list[Gather | None]:
-        """How each of the parameters becomes whole, in a program of replicas."""
-        return [make_gather(layout, self.wide_axes) for layout in jax.tree.leaves(self.layouts)]
-
-    @property
-    def param_kinds(self) -> list[RowKind]:
-        """What a replica has of each of the parameters once they are gathered: the whole, or a part."""
-        are_parts = [not {*self.wide_axes}.isdisjoint(layout.local_axes) for layout in jax.tree.leaves(self.layouts)]
-        return [RowKind.PART if is_part else RowKind.SAME for is_part in are_parts]
-
-    def gather_params(self, params: Any) -> Any:
-        """Return whole parameters, in a program of replicas."""
-        leaves, tree = jax.tree.flatten(params)
-        pairs = zip(self.gathers, leaves, strict=True)
-        return tree.unflatten(leaf if gather is None else gather(leaf) for gather, leaf in pairs)
-
-
-def split_arguments(mesh: Mesh, state_layout: LayoutRule, params: Any, batch: Any, extra: Any) -> tuple[Split, Any]:
-    """Return how arguments lie over the replicas, and the arguments, with a batch whose arrays are as long on each replica.
-
-    Args:
-        mesh: The mesh of the strategy.
-        state_layout: Layout of each parameter.
-        params: The parameters.
-        batch: Pytree of arrays `[rows, ...]` whose rows are split evenly, or of `PaddedBatch` of the same sizes.
-        extra: A tuple of others, the same on all replicas.
-
-    Raises:
-        ValueError: If the parts of the batch do not fit together, or there are no rows.
-    """
-    data = jax.tree.map(lambda part: part.data if _is_padded(part) else part, batch, is_leaf=_is_padded)
-    layouts = tree_layouts(state_layout, params, mesh)
-    params = bring_to_devices(params, make_shardings(layouts, mesh))
-    return Split(mesh, layouts, _sizes(batch, num_replicas(mesh))), (params, data, extra)
-
-
-def _sizes(batch: Any, replicas: int) -> Sizes:
-    parts = jax.tree.leaves(batch, is_leaf=_is_padded)
-    padded = {part.sizes for part in parts if _is_padded(part)}
-    if padded and (len(padded) > 1 or not all(map(_is_padded, parts))):
-        raise ValueError(
-            f"The arrays of a batch are split in different ways over the replicas, such as {sorted(padded)}. Put them together into "
-            "one tree before `strategy.put`."
-        )
-    if padded:
-        return padded.pop()
-    rows = num_rows(batch)
-    if not rows:
-        raise ValueError("The batch has no rows. Leave batches without rows out.")
-    if rows % replicas:
-        raise ValueError(
-            f"{rows} rows do not divide evenly over {replicas} replicas. Give the host batch to `strategy.put` or `strategy.prefetch`, "
-            "which fill it up."
-        )
-    return (rows // replicas,) * replicas
-
-
-def _is_padded(part: Any) -> bool:
-    return isinstance(part, PaddedBatch)
 
 
 @final
@@ -373,9 +246,9 @@ def make_replica_function(
     largest = max(sizes)
     jax.eval_shape(lambda *arguments: split.map(probe, arguments, PartitionSpec()), *arguments)
     results, kinds = traced[largest][1], along_rows[0] if along_rows else RowKinds(None, ())
-    _check_accumulation(kinds, split)
+    check_accumulation(kinds, split)
     for found in along_tokens:
-        _check_tokens(found)
+        check_tokens(found)
         kinds = dataclasses.replace(
             kinds,
             collectives=[*kinds.collectives, *found.collectives],
@@ -384,7 +257,7 @@ def make_replica_function(
     if split.num_parts == 1:
         rules = plan_on_one(results, labels, kinds.values)
     else:
-        _check(kinds, split)
+        check_rows(kinds, split)
         rules = plan_results(results, labels, kinds.values, largest, kinds.why_not)
     for found in along_tokens:
         rules = plan_tokens(results, labels, found.values or (), rules)
@@ -420,64 +293,3 @@ def at_least_float32(array: jax.Array) -> jax.Array:
     """Return an array in float32 if its type is a shorter one."""
     is_short = jnp.issubdtype(array.dtype, jnp.inexact) and jnp.finfo(array.dtype).bits < 32
     return array.astype(jnp.float32) if is_short else array
-
-
-def _check(kinds: RowKinds, split: Split) -> None:
-    """Refuse what would wait for ever or repeat itself, and warn of what is not what one device computes."""
-    parts = f"{split.num_parts} {'replicas' if split.accumulate == 1 else 'parts of the batch'}"
-    if kinds.collectives and not split.is_even:
-        raise ValueError(
-            f"The function communicates between replicas, at {line_of(kinds.collectives[0])}, but they have different numbers of rows, "
-            f"{split.sizes}: some would wait for ever. Let them have as many, with `strategy.put(batch, mask='mask')` or "
-            "`strategy.prefetch(batches, mask='mask')`, which add a mask of the real rows to the batch; or leave the last batch out."
-        )
-    if kinds.repeated:
-        raise ValueError(
-            f"At {line_of(kinds.repeated[0])}, random numbers are drawn for each row from a key that is the same on all {parts}, "
-            "so that each would draw the same. Pass a key of `jax.random.key` as an argument beside the batch: it is folded with the "
-            "number of the replica, and of the part; or a key for each row, of `td.row_keys(key, batch)`, as a part of the batch."
-        )
-    if kinds.parted or (kinds.values is None and RowKind.PART in split.param_kinds):
-        where = line_of(kinds.parted[0]) if kinds.parted else "a place that was not found"
-        raise ValueError(
-            f"At {where}, rows meet a parameter of which a replica has only a part, such as its experts: others have other parts. Use "
-            "it in `td.run_experts`, in a function of `td.assume_exact` that communicates, or lay it out otherwise."
-        )
-    for line in dict.fromkeys(map(line_of, kinds.relating)):
-        warnings.warn(
-            f"At {line or 'a place that is not known'}, what is computed for a row depends on other rows. Each of {parts} sees "
-            "its own rows alone, so that results are not those of one device. BatchNorm takes axis_name=strategy.batch_axes for "
-            "statistics of the whole batch.",
-            stacklevel=2,
-        )
-
-
-def _check_accumulation(kinds: RowKinds, split: Split) -> None:
-    """Refuse what would communicate about the rows of a part as if these were all of a replica's."""
-    if split.accumulate > 1 and kinds.scaling:
-        raise ValueError(
-            f"The function communicates between replicas, at {line_of(kinds.scaling[0])}, but with `accumulate={split.accumulate}` "
-            "each sees a part of its rows at a time: what comes of it is not that of the whole batch. Leave `accumulate` out, or let the "
-            "function compute with the rows that it sees."
-        )
-
-
-def _check_tokens(kinds: RowKinds) -> None:
-    """Refuse what would compute with the tokens that a device has as if these were all of a row's."""
-    if kinds.relating:
-        raise ValueError(
-            f"At {line_of(kinds.relating[0]) or 'a place that is not known'}, what is computed for a token depends on other tokens or on "
-            f"its place, but each device along {SEQUENCE!r} sees its own tokens alone. Attention is `td.attend`, places are "
-            "`td.token_positions(tokens)`; shift tokens before they are put; what communicates by itself is wrapped in `td.assume_exact`."
-        )
-    if kinds.repeated:
-        raise ValueError(
-            f"At {line_of(kinds.repeated[0])}, random numbers are drawn for each token from a key that is the same on all devices along "
-            f"{SEQUENCE!r}, so that each would draw the same. Pass a key of `jax.random.key` as an argument beside the batch, which is "
-            "folded with the device's number."
-        )
-    if kinds.values is None:
-        raise ValueError(
-            f"Whether what is computed for a token depends on others is not known: {kinds.why_not}. Over {SEQUENCE!r}, a function has to "
-            "be the same for any number of tokens."
-        )

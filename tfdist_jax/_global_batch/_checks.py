@@ -1,0 +1,69 @@
+"""Refuses functions of a batch of which what the replicas compute cannot be put together, and warns of what is not one device's."""
+
+import warnings
+
+from tfdist_jax._global_batch._row_analysis import RowKinds
+from tfdist_jax._global_batch._row_values import RowKind, line_of
+from tfdist_jax._global_batch._split import Split
+from tfdist_jax._sharding._mesh import SEQUENCE
+
+
+def check_rows(kinds: RowKinds, split: Split) -> None:
+    """Refuse what would wait for ever or repeat itself, and warn of what is not what one device computes."""
+    parts = f"{split.num_parts} {'replicas' if split.accumulate == 1 else 'parts of the batch'}"
+    if kinds.collectives and not split.is_even:
+        raise ValueError(
+            f"The function communicates between replicas, at {line_of(kinds.collectives[0])}, but they have different numbers of rows, "
+            f"{split.sizes}: some would wait for ever. Let them have as many, with `strategy.put(batch, mask='mask')` or "
+            "`strategy.prefetch(batches, mask='mask')`, which add a mask of the real rows to the batch; or leave the last batch out."
+        )
+    if kinds.repeated:
+        raise ValueError(
+            f"At {line_of(kinds.repeated[0])}, random numbers are drawn for each row from a key that is the same on all {parts}, "
+            "so that each would draw the same. Pass a key of `jax.random.key` as an argument beside the batch: it is folded with the "
+            "number of the replica, and of the part; or a key for each row, of `td.row_keys(key, batch)`, as a part of the batch."
+        )
+    if kinds.parted or (kinds.values is None and RowKind.PART in split.param_kinds):
+        where = line_of(kinds.parted[0]) if kinds.parted else "a place that was not found"
+        raise ValueError(
+            f"At {where}, rows meet a parameter of which a replica has only a part, such as its experts: others have other parts. Use "
+            "it in `td.run_experts`, in a function of `td.assume_exact` that communicates, or lay it out otherwise."
+        )
+    for line in dict.fromkeys(map(line_of, kinds.relating)):
+        warnings.warn(
+            f"At {line or 'a place that is not known'}, what is computed for a row depends on other rows. Each of {parts} sees "
+            "its own rows alone, so that results are not those of one device. BatchNorm takes axis_name=strategy.batch_axes for "
+            "statistics of the whole batch.",
+            stacklevel=2,
+        )
+
+
+def check_accumulation(kinds: RowKinds, split: Split) -> None:
+    """Refuse what would communicate about the rows of a part as if these were all of a replica's."""
+    if split.accumulate > 1 and kinds.scaling:
+        raise ValueError(
+            f"The function communicates between replicas, at {line_of(kinds.scaling[0])}, but with `accumulate={split.accumulate}` "
+            "each sees a part of its rows at a time: what comes of it is not that of the whole batch. Leave `accumulate` out, or let the "
+            "function compute with the rows that it sees."
+        )
+
+
+def check_tokens(kinds: RowKinds) -> None:
+    """Refuse what would compute with the tokens that a device has as if these were all of a row's."""
+    if kinds.relating:
+        raise ValueError(
+            f"At {line_of(kinds.relating[0]) or 'a place that is not known'}, what is computed for a token depends on other tokens or on "
+            f"its place, but each device along {SEQUENCE!r} sees its own tokens alone. Attention is `td.attend`, places are "
+            "`td.token_positions(tokens)`; shift tokens before they are put; what communicates by itself is wrapped in `td.assume_exact`."
+        )
+    if kinds.repeated:
+        raise ValueError(
+            f"At {line_of(kinds.repeated[0])}, random numbers are drawn for each token from a key that is the same on all devices along "
+            f"{SEQUENCE!r}, so that each would draw the same. Pass a key of `jax.random.key` as an argument beside the batch, which is "
+            "folded with the device's number."
+        )
+    if kinds.values is None:
+        raise ValueError(
+            f"Whether what is computed for a token depends on others is not known: {kinds.why_not}. Over {SEQUENCE!r}, a function has to "
+            "be the same for any number of tokens."
+        )

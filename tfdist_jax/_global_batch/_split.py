@@ -1,0 +1,142 @@
+"""How the arguments of a function of a batch lie over the replicas."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, final
+
+import jax
+from jax.sharding import Mesh, PartitionSpec
+
+from tfdist_jax._global_batch._gathers import Gather, make_gather
+from tfdist_jax._global_batch._row_values import RowKind
+from tfdist_jax._sharding._collectives import map_replicas
+from tfdist_jax._sharding._input import PaddedBatch, num_rows, split_sizes
+from tfdist_jax._sharding._layout import LayoutRule, bring_to_devices, make_shardings, restrict, tree_layouts
+from tfdist_jax._sharding._mesh import SEQUENCE, batch_axes, batch_spec, manual_axes, num_replicas
+
+Sizes = tuple[int, ...]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """How the arguments of a function `(params, batch, *extra)` lie over the replicas.
+
+    Attributes:
+        mesh: The mesh of the strategy.
+        layouts: How the parameters lie over it.
+        sizes: How many rows each replica has.
+        accumulate: In how many parts each replica computes them, one after another.
+    """
+
+    mesh: Mesh
+    layouts: Any
+    sizes: Sizes
+    accumulate: int = 1
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes over which rows are split, and their tokens."""
+        return manual_axes(self.mesh)
+
+    @property
+    def row_axes(self) -> tuple[str, ...]:
+        """The axes over which rows are split."""
+        return batch_axes(self.mesh)
+
+    @property
+    def token_parts(self) -> int:
+        """Over how many devices the tokens of each row are split."""
+        return self.mesh.shape.get(SEQUENCE, 1)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether one device, or a group of which each sees all, has the whole batch."""
+        return len(self.sizes) * self.token_parts == 1
+
+    @property
+    def num_parts(self) -> int:
+        """In how many parts the rows of the batch are computed."""
+        return len(self.sizes) * self.accumulate
+
+    def part_sizes(self, size: int) -> Sizes:
+        """Return how many rows each part has of a replica's, some perhaps none."""
+        return split_sizes(size, self.accumulate)
+
+    @property
+    def wide_axes(self) -> tuple[str, ...]:
+        """Those of `axes` that have several indices: over others, there is nothing to be communicated."""
+        return tuple(axis for axis in self.axes if self.mesh.shape[axis] > 1)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all replicas have as many rows."""
+        return len(set(self.sizes)) == 1
+
+    def map(self, body: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
+        """Run a program of replicas."""
+        params = jax.tree.map(lambda layout: restrict(layout.spec, self.axes), self.layouts)
+        data = jax.tree.map(lambda leaf: batch_spec(self.mesh, leaf.ndim), arguments[1])
+        in_specs = params, data, PartitionSpec()
+        return map_replicas(body, self.mesh, in_specs=in_specs, out_specs=out_specs, axes=self.axes)(*arguments)
+
+    @property
+    def gathers(self) -> list[Gather | None]:
+        """How each of the parameters becomes whole, in a program of replicas."""
+        return [make_gather(layout, self.wide_axes) for layout in jax.tree.leaves(self.layouts)]
+
+    @property
+    def param_kinds(self) -> list[RowKind]:
+        """What a replica has of each of the parameters once they are gathered: the whole, or a part."""
+        are_parts = [not {*self.wide_axes}.isdisjoint(layout.local_axes) for layout in jax.tree.leaves(self.layouts)]
+        return [RowKind.PART if is_part else RowKind.SAME for is_part in are_parts]
+
+    def gather_params(self, params: Any) -> Any:
+        """Return whole parameters, in a program of replicas."""
+        leaves, tree = jax.tree.flatten(params)
+        pairs = zip(self.gathers, leaves, strict=True)
+        return tree.unflatten(leaf if gather is None else gather(leaf) for gather, leaf in pairs)
+
+
+def split_arguments(mesh: Mesh, state_layout: LayoutRule, params: Any, batch: Any, extra: Any) -> tuple[Split, Any]:
+    """Return how arguments lie over the replicas, and the arguments, with a batch whose arrays are as long on each replica.
+
+    Args:
+        mesh: The mesh of the strategy.
+        state_layout: Layout of each parameter.
+        params: The parameters.
+        batch: Pytree of arrays `[rows, ...]` whose rows are split evenly, or of `PaddedBatch` of the same sizes.
+        extra: A tuple of others, the same on all replicas.
+
+    Raises:
+        ValueError: If the parts of the batch do not fit together, or there are no rows.
+    """
+    data = jax.tree.map(lambda part: part.data if _is_padded(part) else part, batch, is_leaf=_is_padded)
+    layouts = tree_layouts(state_layout, params, mesh)
+    params = bring_to_devices(params, make_shardings(layouts, mesh))
+    return Split(mesh, layouts, _sizes(batch, num_replicas(mesh))), (params, data, extra)
+
+
+def _sizes(batch: Any, replicas: int) -> Sizes:
+    parts = jax.tree.leaves(batch, is_leaf=_is_padded)
+    padded = {part.sizes for part in parts if _is_padded(part)}
+    if padded and (len(padded) > 1 or not all(map(_is_padded, parts))):
+        raise ValueError(
+            f"The arrays of a batch are split in different ways over the replicas, such as {sorted(padded)}. Put them together into "
+            "one tree before `strategy.put`."
+        )
+    if padded:
+        return padded.pop()
+    rows = num_rows(batch)
+    if not rows:
+        raise ValueError("The batch has no rows. Leave batches without rows out.")
+    if rows % replicas:
+        raise ValueError(
+            f"{rows} rows do not divide evenly over {replicas} replicas. Give the host batch to `strategy.put` or `strategy.prefetch`, "
+            "which fill it up."
+        )
+    return (rows // replicas,) * replicas
+
+
+def _is_padded(part: Any) -> bool:
+    return isinstance(part, PaddedBatch)
