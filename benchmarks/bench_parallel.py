@@ -107,7 +107,9 @@ def by_partitioner(strategy, state):
 
 def by_hand(strategy, state):
     """The step with gathers in the layers and sums written out in `shard_map`; an axis `tensor` is left to the partitioner."""
-    params, moments = (jax.tree.map(lambda leaf: written_axes(strategy, leaf), tree) for tree in (state[0], state[1][1][0].mu))
+    params, moments = (
+        jax.tree.map(lambda leaf: written_axes(strategy, leaf), tree) for tree in (state[0], state[1][1][0].mu)
+    )
     return compile_step(strategy, state, gradients_by_hand(strategy, params, moments))
 
 

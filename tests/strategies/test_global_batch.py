@@ -388,6 +388,26 @@ def test_what_has_as_many_entries_as_rows_by_chance_is_refused(result):
             strategy.evaluate(result)(*args)
 
 
+@pytest.mark.parametrize(
+    ("fn", "what"),
+    [
+        (lambda p, b: (b["x"] * p if len(b["x"]) > 2 else b["x"] + p).sum(), "does other operations"),
+        (
+            lambda p, b: td.Sum(b["x"].T @ b["x"] if len(b["x"]) > 2 else b["x"][0] * p),
+            "returns arrays of other shapes",
+        ),
+    ],
+    ids=["operations", "shapes"],
+)
+def test_functions_that_are_others_for_the_rows_of_some_replicas_are_refused(fn, what):
+    strategy = td.Mirrored(tuple(jax.devices()[:2]))
+    batch = {"x": np.ones((5, 4), np.float32)}
+    with pytest.raises(
+        ValueError, match=f"With 2 rows, as some of the 2 replicas have, the function {what} than with 3"
+    ):
+        strategy.evaluate(fn)(2.0, strategy.put(batch))
+
+
 def test_losses_of_other_types_say_what_is_wanted():
     strategy = td.Mirrored()
     compute = lambda loss_fn, **options: strategy.value_and_grad(loss_fn, **options)(

@@ -1,8 +1,13 @@
 """Refuses functions of a batch of which what the replicas compute cannot be put together, and warns of what is not one device's."""
 
 import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tfdist_jax._global_batch._row_analysis import RowKinds
+from jax.extend.core import ClosedJaxpr
+
+from tfdist_jax._global_batch._results import How, Rule
+from tfdist_jax._global_batch._row_analysis import RowKinds, equations
 from tfdist_jax._global_batch._row_values import RowKind, line_of
 from tfdist_jax._global_batch._split import Split
 from tfdist_jax._sharding._mesh import SEQUENCE
@@ -10,7 +15,7 @@ from tfdist_jax._sharding._mesh import SEQUENCE
 
 def check_rows(kinds: RowKinds, split: Split) -> None:
     """Refuse what would wait for ever or repeat itself, and warn of what is not what one device computes."""
-    parts = f"{split.num_parts} {'replicas' if split.accumulate == 1 else 'parts of the batch'}"
+    parts = _describe_parts(split)
     if kinds.collectives and not split.is_even:
         raise ValueError(
             f"The function communicates between replicas, at {line_of(kinds.collectives[0])}, but they have different numbers of rows, "
@@ -36,6 +41,43 @@ def check_rows(kinds: RowKinds, split: Split) -> None:
             "statistics of the whole batch.",
             stacklevel=2,
         )
+
+
+def check_sizes(programs: Mapping[int, ClosedJaxpr], rules: Sequence[Rule], kinds: RowKinds, split: Split) -> None:
+    """Refuse a function that is another one for the rows of some replicas than for those of others.
+
+    Args:
+        programs: The function for each number of rows that some part of the batch has.
+        rules: What becomes of each of its results.
+        kinds: What they have to do with rows, as found with the most rows.
+        split: How the batch is split.
+    """
+    most = max(programs)
+    for size, jaxpr in programs.items():
+        has_others = _shapes(jaxpr, rules) != _shapes(programs[most], rules)
+        # With one row, programs leave out what they do for several.
+        does_others = size > 1 and kinds.values is not None and _primitives(jaxpr) != _primitives(programs[most])
+        if has_others or does_others:
+            what = "returns arrays of other shapes" if has_others else "does other operations"
+            raise ValueError(
+                f"With {size} rows, as some of the {_describe_parts(split)} have, the function {what} than with {most}: its "
+                "results are not those of one device. Let all have as many rows, with `strategy.put(batch, mask='mask')` or "
+                "`strategy.prefetch(batches, mask='mask')`, which add a mask of the real rows to the batch; or leave the last batch out."
+            )
+
+
+def _shapes(jaxpr: ClosedJaxpr, rules: Sequence[Rule]) -> list[tuple[int, ...]]:
+    """Return the shapes of a program's results, of entries of rows the rest."""
+    pairs = zip(jaxpr.out_avals, rules, strict=True)
+    return [aval.shape[1:] if rule.how is How.ROWS else aval.shape for aval, rule in pairs]
+
+
+def _primitives(jaxpr: ClosedJaxpr) -> list[Any]:
+    return [eqn.primitive for eqn in equations(jaxpr.jaxpr)]
+
+
+def _describe_parts(split: Split) -> str:
+    return f"{split.num_parts} {'replicas' if split.accumulate == 1 else 'parts of the batch'}"
 
 
 def check_accumulation(kinds: RowKinds, split: Split) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import NamedSharding, PartitionSpec
 
-from tfdist_jax._global_batch._checks import check_accumulation, check_rows, check_tokens
+from tfdist_jax._global_batch._checks import check_accumulation, check_rows, check_sizes, check_tokens
 from tfdist_jax._global_batch._gathers import Gather, gathers_late, run_with_gathers
 from tfdist_jax._global_batch._keys import is_key, make_own_keys
 from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, plan_tokens, unwrap
@@ -262,6 +262,7 @@ def make_replica_function(
     for found in along_tokens:
         rules = plan_tokens(results, labels, found.values or (), rules)
     programs = {size: jaxpr for size, (jaxpr, _) in traced.items()}
+    check_sizes(programs, rules, kinds, split)
     return ReplicaFunction(split, programs, results, rules, is_scaled=bool(kinds.scaling))
 
 

@@ -293,7 +293,7 @@ def _indexed_along(operation: Operation) -> set[int]:
 
     Where there are more rows: of one row, what an index points to is all of it.
     """
-    params, shapes = operation.twin.params, [var.aval.shape for var in operation.twin.invars]
+    params, shapes = operation.twin.params, operation.twin_operands()
     match operation.name:
         case "gather":
             numbers, sizes = params["dimension_numbers"], params["slice_sizes"]

@@ -132,6 +132,10 @@ class Operation:
         """Return the shape and type of an operand."""
         return _aval(self.eqn.invars[index])
 
+    def twin_operands(self) -> list[tuple[int, ...]]:
+        """Return the shapes of the operands where there are more rows."""
+        return [_aval(var).shape for var in self.twin.invars]
+
     def twin_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the shapes of the operand and of the result where there are more rows, so that no dimension of rows is one."""
         return _aval(self.twin.invars[0]).shape, _aval(self.twin.outvars[0]).shape
