@@ -135,10 +135,22 @@ def make_program(seed):
     return program
 
 
-# Among the first seeds are three for which one block was once taken for a mean over all rows: 159, 290 and 304.
-@pytest.mark.parametrize("seeds", [range(150, 310), pytest.param(range(1000, 2000), marks=pytest.mark.exhaustive)])
-def test_programs_are_exact_or_refused(seeds):
-    strategy, x, exact = td.Mirrored(tuple(jax.devices()[:2])), np.random.default_rng(0).normal(size=(16, 4)), 0
+exhaustive = pytest.mark.exhaustive
+
+
+# Of the first, 0 and 28 were once wrong without a word: rows written by index.
+@pytest.mark.slow("160 programs are traced twice and compiled")
+@pytest.mark.parametrize(
+    ("devices", "seeds"),
+    [
+        (2, range(160)),
+        pytest.param(2, range(1000, 2000), marks=exhaustive),
+        pytest.param(3, range(300), marks=exhaustive, id="replicas with other numbers of rows"),
+    ],
+)
+def test_programs_are_exact_or_refused(devices, seeds):
+    strategy = td.Mirrored(tuple(jax.devices()[:devices]))
+    x, exact = np.random.default_rng(0).normal(size=(16, 4)), 0
     for seed in seeds:
         program = make_program(seed)
         try:
@@ -149,11 +161,19 @@ def test_programs_are_exact_or_refused(seeds):
             warnings.simplefilter("always")
             try:
                 found = strategy.evaluate(program)(1.5, strategy.put(x))
-            except (TypeError, ValueError) as error:
-                reasons = "does not follow", "is not known", "cannot reshape", "of shape", "equal division"
+            except (TypeError, ValueError, IndexError) as error:
+                reasons = (
+                    "does not follow",
+                    "is not known",
+                    "cannot reshape",
+                    "of shape",
+                    "equal division",
+                    "than with",
+                    "out of range",
+                )
                 assert any(reason in str(error) for reason in reasons), seed
                 continue
         if not any("depends on other rows" in str(each.message) for each in told):
             np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=str(seed))
             exact += 1
-    assert exact > 10
+    assert exact > len(seeds) // 20
