@@ -408,6 +408,12 @@ def test_functions_that_are_others_for_the_rows_of_some_replicas_are_refused(fn,
         strategy.evaluate(fn)(2.0, strategy.put(batch))
 
 
+def test_a_part_of_the_batch_that_is_returned_has_the_rows_of_all_replicas():
+    strategy, x = td.Mirrored(tuple(jax.devices()[:2])), np.arange(10.0).reshape(5, 2)
+    returned, doubled = strategy.evaluate(lambda p, b: (b["x"], 2 * b["x"]))((), strategy.put({"x": x}))
+    assert np.array_equal(returned, x) and np.array_equal(doubled, 2 * x)
+
+
 def test_losses_of_other_types_say_what_is_wanted():
     strategy = td.Mirrored()
     compute = lambda loss_fn, **options: strategy.value_and_grad(loss_fn, **options)(

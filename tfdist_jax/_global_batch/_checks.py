@@ -67,9 +67,9 @@ def check_sizes(programs: Mapping[int, ClosedJaxpr], rules: Sequence[Rule], kind
 
 
 def _shapes(jaxpr: ClosedJaxpr, rules: Sequence[Rule]) -> list[tuple[int, ...]]:
-    """Return the shapes of a program's results, of entries of rows the rest."""
-    pairs = zip(jaxpr.out_avals, rules, strict=True)
-    return [aval.shape[1:] if rule.how is How.ROWS else aval.shape for aval, rule in pairs]
+    """Return the shapes of a program's results but for arguments that it returns, of entries of rows the rest."""
+    pairs = [(aval.shape, rule) for aval, rule in zip(jaxpr.out_avals, rules, strict=True) if rule.source is None]
+    return [shape[1:] if rule.how is How.ROWS else shape for shape, rule in pairs]
 
 
 def _primitives(jaxpr: ClosedJaxpr) -> list[Any]:
