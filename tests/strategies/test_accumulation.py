@@ -241,3 +241,12 @@ def test_keys_of_rows_draw_one_devices_numbers_in_parts(name):
     found = compute(jnp.float64(2), (batch, td.row_keys(key, batch)))
     expected = jax.value_and_grad(loss_fn, has_aux=True)(jnp.float64(2), (x, td.row_keys(key, x)))
     assert relative_error(found, expected) < 1e-12
+
+
+def test_a_function_that_is_another_one_for_some_parts_is_refused():
+    loss_fn = lambda scale, x: (scale * x if len(x) > 3 else scale + x).mean()
+    compute = td.SingleDevice().value_and_grad(loss_fn, has_aux=False, accumulate=3)
+    remedy = r"With 2 rows, as some of the 3 parts of the batch have.*than with 4.*number of rows that 3 divides"
+    with pytest.raises(ValueError, match=remedy):
+        compute(jnp.float64(2), jnp.arange(10.0))
+    assert float(compute(jnp.float64(2), jnp.arange(12.0))[0]) == pytest.approx(11)

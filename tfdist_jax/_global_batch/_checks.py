@@ -59,10 +59,15 @@ def check_sizes(programs: Mapping[int, ClosedJaxpr], rules: Sequence[Rule], kind
         does_others = size > 1 and kinds.values is not None and _primitives(jaxpr) != _primitives(programs[most])
         if has_others or does_others:
             what = "returns arrays of other shapes" if has_others else "does other operations"
+            remedy = (
+                "Let all have as many rows, with `strategy.put(batch, mask='mask')` or `strategy.prefetch(batches, mask='mask')`, which "
+                "add a mask of the real rows to the batch; or leave the last batch out."
+                if split.accumulate == 1
+                else f"Give each replica a number of rows that {split.accumulate} divides."
+            )
             raise ValueError(
                 f"With {size} rows, as some of the {_describe_parts(split)} have, the function {what} than with {most}: its "
-                "results are not those of one device. Let all have as many rows, with `strategy.put(batch, mask='mask')` or "
-                "`strategy.prefetch(batches, mask='mask')`, which add a mask of the real rows to the batch; or leave the last batch out."
+                f"results are not those of one device. {remedy}"
             )
 
 
