@@ -18,6 +18,7 @@ from tfdist_jax._cluster import (
     Timeouts as Timeouts,
     initialize as initialize,
 )
+from tfdist_jax._compilation_cache import bypass_for_unordered_collectives
 from tfdist_jax._errors import DataLossError as DataLossError
 from tfdist_jax._explain import Explanation as Explanation, assert_collectives as assert_collectives
 from tfdist_jax._forks import refuse_after_forks
@@ -43,4 +44,5 @@ from tfdist_jax.strategies import (
 )
 
 prepare_cpu()
+bypass_for_unordered_collectives()
 refuse_after_forks()

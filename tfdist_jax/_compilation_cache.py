@@ -11,13 +11,14 @@ import importlib.metadata
 import logging
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import jax
 
@@ -48,7 +49,38 @@ loaded = serialize_executable.deserialize_and_load(*serialize_executable.seriali
 loaded(jax.numpy.ones((8, 8))).block_until_ready()
 """
 
+# In the text of a compiled program: the first line of a computation, such as a loop's body, or a collective.
+_COMPUTATION = re.compile(r"^\S.*\{$")
+_COLLECTIVE = re.compile(
+    r" (?:all-gather|all-reduce|all-to-all|collective-[a-z]+|ragged-all-to-all|reduce-scatter)(?:-start)?\("
+)
+
 _log = logging.getLogger("tfdist_jax")
+
+
+def bypass_for_unordered_collectives() -> None:
+    """Let programs be compiled each time that would wait for ever if they were loaded: on CPU, some with collectives in loops.
+
+    XLA:CPU executes independent operations in any order, but collectives, on all devices, in that of the program. A program that has
+    been written and read again has forgotten this for collectives of which one is in a loop or a branch, and the other is not: its
+    parts no longer know that they use the same communicator. Holds for JAX's own cache too. Called on import.
+    """
+    _internals.bypass_compilation_cache(lambda platform, executable: platform == "cpu" and _loses_order(executable))
+
+
+def _loses_order(executable: Any) -> bool:
+    return any(_communicating_computations(module.to_string()) > 1 for module in executable.hlo_modules())
+
+
+def _communicating_computations(hlo: str) -> int:
+    """Return how many computations of a program have collectives."""
+    computation, communicating = 0, set()
+    for line in hlo.splitlines():
+        if _COMPUTATION.match(line):
+            computation += 1
+        elif _COLLECTIVE.search(line):
+            communicating.add(computation)
+    return len(communicating)
 
 
 def enable() -> None:

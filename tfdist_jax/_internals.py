@@ -263,6 +263,23 @@ def write_compilation_cache_in_all_processes() -> None:
     _compiler._cache_write = write
 
 
+def bypass_compilation_cache(is_bypassed: Callable[[str, Any], bool]) -> None:
+    """Let JAX compile a program each time if `is_bypassed(platform, executable)`: no cache, JAX's own included, keeps or gives it."""
+    get, put = _compilation_cache.get_executable_and_time, _compilation_cache.put_executable_and_time
+
+    def get_others(key: str, compile_options: Any, backend: Any, *args: Any, **kwargs: Any) -> tuple[Any, int | None]:
+        executable, compile_s = get(key, compile_options, backend, *args, **kwargs)
+        if executable is None or is_bypassed(backend.platform, executable):
+            return None, None
+        return executable, compile_s
+
+    def put_others(key: str, name: str, executable: Any, backend: Any, compile_s: int) -> None:
+        if not is_bypassed(backend.platform, executable):
+            put(key, name, executable, backend, compile_s)
+
+    _compilation_cache.get_executable_and_time, _compilation_cache.put_executable_and_time = get_others, put_others
+
+
 def detect_processes(timeout_s: int) -> tuple[str, str, int, int, Sequence[int] | None] | None:
     """What the environment says about the processes of this program, or None: Slurm, Open MPI, Kubernetes, Cloud TPU.
 
