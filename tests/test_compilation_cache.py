@@ -6,7 +6,10 @@ import platform
 import subprocess
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
+from jax.sharding import PartitionSpec as P
 
 from tfdist_jax import _compilation_cache, _internals
 from tfdist_jax._compilation_cache import OFF, VARIABLE, CompilationCache
@@ -281,3 +284,65 @@ def test_gpus_of_several_processes_need_a_folder_that_the_user_names(monkeypatch
     by_default, named = found
     assert (by_default("gpu") is not None) == is_used
     assert None not in (by_default("cpu"), by_default("tpu"), named("gpu"))
+
+
+def send(x):
+    return jax.lax.ppermute(x, "data", [(0, 1), (1, 0)])
+
+
+def repeat(fn, x):
+    return jax.lax.fori_loop(0, 3, lambda _, x: fn(x), x)
+
+
+def choose(fn, x):
+    return jax.lax.cond(x[0, 0] > 0, fn, jnp.sin, x)
+
+
+@pytest.mark.parametrize(
+    "communicate, loses_order",
+    [
+        (lambda x: x, False),
+        (send, False),
+        (lambda x: (send(x), jax.lax.psum(x, "data")), False),
+        (lambda x: repeat(send, x), False),
+        (lambda x: repeat(lambda x: send(jnp.sin(send(x))), x), False),
+        (lambda x: (repeat(send, x), jax.lax.psum(x, "data")), True),
+        (lambda x: (repeat(send, x), repeat(send, 2 * x)), True),
+        (lambda x: repeat(lambda x: send(repeat(send, x)), x), True),
+        (lambda x: (choose(send, x), send(x)), True),
+        (lambda x: (choose(send, x), repeat(jnp.sin, x)), False),
+    ],
+)
+def test_programs_with_collectives_in_several_computations_lose_their_order(communicate, loses_order):
+    mesh = jax.sharding.Mesh(jax.devices()[:2], ("data",))
+    replicas = jax.shard_map(communicate, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False)
+    compiled = jax.jit(replicas).lower(jax.ShapeDtypeStruct((4, 4), "float32")).compile()
+    assert _compilation_cache._loses_order(compiled.runtime_executable()) == loses_order
+
+
+@pytest.mark.parametrize("cache", ["TFDIST_COMPILATION_CACHE", "JAX_COMPILATION_CACHE_DIR"])
+def test_programs_that_lose_their_order_are_compiled_each_time(run_program, tmp_path, cache):
+    program = """
+        import jax, jax.numpy as jnp
+        from jax import monitoring
+        from jax.sharding import PartitionSpec as P
+        loaded = []
+        monitoring.register_event_listener(lambda event, **_: loaded.append(event) if event.endswith("cache_hits") else None)
+        def unordered(x):
+            return jax.lax.fori_loop(0, 3, lambda _, x: jax.lax.ppermute(x, "data", [(0, 1), (1, 0)]), x), jax.lax.psum(x, "data")
+        def ordered(x):
+            return jax.lax.psum(x, "data")
+        for fn in (ordered, unordered):
+            fn = jax.shard_map(fn, mesh=jax.sharding.Mesh(jax.devices(), ("data",)), in_specs=P("data"), out_specs=P(), check_vma=False)
+            x = jax.ShapeDtypeStruct((4, 4), "float32")
+            loaded.clear()
+            jax.jit(fn).lower(x).compile()
+            print(len(loaded))
+    """
+    env = {"TFDIST_COMPILATION_CACHE": "off", cache: str(tmp_path / "programs")}
+    first = run_program(program, env=env)
+    (kept,) = (tmp_path / "programs").rglob("jit_*-cache")
+    assert kept.name.startswith("jit_ordered-")
+    (kept.parent / "reload_problem").write_text("")  # Whatever processor this is.
+    second = run_program(program, env=env)
+    assert (first.stdout, second.stdout) == ("0\n0\n", "1\n0\n"), first.stderr + second.stderr

@@ -326,6 +326,34 @@ assert len(os.listdir(sys.argv[1])) >= put
     subprocess.run(command, check=True, timeout=LIMIT_S, env={**env, "JAX_PLATFORMS": "cpu"})
 
 
+def test_bypass_compilation_cache_neither_keeps_nor_gives_what_is_asked_for():
+    program = """
+import types, jax
+from tfdist_jax import _internals
+kept, asked, events = {}, [], []
+is_bypassed = False
+_internals.replace_compilation_cache(lambda platform: types.SimpleNamespace(get=kept.get, put=kept.__setitem__))
+_internals.bypass_compilation_cache(lambda platform, executable: asked.append((platform, executable)) or is_bypassed)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.monitoring.register_event_listener(lambda event, **_: events.append(event.rpartition("/")[2]))
+def compile(constant):
+    jax.clear_caches()
+    events.clear()
+    asked.clear()
+    assert jax.jit(lambda x: x * constant)(1.0) == constant
+    return events.count("cache_hits")
+assert compile(2) == 0 and kept
+assert compile(2) > 0
+platform, executable = asked[-1]
+assert platform == "cpu" and "HloModule" in executable.hlo_modules()[0].to_string()
+is_bypassed, had = True, dict(kept)
+assert compile(2) == compile(3) == 0
+assert kept == had
+"""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S, env={**env, "JAX_PLATFORMS": "cpu"})
+
+
 def test_write_compilation_cache_in_all_processes_is_by_keys_of_their_own():
     program = """
 import sys, types, jax

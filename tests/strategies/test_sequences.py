@@ -5,12 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.extend.core import Literal
 from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
 from tests.strategies.test_parallelism import relative_error
-from tfdist_jax._global_batch._row_analysis import equations
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 
@@ -179,21 +177,6 @@ MIXING = {
     "pooling": lambda params, x: jax.lax.reduce_window(x, 0.0, jax.lax.add, (1, 2, 1), (1, 1, 1), "SAME"),
     "a kernel": lambda params, x: jnp.fft.fft(x, axis=1).real,
 }
-
-
-def test_the_backward_pass_of_a_weighed_loss_waits_for_the_weight():
-    """Collectives of both at a time, begun by devices in different orders, would wait for each other."""
-    strategy = STRATEGIES["data x sequence"]()
-    params, batch = strategy.init(make_params), strategy.put(make_batch(4))
-    program = jax.make_jaxpr(strategy.value_and_grad(weighed_loss))(params, batch).jaxpr
-    (mapped,) = (eqn for eqn in equations(program) if eqn.primitive.name == "shard_map")
-    steps = mapped.params["jaxpr"].eqns
-    (barrier,) = (i for i, eqn in enumerate(steps) if eqn.primitive.name == "optimization_barrier")
-    forward = {var for eqn in steps[:barrier] for var in eqn.outvars}
-    sends = lambda eqn: "ppermute" in str(eqn)
-    backward = [eqn for eqn in steps[barrier + 1 :] if sends(eqn)]
-    assert backward and any(eqn.primitive.name == "psum" for eqn in steps[:barrier])
-    assert not forward & {var for eqn in backward for var in eqn.invars if not isinstance(var, Literal)}
 
 
 BLOCKS = {

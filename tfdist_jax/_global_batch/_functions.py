@@ -89,10 +89,6 @@ def _differentiate(function: ReplicaFunction, params: Any, data: Any, extra: Any
     axes = function.split.wide_axes
     if len(own) == 2:
         total, weight = jax.lax.psum(jnp.stack(own), axes) if axes else own
-        if axes and function.split.accumulate == 1:
-            # Else the backward pass, such as that of ring attention, might communicate before: where devices begin with different
-            # collectives, virtual CPU devices wait for each other for ever.
-            (total, weight), pull_back = jax.lax.optimization_barrier(((total, weight), pull_back))
         (grads,) = pull_back([1 / weight, -total / weight**2])
     else:
         (grads,) = pull_back([jnp.ones_like(own[0])])
