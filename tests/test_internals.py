@@ -571,3 +571,28 @@ def test_collectives_between_processors_are_made_by_a_factory_that_takes_an_addr
         assert changed.factory().platform == "cpu", "a process alone has no collectives"
     finally:
         _internals._xla_bridge._backend_factories["cpu"] = registered
+
+
+def test_breaks_by_exceptions_knows_where_caches_call_python():
+    """JAX 0.10 goes on to raise RecursionError; where a later JAX survives an exception there, nothing needs to wait for it."""
+    seen = []
+
+    def interrupt(frame, event, arg):
+        if event == "call" and _internals.breaks_by_exceptions(frame):
+            seen.append(frame.f_code.co_filename)
+            raise KeyboardInterrupt
+
+    function = jax.jit(lambda x: jnp.sin(x) * 2)
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            function(1.0)
+    finally:
+        sys.settrace(before)
+    assert len(seen) == 1 and seen[0].endswith("jax/_src/util.py")
+    if jax.__version_info__ < (0, 11):
+        with pytest.raises(RecursionError):
+            function(1.0)
+    assert not _internals.breaks_by_exceptions(sys._getframe())
+    assert not _internals.breaks_by_exceptions(None)

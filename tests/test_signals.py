@@ -2,10 +2,16 @@
 
 import os
 import signal
+import sys
 import threading
+import time
 
+import jax
+import jax.numpy as jnp
 import pytest
+from environment import LIMIT_S
 
+from tfdist_jax._internals import breaks_by_exceptions
 from tfdist_jax._signals import deferring_signals, delivering_signals
 
 
@@ -108,3 +114,34 @@ def test_other_threads_have_no_sections(heard):
     assert len(heard) == 1
     leave.set()
     thread.join()
+
+
+def test_where_an_exception_would_break_a_cache_a_handler_waits_for_a_moment():
+    """Without that, JAX 0.10 takes the function for one that calls itself."""
+    handled = []
+
+    def handle(number, frame):
+        handled.append(breaks_by_exceptions(frame))
+        raise KeyboardInterrupt
+
+    def interrupt(frame, event, arg):
+        if event == "call" and breaks_by_exceptions(frame):
+            sys.settrace(None)
+            signal.getsignal(signal.SIGUSR1)(signal.SIGUSR1, frame)
+
+    own, before = signal.signal(signal.SIGUSR1, handle), sys.gettrace()
+    try:
+        with deferring_signals():
+            pass
+        function = jax.jit(lambda x: jnp.sin(x) * 2)
+        with pytest.raises(KeyboardInterrupt):
+            sys.settrace(interrupt)
+            function(1.0)
+            deadline = time.monotonic() + LIMIT_S
+            while time.monotonic() < deadline:
+                time.sleep(0.001)
+    finally:
+        sys.settrace(before)
+        signal.signal(signal.SIGUSR1, own)
+    assert handled == [False]
+    assert float(function(1.0)) == pytest.approx(1.6829419)

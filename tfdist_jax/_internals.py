@@ -15,7 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import jax
@@ -27,6 +27,7 @@ from jax._src import (
     compiler as _compiler,
     core as _core,
     distributed as _distributed,
+    util as _util,
     xla_bridge as _xla_bridge,
 )
 from jax._src.interpreters import partial_eval as _partial_eval
@@ -219,6 +220,19 @@ def forget_calls(jitted: Any) -> None:
 def is_compiling(frame: FrameType) -> bool:
     """Whether a thread whose innermost frame this is waits for XLA's compiler."""
     return frame.f_globals.get("__name__") == _compiler.__name__
+
+
+# JAX's caches call this between the moment at which they have an entry for a call and that at which its end is sure to be noted there.
+_IN_CACHES = frozenset(code for code in _util._weakref_lru_cache.__code__.co_consts if isinstance(code, CodeType))
+
+
+def breaks_by_exceptions(frame: FrameType | None) -> bool:
+    """Whether an exception in this frame, as a signal's handler raises one, would break a cache of JAX's.
+
+    The call that the cache is asked for would be taken for one that still runs: when this thread asks again, that is an error of a
+    recursion, and other threads wait for ever.
+    """
+    return frame is not None and frame.f_code in _IN_CACHES
 
 
 def setting(name: str) -> Any:

@@ -1,7 +1,8 @@
 """Sections of code into whose middle no signal handler's exception comes, such as a KeyboardInterrupt.
 
 Python runs the handlers of signals in the main thread, between any two of its instructions. Where a step has been given
-the memory of variables and its results are not stored yet, an exception would lose both. In a section handlers wait.
+the memory of variables and its results are not stored yet, an exception would lose both. In a section handlers wait. Once there has
+been one they also wait, for a moment, where an exception would break a cache of JAX's.
 """
 
 import collections
@@ -12,19 +13,24 @@ import threading
 
 # The functions of `signal`, which would make an enum of each number.
 from _signal import getsignal, signal as set_signal  # pyright: ignore[reportMissingImports]
-from _thread import get_ident
+from _thread import get_ident, interrupt_main
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Self, final
+
+from tfdist_jax._internals import breaks_by_exceptions
 
 # By these a program is told to end, or measures time. Handlers of others are not expected to raise.
 _NAMES = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "VTALRM", "PROF", "XCPU", "BREAK")
 _SIGNALS = tuple(int(getattr(signal, f"SIG{name}")) for name in _NAMES if hasattr(signal, f"SIG{name}"))
 
+# After this time a signal comes again whose handler could not run.
+_SOON_S = 0.001
+
 
 @final
 class _Deferring:
-    """A handler that lets another one wait for the end of a section; outside of one it is as that other."""
+    """A handler that lets another one wait for the end of a section, or a moment where JAX is not ready; else it is as that other."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
         self.handler = handler
@@ -32,6 +38,12 @@ class _Deferring:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if _section.depth:
             _section.waiting.append((self.handler, number, frame))
+            return
+        if breaks_by_exceptions(frame):
+            # By another thread: what this one is asked to do later it does at its next instruction, which is still in that frame.
+            again = threading.Timer(_SOON_S, interrupt_main, (number,))
+            again.daemon = True
+            again.start()
             return
         try:
             self.handler(number, frame)

@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, Self, final
 
+from tfdist_jax._internals import breaks_by_exceptions
+
 # After these Python runs the handlers of signals.
 _CHECKING = {"CALL", "CALL_FUNCTION_EX", "CALL_INTRINSIC_1", "CALL_KW", "JUMP_BACKWARD", "RESUME"}
 # Python drops an exception that comes while it calls back from a garbage collection: another one comes after this time.
@@ -52,7 +54,7 @@ class Interruption:
         return self.place is not None and error is not None and _is_interrupt(error)
 
     def _interrupt(self, number: int, frame: types.FrameType | None) -> None:
-        if frame is not None and not _is_at_an_edge(frame):
+        if frame is not None and not _is_at_an_edge(frame) and not breaks_by_exceptions(frame):
             self.place = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
             self._handler(signal.SIGINT, frame)
 
