@@ -114,16 +114,26 @@ def resolve(name: str) -> Any:
     """
     found = _facade()
     parts = name.split(".")[1:]
+    if parts[:1] == ["python"]:
+        found.python = _private_code().python()  # As an import does, for `tensorflow.python.x` in the program.
     for i, part in enumerate(parts):
         path = ".".join([_ALIASED, *parts[: i + 1]])
-        if path == f"{_ALIASED}.python":
-            raise ModuleNotFoundError(
-                f"No module named {name!r}: `tensorflow.python` is TensorFlow's private code, which tfdist_jax does not"
-                " have. Use the public name under `tf.`.",
-                name=name,
-            )
         try:
             found = getattr(found, part)
         except AttributeError as error:
+            if parts[0] == "python":
+                raise _private_code().missing_module(name) from None
+            older = _keras_2().keras_module(".".join(parts[1 : i + 1])) if parts[0] == _KERAS else None
+            if older is not None:
+                found = older
+                continue
             raise ModuleNotFoundError(f"No module named {path!r}. {error}", name=path) from None
     return found
+
+
+def _keras_2() -> Any:
+    return importlib.__import__(f"{_FACADE}._former._keras_modules", fromlist=("",))
+
+
+def _private_code() -> Any:
+    return importlib.__import__(f"{_FACADE}._former._python", fromlist=("",))

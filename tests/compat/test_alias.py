@@ -50,7 +50,7 @@ def test_imports_inside_functions_give_the_facade(run_program):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("tensorflow.python.framework.ops", "`tensorflow.python` is TensorFlow's private code"),
+        ("tensorflow.python.client.session", "`tensorflow.python` is TensorFlow's private code"),
         ("tensorflow.no_such_thing", "No module named 'tensorflow.no_such_thing'"),
         ("tensorflow.kears.layers", "The nearest that is: `tf.keras`"),
     ],

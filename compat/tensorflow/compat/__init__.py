@@ -10,9 +10,9 @@ __getattr__ = LazyNames(
     {
         "compat._values": (
             "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types dimension_value forward_compatible "
-            "integral_types path_to_str real_types v2"
+            "integral_types path_to_str real_types"
         ),
     },
-    modules="v1",
+    modules="v1 v2",
 )
 __dir__ = __getattr__.names

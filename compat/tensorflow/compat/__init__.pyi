@@ -11,8 +11,8 @@ from tfdist_jax.compat.tensorflow.compat._values import (
     integral_types as integral_types,
     path_to_str as path_to_str,
     real_types as real_types,
-    v2 as v2,
 )
 from tfdist_jax.compat.tensorflow.compat import (
     v1 as v1,
+    v2 as v2,
 )

@@ -1,7 +1,6 @@
 """`tf.compat`: strings and bytes, and names of other versions."""
 
 import codecs
-import importlib
 import numbers
 import os
 from typing import Any
@@ -12,9 +11,6 @@ bytes_or_text_types = (bytes, str)
 complex_types = (numbers.Complex, np.number)
 integral_types = (numbers.Integral, np.integer)
 real_types = (numbers.Real, np.integer, np.floating)
-
-# TensorFlow 2 is what the facade is: `import tensorflow.compat.v2 as tf`.
-v2 = importlib.import_module(__name__.rpartition(".compat.")[0])
 
 
 def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:

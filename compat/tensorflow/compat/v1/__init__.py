@@ -10,12 +10,14 @@ __getattr__ = LazyNames(
     {
         "compat.v1._switches": (
             "disable_eager_execution disable_v2_behavior enable_control_flow_v2 enable_eager_execution "
-            "enable_resource_variables enable_tensor_equality enable_v2_behavior enable_v2_tensorshape"
+            "enable_resource_variables enable_tensor_equality enable_v2_behavior enable_v2_tensorshape "
+            "assign assign_add assign_sub control_flow_v2_enabled executing_eagerly_outside_functions resource_variables_enabled"
         ),
         "_ops._graph_compat": "executing_eagerly",
+        "compat._values": "dimension_value forward_compatible",
         "random._random_state": "set_random_seed=set_seed",
         "_platform._logging": "get_logger",
     },
-    modules="logging",
+    modules="app flags gfile keras logging",
 )
 __dir__ = __getattr__.names

@@ -37,3 +37,32 @@ def disable_eager_execution() -> NoReturn:
 
 
 disable_v2_behavior = disable_eager_execution
+
+
+def _always(name: str) -> Callable[[], bool]:
+    def question() -> bool:
+        return True
+
+    question.__name__ = question.__qualname__ = name
+    question.__doc__ = "Return True: TensorFlow 2's behaviour is the only one."
+    return question
+
+
+executing_eagerly_outside_functions = _always("executing_eagerly_outside_functions")
+resource_variables_enabled = _always("resource_variables_enabled")
+control_flow_v2_enabled = _always("control_flow_v2_enabled")
+
+
+def assign(ref: Any, value: Any, validate_shape: Any = None, use_locking: Any = None, name: str | None = None) -> Any:
+    """Give a variable a value."""
+    return ref.assign(value)
+
+
+def assign_add(ref: Any, value: Any, use_locking: Any = None, name: str | None = None) -> Any:
+    """Add a value to a variable."""
+    return ref.assign_add(value)
+
+
+def assign_sub(ref: Any, value: Any, use_locking: Any = None, name: str | None = None) -> Any:
+    """Take a value from a variable."""
+    return ref.assign_sub(value)

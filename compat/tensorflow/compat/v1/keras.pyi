@@ -1,0 +1,1 @@
+from keras._tf_keras.keras import *

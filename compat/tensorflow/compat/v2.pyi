@@ -1,0 +1,3 @@
+from tfdist_jax.compat.tensorflow import *
+
+def enable_v2_behavior() -> None: ...
