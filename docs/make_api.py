@@ -25,6 +25,14 @@ LEFT_OUT = (
 # Names that are there and do their work in another way than TensorFlow, or have nothing to do.
 EMULATED = {
     "tf.config.experimental_connect_to_cluster": "nothing to connect: JAX has the machine's TPU",
+    "tf.config.optimizer.get_experimental_options": "kept: XLA compiles everything",
+    "tf.config.optimizer.get_jit": "kept: XLA compiles everything",
+    "tf.config.optimizer.set_experimental_options": "kept: XLA compiles everything",
+    "tf.config.optimizer.set_jit": "kept: XLA compiles everything",
+    "tf.config.threading.get_inter_op_parallelism_threads": "kept: XLA has its own threads",
+    "tf.config.threading.get_intra_op_parallelism_threads": "kept: XLA has its own threads",
+    "tf.config.threading.set_inter_op_parallelism_threads": "kept: XLA has its own threads",
+    "tf.config.threading.set_intra_op_parallelism_threads": "kept: XLA has its own threads",
     "tf.config.set_soft_device_placement": "only `tf.device` heeds it",
     "tf.control_dependencies": "XLA orders what depends on each other; effects happen in program order",
     "tf.data.ThreadingOptions": "accepted",

@@ -56,7 +56,18 @@ _NAMES: dict[str, str] = {
         "tf.train.SequenceExample"
     ),
     _SAVED: "tf.saved_model",
-    _OPTIMIZER: "tf.config.optimizer tf.config.threading tf.tpu.XLAOptions",
+    _OPTIMIZER: "tf.tpu.XLAOptions",
+    "a session's settings belong to TensorFlow 1. Leave them and `set_session` out; let a GPU's memory grow with "
+    "`tf.config.experimental.set_memory_growth(gpu, True)`.": (
+        "tf.compat.v1.ConfigProto tf.compat.v1.GPUOptions tf.compat.v1.Session tf.compat.v1.InteractiveSession "
+        "tf.compat.v1.keras.backend.set_session tf.ConfigProto tf.GPUOptions tf.InteractiveSession"
+    ),
+    "TensorFlow has dropped its own mixed precision. Use `tf.keras.mixed_precision.set_global_policy('mixed_float16')`, whose "
+    "`compile` scales losses, or `tf.keras.mixed_precision.LossScaleOptimizer(optimizer)`.": (
+        "tf.train.experimental.DynamicLossScale tf.train.experimental.FixedLossScale tf.train.experimental.LossScale "
+        "tf.train.experimental.enable_mixed_precision_graph_rewrite tf.train.experimental.disable_mixed_precision_graph_rewrite "
+        "tf.mixed_precision"
+    ),
     _QUANTIZED: (
         "tf.quantization tf.qint8 tf.qint16 tf.qint32 tf.quint8 tf.quint16 tf.dtypes.qint8 tf.dtypes.qint16 "
         "tf.dtypes.qint32 tf.dtypes.quint8 tf.dtypes.quint16 tf.dtypes.QUANTIZED_DTYPES"

@@ -20,6 +20,6 @@ __getattr__ = LazyNames(
         "distribute._resolver_base": "experimental_connect_to_cluster experimental_connect_to_host",
         "_platform._devices": "get_soft_device_placement set_soft_device_placement",
     },
-    modules="experimental",
+    modules="experimental optimizer threading",
 )
 __dir__ = __getattr__.names

@@ -26,6 +26,8 @@ from tfdist_jax.compat.tensorflow.distribute._resolver_base import (
 )
 from tfdist_jax.compat.tensorflow.config import (
     experimental as experimental,
+    optimizer as optimizer,
+    threading as threading,
 )
 experimental_functions_run_eagerly = _experimental_functions_run_eagerly
 experimental_run_functions_eagerly = _experimental_run_functions_eagerly

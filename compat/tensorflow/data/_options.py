@@ -4,6 +4,8 @@ import dataclasses
 import enum
 from typing import Any, final
 
+from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
+
 AUTOTUNE = -1
 SHARD_HINT = -1
 """Stands in `Dataset.shard` for numbers that a strategy fills in."""
@@ -65,6 +67,16 @@ class DistributeOptions(_Settings):
 
     auto_shard_policy: AutoShardPolicy | None = None
     num_devices: int | None = None
+
+    @property
+    def auto_shard(self) -> bool:
+        """Whether processes share the dataset, as it was said before there were policies."""
+        return self.auto_shard_policy is not AutoShardPolicy.OFF
+
+    @auto_shard.setter
+    def auto_shard(self, shares: bool) -> None:
+        tell_old_form("`experimental_distribute.auto_shard`", "`experimental_distribute.auto_shard_policy`")
+        self.auto_shard_policy = AutoShardPolicy.AUTO if shares else AutoShardPolicy.OFF
 
 
 @final
