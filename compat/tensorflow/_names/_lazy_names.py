@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any, final
 
 from tfdist_jax.compat.tensorflow._names._missing import reason
+from tfdist_jax.compat.tensorflow._names._symbolic import PLACE, takes_symbols, taking_symbols
 
 _ROOT = __name__.rpartition("._names.")[0]
 # Namespaces that repeat others' names: no help to who asks for a name elsewhere.
@@ -48,7 +49,7 @@ class LazyNames:
         """Return what `name` stands for, and keep it in the module."""
         if name in self.attributes:
             module, attribute = self.attributes[name]
-            value = getattr(importlib.import_module(f"{_ROOT}.{module}"), attribute)
+            value = _given_out(importlib.import_module(f"{_ROOT}.{module}"), module, attribute)
         elif name in self.modules:
             value = importlib.import_module(f"{self.namespace}.{name}")
         else:
@@ -86,9 +87,22 @@ def _attributes(sources: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, st
             yield new, (module, old or new)
 
 
+def _given_out(module: Any, source: str, attribute: str) -> Any:
+    """Return what a module has under a name; a function that may be called with symbolic tensors, in its wrapper.
+
+    The module keeps the wrapper, too: pickle finds functions by module and name.
+    """
+    value = getattr(module, attribute)
+    if hasattr(value, PLACE) or not takes_symbols(source, attribute, value):
+        return value
+    wrapper = taking_symbols(value, f"{module.__name__}:{attribute}")
+    setattr(module, attribute, wrapper)
+    return wrapper
+
+
 def _lazy_names(module_name: str) -> LazyNames | None:
     """Return a submodule's names if they cost nothing; a large library (Keras) is not loaded for a message."""
-    if module_name == f"{_ROOT}.keras" and module_name not in sys.modules:
+    if module_name.endswith(".keras") and module_name not in sys.modules:
         return None
     found = getattr(importlib.import_module(module_name), "__getattr__", None)
     return found if isinstance(found, LazyNames) else None

@@ -7,7 +7,17 @@ checks for each replaced name that Keras still has it, with the parameters that 
 
 from tfdist_jax.compat.tensorflow.keras import _downloads
 from tfdist_jax.compat.tensorflow.keras._change import Change
-from tfdist_jax.compat.tensorflow.keras._legacy import _legacy, _legacy_backend, _legacy_optimizers
+from tfdist_jax.compat.tensorflow.keras._legacy import (
+    _arguments,
+    _backend_state,
+    _layer_losses,
+    _legacy,
+    _legacy_backend,
+    _legacy_optimizers,
+    _model_forms,
+    _optimizer_methods,
+    _symbolic_calls,
+)
 from tfdist_jax.compat.tensorflow.keras._resume import _backup, _position
 from tfdist_jax.compat.tensorflow.keras._saving import _hdf5, _orbax_folders, _saving, _seeds
 from tfdist_jax.compat.tensorflow.keras._training import (
@@ -32,8 +42,14 @@ CHANGES: tuple[Change, ...] = (
     *_dynamic_scale.CHANGES,
     *_random.CHANGES,
     *_legacy_optimizers.CHANGES,
+    *_optimizer_methods.CHANGES,
+    *_arguments.CHANGES,
+    *_layer_losses.CHANGES,
+    *_model_forms.CHANGES,
     *_legacy.CHANGES,
     *_legacy_backend.CHANGES,
+    *_backend_state.CHANGES,
+    *_symbolic_calls.CHANGES,
     *_downloads.CHANGES,
     *_hdf5.CHANGES,
     *_saving.CHANGES,

@@ -31,9 +31,13 @@ the test that carries its name.
 from typing import Any, Protocol
 
 import keras
-from keras.src import backend
+from keras.src import activations, backend, initializers, losses, metrics
+from keras.src.backend.common import global_state
+from keras.src.backend.common.keras_tensor import KerasTensor
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
+from keras.src.backend.common.name_scope import name_scope
 from keras.src.backend.common.stateless_scope import get_stateless_scope
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 from keras.src.backend.jax import trainer as jax_trainer
 from keras.src.backend.jax.core import JaxVariable
 from keras.src.backend.jax.trainer import JAXTrainer
@@ -42,6 +46,9 @@ from keras.src.callbacks.callback_list import CallbackList
 from keras.src.legacy import backend as legacy_backend
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
+from keras.src.models.functional import Functional
+from keras.src.ops.function import map_graph
+from keras.src.ops.operation import Operation
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
 from keras.src.saving import saving_api, saving_lib, serialization_lib
@@ -50,6 +57,7 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
+from keras.src.trainers.trainer import Trainer
 from keras.src.utils import file_utils, jax_utils, python_utils, rng_utils
 from keras.src.utils.module_utils import tensorflow as lazy_tensorflow
 from keras.src.utils.python_utils import is_default
@@ -77,10 +85,15 @@ __all__ = [
     "CallbackList",
     "DataAdapter",
     "EpochIterator",
+    "Functional",
     "JAXTrainer",
     "JaxVariable",
+    "KerasTensor",
+    "Operation",
     "PyDatasetAdapter",
     "SeedGenerator",
+    "Trainer",
+    "activations",
     "backend",
     "class_weight_to_sample_weights",
     "data_adapters",
@@ -88,6 +101,9 @@ __all__ = [
     "get_keras_mask",
     "get_stateless_scope",
     "global_seed_generator",
+    "global_state",
+    "in_symbolic_scope",
+    "initializers",
     "is_default",
     "jax_trainer",
     "jax_utils",
@@ -95,6 +111,10 @@ __all__ = [
     "legacy_backend",
     "legacy_h5_format",
     "loss_module",
+    "losses",
+    "map_graph",
+    "metrics",
+    "name_scope",
     "orbax_checkpoint",
     "python_utils",
     "rng_utils",

@@ -11,8 +11,15 @@ import keras
 import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
-from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer, loss_module
-from tfdist_jax.compat.tensorflow.keras._legacy import _legacy_optimizers
+from tfdist_jax.compat.tensorflow.keras._internals import (
+    BaseOptimizer,
+    activations,
+    initializers,
+    loss_module,
+    losses,
+    metrics,
+)
+from tfdist_jax.compat.tensorflow.keras._legacy import _legacy_optimizers, _old_schedules
 
 # What Keras 3 calls otherwise, or keeps for itself.
 _FUNCTIONS = {
@@ -25,7 +32,7 @@ _FUNCTIONS = {
 }
 # TensorFlow 2's folder for layers that turn data into tensors.
 _PREPROCESSING = (
-    "CategoryEncoding CenterCrop Discretization Hashing IntegerLookup Normalization RandomContrast RandomCrop RandomFlip "
+    "CategoryEncoding CenterCrop Discretization HashedCrossing Hashing IntegerLookup Normalization RandomContrast RandomCrop RandomFlip "
     "RandomHeight RandomRotation RandomTranslation RandomWidth RandomZoom Rescaling Resizing StringLookup TextVectorization"
 )
 
@@ -88,7 +95,11 @@ def _experimental_layers() -> Any:
     found = {name: getattr(keras.layers, name) for name in _PREPROCESSING.split() if hasattr(keras.layers, name)}
     return _namespace(
         "layers.experimental",
-        preprocessing=_namespace("preprocessing", **found),
+        preprocessing=_namespace("preprocessing", PreprocessingLayer=keras.layers.Layer, **found),
+        EinsumDense=keras.layers.EinsumDense,
+        RandomFourierFeatures=_refusing(
+            "layers.experimental.RandomFourierFeatures", "Write it as a layer of your own."
+        ),
         SyncBatchNormalization=functools.partial(keras.layers.BatchNormalization, synchronized=True),
     )
 
@@ -102,12 +113,51 @@ def _optimizers() -> Iterator[Change]:
     yield Addition(keras.optimizers, "experimental", _namespace("optimizers.experimental", **classes))
 
 
+def _require_dynamic(loss_scale: Any) -> None:
+    if loss_scale not in (None, "auto", "dynamic"):
+        raise NotImplementedError(
+            f"`loss_scale={loss_scale!r}`: Keras 3 finds the scale itself. Use `keras.optimizers.LossScaleOptimizer(optimizer, "
+            "initial_scale=...)`, with a large `dynamic_growth_steps` if it is to stay."
+        )
+
+
+def _make_policy(name: str, loss_scale: Any = "auto") -> Any:
+    """Return a policy of types; with "mixed_float16" `compile` scales losses."""
+    _require_dynamic(loss_scale)
+    return keras.mixed_precision.Policy(name)
+
+
+def _make_loss_scaling(optimizer: Any, loss_scale: Any = "dynamic") -> Any:
+    """Return an optimizer that scales losses."""
+    _require_dynamic(loss_scale)
+    return keras.mixed_precision.LossScaleOptimizer(optimizer)
+
+
+def _experimental() -> Any:
+    schedules = keras.optimizers.schedules
+    gone = {
+        "LinearModel": "Use a Dense layer.",
+        "WideDeepModel": "Add the outputs of two models.",
+        "PeepholeLSTMCell": "Use `keras.layers.LSTMCell`, or a cell of your own.",
+        "SequenceFeatures": "Use `keras.utils.FeatureSpace`.",
+        "SidecarEvaluator": "Start the program with `tfdist-jax launch --evaluator`.",
+    }
+    return _namespace(
+        "experimental",
+        CosineDecay=schedules.CosineDecay,
+        CosineDecayRestarts=schedules.CosineDecayRestarts,
+        LinearCosineDecay=_old_schedules.LinearCosineDecay,
+        NoisyLinearCosineDecay=_old_schedules.NoisyLinearCosineDecay,
+        **{name: _refusing(f"experimental.{name}", remedy) for name, remedy in gone.items()},
+    )
+
+
 def _experimental_precision() -> Any:
     precision = keras.mixed_precision
     return _namespace(
         "mixed_precision.experimental",
-        Policy=precision.Policy,
-        LossScaleOptimizer=precision.LossScaleOptimizer,
+        Policy=_make_policy,
+        LossScaleOptimizer=_make_loss_scaling,
         set_policy=precision.set_global_policy,
         global_policy=precision.global_policy,
     )
@@ -132,7 +182,44 @@ def _refusing(name: str, remedy: str) -> Callable[..., Any]:
     return removed
 
 
+def _taking_custom_objects(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Find by name also what the program has put into `keras.utils.get_custom_objects()`, as in Keras 2."""
+
+    @functools.wraps(original)
+    def get(identifier: Any) -> Any:
+        if isinstance(identifier, str):
+            registered = keras.saving.get_registered_object(identifier)
+            if registered is not None:
+                return registered() if inspect.isclass(registered) else registered
+        return original(identifier)
+
+    return get
+
+
+def _custom_objects() -> Iterator[Change]:
+    for module, public in (
+        (activations, "activations"),
+        (initializers, "initializers"),
+        (losses, "losses"),
+        (metrics, "metrics"),
+    ):
+        elsewhere = (getattr(keras, public), getattr(tf_keras, public))
+        yield Hook(module, "get", _taking_custom_objects, "identifier", "names of the program's own objects", elsewhere)
+
+
+def _image_and_text() -> Iterator[Change]:
+    """Give `keras.preprocessing`, which programs of Keras 2 import by itself, what `tf.keras.preprocessing` has."""
+    for part in ("image", "sequence", "text"):
+        old: Any = getattr(tf_keras.preprocessing, part)
+        if not hasattr(keras.preprocessing, part):
+            continue  # Found as a module of Keras 2.
+        for name, value in vars(old).items():
+            if name[0] != "_" and not inspect.ismodule(value) and not hasattr(getattr(keras.preprocessing, part), name):
+                yield Addition(getattr(keras.preprocessing, part), name, value)
+
+
 _layers = _experimental_layers()
+_keras_experimental = _experimental()
 
 CHANGES: tuple[Change, ...] = (
     Addition(BaseOptimizer, "get_weights", _get_weights),
@@ -157,13 +244,18 @@ CHANGES: tuple[Change, ...] = (
         "experimental",
         _namespace("callbacks.experimental", BackupAndRestore=keras.callbacks.BackupAndRestore),
     ),
-    _removed(tf_keras.backend, "backend.learning_phase", "Pass `training=` to the layer or model instead."),
-    _removed(tf_keras.backend, "backend.function", "Use `tf.function`, or `keras.Model(inputs, outputs)`."),
     _removed(
         keras.utils,
         "utils.multi_gpu_model",
         "Make and compile the model in `with tf.distribute.MirroredStrategy().scope():`.",
     ),
     _removed(keras.utils, "utils.GeneratorEnqueuer", "Use `keras.utils.PyDataset`."),
+    *(
+        _removed(keras.utils, f"utils.{name}", "Use `keras.utils.PyDataset`, and give it to `fit`.")
+        for name in ("OrderedEnqueuer", "SequenceEnqueuer")
+    ),
     *_removed_namespaces(),
+    *_custom_objects(),
+    *(Addition(module, "experimental", _keras_experimental) for module in (keras, tf_keras)),
+    *_image_and_text(),
 )

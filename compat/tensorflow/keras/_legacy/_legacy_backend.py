@@ -49,20 +49,6 @@ class _Fallback:
         return getattr(self._other, name)
 
 
-def _in_train_phase(x: Any, alt: Any, training: Any = None) -> Any:
-    """Return `x` while training, else `alt`; either may be a function that makes it."""
-    if training is None:
-        raise NotImplementedError(
-            "`tf.keras.backend.in_train_phase` needs `training`: Keras 3 has no global learning phase. Pass on what "
-            "the layer's `call(x, training=...)` gets."
-        )
-    return legacy_backend.switch(training, x, alt) if tf.is_tensor(training) else _called(x if training else alt)
-
-
-def _called(value: Any) -> Any:
-    return value() if callable(value) else value
-
-
 def _print_tensor(x: Any, message: str = "", summarize: int = 3) -> Any:
     """Print `message` and the tensor when it is computed, and return it."""
     tf.print(message, x, summarize=summarize)
@@ -127,6 +113,5 @@ CHANGES = (
     Hook(legacy_backend, "int_shape", instead(_int_shape), "x", "a plain tuple; not called", (_backend,)),
     Hook(_backend, "set_value", instead(_set_value), "x value", _DTYPE),
     Hook(_backend, "batch_set_value", instead(_batch_set_value), "tuples", _DTYPE),
-    Addition(_backend, "in_train_phase", _in_train_phase),
     Addition(_backend, "print_tensor", _print_tensor),
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer
 from tfdist_jax.compat.tensorflow.keras._legacy import _legacy_formulas
@@ -16,8 +17,13 @@ NAMES = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "S
 def _taking_lr(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def __init__(self: Any, learning_rate: Any, *args: Any, **kwargs: Any) -> None:
-        rate = kwargs.pop("lr", None)
+        rate, decay = kwargs.pop("lr", None), kwargs.pop("decay", None)
+        if rate is not None:
+            tell_old_form("`lr=` of an optimizer", "`learning_rate=`")
         original(self, learning_rate if rate is None else rate, *args, **kwargs)
+        if decay:
+            tell_old_form("`decay=` of an optimizer", "`keras.optimizers.schedules.InverseTimeDecay`")
+            object.__setattr__(self, "_decay", decay)
 
     return __init__
 
@@ -59,7 +65,7 @@ globals().update({name: _legacy(name) for name in NAMES})
 
 
 CHANGES = (
-    Hook(BaseOptimizer, "__init__", _taking_lr, "self learning_rate", "`lr=` is the learning rate"),
+    Hook(BaseOptimizer, "__init__", _taking_lr, "self learning_rate", "`lr=` is the learning rate; `decay=` counts"),
     Addition(
         BaseOptimizer,
         "lr",

@@ -16,8 +16,9 @@ import keras
 import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax._checkpoint._checkpoint import put_on_disk
+from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow.keras._change import Hook
-from tfdist_jax.compat.tensorflow.keras._internals import legacy_h5_format, saving_api, saving_lib
+from tfdist_jax.compat.tensorflow.keras._internals import legacy_h5_format, saving_api, saving_lib, serialization_lib
 from tfdist_jax.compat.tensorflow.keras._saving._orbax_folders import (
     find_orbax_step,
     load_orbax_model,
@@ -147,12 +148,39 @@ def _saving_checkpoints(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def save_weights(model: keras.Model, filepath: Any, overwrite: bool = True, *args: Any, **kwargs: Any) -> None:
+        form = kwargs.pop("save_format", None)
+        kwargs.pop("options", None)
+        if _is_old_weights(filepath, form):
+            return _replacing_at_once(_save_old_weights)(model, filepath)
         if _has_suffix(filepath, _WEIGHTS_SUFFIXES):
             return original(model, filepath, overwrite, *args, **kwargs)
         path = Checkpoint(model).write(filepath)
         return update_checkpoint_state(os.path.dirname(path) or ".", path)
 
     return save_weights
+
+
+def _is_old_weights(filepath: Any, form: str | None) -> bool:
+    """Whether weights are asked for in the file that Keras 2 wrote, which `load_weights` still reads, also by name."""
+    if not _is_local_file(filepath) or str(filepath).endswith((".weights.h5", ".weights.json", ".keras")):
+        return False
+    return form in ("h5", "hdf5", "keras") or str(filepath).endswith((".h5", ".hdf5"))
+
+
+def _save_old_weights(model: keras.Model, filepath: str) -> None:
+    tell_old_form("weights in a file of Keras 2", "a name that ends in `.weights.h5`")
+    with h5py.File(filepath, "w") as file:
+        legacy_h5_format.save_weights_to_hdf5_group(file, model)
+
+
+def _load_old_weights(model: keras.Model, filepath: Any, skip_mismatch: bool = False, by_name: bool = False) -> None:
+    load = legacy_h5_format.load_weights_from_hdf5_group
+    with h5py.File(filepath, "r") as file:
+        if "layer_names" not in file.attrs:
+            raise ValueError(
+                f"{filepath} holds no weights that Keras 2 has saved. Give the file a name that ends in `.weights.h5`."
+            )
+        (legacy_h5_format.load_weights_from_hdf5_group_by_name if by_name else load)(file, model, skip_mismatch)
 
 
 def _loading_checkpoints(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,9 +191,19 @@ def _loading_checkpoints(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(model, filepath, *args, **kwargs)
         if (step := find_orbax_step(filepath)) is not None:
             return load_orbax_weights(model, step, *args, **kwargs)
+        if os.path.isfile(filepath) and h5py.is_hdf5(filepath):
+            return _load_old_weights(model, filepath, *args, **kwargs)
         return Checkpoint(model).read(filepath)
 
     return load_weights
+
+
+def _taking_format(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def save_weights(self: keras.Model, filepath: Any, overwrite: bool = True, *args: Any, **kwargs: Any) -> None:
+        saving_api.save_weights(self, filepath, overwrite, *args, **kwargs)
+
+    return save_weights
 
 
 def _returning_status(original: Callable[..., None]) -> Callable[..., Any]:
@@ -185,18 +223,53 @@ def _taking_any_name(original: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def __init__(self: keras.callbacks.ModelCheckpoint, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        self.period, self._epochs_waited = kwargs.pop("period", 1), 0
+        kwargs.pop("options", None)
         given = signature.bind(self, *args, **kwargs)
         path = str(given.arguments["filepath"])
-        if _has_suffix(path, _WEIGHTS_SUFFIXES):
+        weights_only = given.arguments.get("save_weights_only", False)
+        if path.endswith((".weights.h5",) if weights_only else (".keras", ".h5")):
             original(self, *args, **kwargs)
             return
-        weights_only = given.arguments.get("save_weights_only", False)
         given.arguments["filepath"] = f"{path}.weights.h5" if weights_only else f"{path}.keras"
         original(*given.args, **given.kwargs)
         self.filepath = path
 
     return __init__
+
+
+def _once_a_period(original: Callable[..., None]) -> Callable[..., None]:
+    """Look at every so many epochs only, as `ModelCheckpoint(period=...)` of Keras 2 asks."""
+
+    @functools.wraps(original)
+    def on_epoch_end(self: Any, epoch: int, logs: Any = None) -> None:
+        self._epochs_waited += 1
+        if self._epochs_waited < self.period:
+            return
+        if self.period > 1:
+            tell_old_form("`ModelCheckpoint(period=...)`", "`save_freq=` in batches")
+        self._epochs_waited = 0
+        original(self, epoch, logs)
+
+    return on_epoch_end
+
+
+def _finding_functions(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Find Keras's own functions, such as "mse", which `.h5` files name; Keras 3.15 finds its classes only."""
+
+    @functools.wraps(original)
+    def _retrieve_class_or_fn(
+        name: str, registered_name: Any, module: Any, obj_type: str, *args: Any, **kwargs: Any
+    ) -> Any:
+        if obj_type == "function" and module in ("keras.losses", "keras.metrics"):
+            namespaces = (keras.losses, keras.metrics, tf_keras.losses, tf_keras.metrics)
+            found = next((getattr(one, name) for one in namespaces if hasattr(one, name)), None)
+            if inspect.isfunction(found) and found.__module__.startswith("keras."):
+                return found
+        return original(name, registered_name, module, obj_type, *args, **kwargs)
+
+    return _retrieve_class_or_fn
 
 
 def _handed_out(name: str, wrapper: Callable[[Any], Any], parameters: str) -> Hook:
@@ -208,6 +281,13 @@ def _handed_out(name: str, wrapper: Callable[[Any], Any], parameters: str) -> Ho
 _SAVES = "write beside the file and rename it, with the seeds: a crash leaves the old file"
 
 CHANGES = (
+    Hook(
+        serialization_lib,
+        "_retrieve_class_or_fn",
+        _finding_functions,
+        "name registered_name module obj_type full_config",
+        "losses and metrics that are functions",
+    ),
     Hook(
         saving_lib,
         "get_attr_skipset",
@@ -224,7 +304,9 @@ CHANGES = (
     _handed_out("load_model", _loading_folders, "filepath"),
     _handed_out("save_weights", _saving_checkpoints, "model filepath overwrite"),
     _handed_out("load_weights", _loading_checkpoints, "model filepath"),
+    Hook(keras.Model, "save_weights", _taking_format, "self filepath overwrite", "Keras 2's `save_format`; not called"),
     Hook(keras.Model, "load_weights", _returning_status, "self filepath", "return a status, for `expect_partial`"),
+    Hook(keras.callbacks.ModelCheckpoint, "on_epoch_end", _once_a_period, "self epoch logs", "Keras 2's `period`"),
     Hook(
         keras.callbacks.ModelCheckpoint,
         "__init__",

@@ -1,0 +1,104 @@
+"""Methods and attributes of Keras 2's models and layers."""
+
+from typing import Any, final
+
+import keras
+import numpy as np
+
+from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Change
+
+_HALF = 0.5
+
+
+@final
+class _Shape:
+    """A layer's attribute that Keras 3 no longer has; an attribute that the program sets comes first."""
+
+    def __init__(self, tensors: str) -> None:
+        self._tensors = tensors
+
+    def __get__(self, layer: Any, owner: Any = None) -> Any:
+        if layer is None:
+            return self
+        found = keras.tree.map_structure(lambda tensor: tuple(tensor.shape), getattr(layer, self._tensors))
+        if isinstance(layer, keras.layers.InputLayer):
+            return [found] if isinstance(found, tuple) else found
+        return found
+
+
+def _predict_probabilities(self: keras.Sequential, x: Any, batch_size: int = 32, verbose: Any = 0) -> Any:
+    """Return what the model gives for each row."""
+    tell_old_form("`model.predict_proba`", "`model.predict`")
+    return self.predict(x, batch_size=batch_size, verbose=verbose)
+
+
+def _predict_classes(self: keras.Sequential, x: Any, batch_size: int = 32, verbose: Any = 0) -> Any:
+    """Return the class of each row: the likeliest, or of one output whether it is more than a half."""
+    tell_old_form("`model.predict_classes`", "`model.predict(x).argmax(-1)`")
+    likely = np.asarray(self.predict(x, batch_size=batch_size, verbose=verbose))
+    return likely.argmax(axis=-1) if likely.shape[-1] > 1 else (likely > _HALF).astype("int32")
+
+
+def _reset_states(self: keras.Model) -> None:
+    """Let stateful layers begin anew."""
+    tell_old_form("`model.reset_states`", "`layer.reset_state()` of its stateful layers")
+    for layer in self._flatten_layers(include_self=False):
+        if hasattr(layer, "reset_state") and getattr(layer, "stateful", False):
+            layer.reset_state()
+
+
+def _reset_layer(self: Any) -> None:
+    self.reset_state()
+
+
+def _trainable_state(self: keras.Layer) -> dict[Any, bool]:
+    """Return which layers are trainable."""
+    return {layer: layer.trainable for layer in self._flatten_layers()}
+
+
+def _set_trainable_state(self: keras.Layer, state: dict[Any, bool]) -> None:
+    """Make layers trainable as a state says, the outer ones first: they pass it on."""
+    for layer in self._flatten_layers():
+        if layer in state:
+            layer.trainable = state[layer]
+
+
+def _at_node(kind: str) -> Any:
+    def method(self: keras.Layer, node_index: int) -> Any:
+        """Return what the layer got, or gave, when it was called for this time."""
+        node = self._inbound_nodes[node_index]
+        tensors = node.input_tensors if kind == "input" else node.outputs
+        return tensors[0] if len(tensors) == 1 else list(tensors)
+
+    return method
+
+
+def _shape_at_node(kind: str) -> Any:
+    def method(self: keras.Layer, node_index: int) -> Any:
+        """Return the shape of what the layer got, or gave, when it was called for this time."""
+        found = _at_node(kind)(self, node_index)
+        return keras.tree.map_structure(lambda tensor: tuple(tensor.shape), found)
+
+    return method
+
+
+def _to_yaml(self: keras.Model, **kwargs: Any) -> Any:
+    raise RuntimeError("`to_yaml` has gone from Keras for its risks. Use `model.to_json`.")
+
+
+CHANGES: tuple[Change, ...] = (
+    Addition(keras.Sequential, "predict_proba", _predict_probabilities),
+    Addition(keras.Sequential, "predict_classes", _predict_classes),
+    Addition(keras.Model, "reset_states", _reset_states),
+    Addition(keras.layers.RNN, "reset_states", _reset_layer),
+    Addition(keras.Layer, "_get_trainable_state", _trainable_state),
+    Addition(keras.Layer, "_set_trainable_state", _set_trainable_state),
+    Addition(keras.Layer, "input_shape", _Shape("input")),
+    Addition(keras.Layer, "output_shape", _Shape("output")),
+    *(Addition(keras.Layer, f"get_{kind}_at", _at_node(kind)) for kind in ("input", "output")),
+    *(Addition(keras.Layer, f"get_{kind}_shape_at", _shape_at_node(kind)) for kind in ("input", "output")),
+    Addition(keras.Layer, "inbound_nodes", property(lambda self: self._inbound_nodes)),
+    Addition(keras.Layer, "outbound_nodes", property(lambda self: self._outbound_nodes)),
+    Addition(keras.Model, "to_yaml", _to_yaml),
+)

@@ -1,0 +1,54 @@
+"""Programs of Keras 2 find what they found under it, and are told once of each old form."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import environment
+import numpy as np
+import pytest
+from environment import LIMIT_S
+
+PROGRAM = Path(__file__).parents[2] / "programs/keras_2_forms.py"
+RECORDED = json.loads(PROGRAM.with_suffix(".json").read_text())
+
+
+def leaves(value, path=""):
+    """List the numbers and texts of nested lists and dictionaries, each with its place."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return [leaf for key, one in items for leaf in leaves(one, f"{path}/{key}")]
+    return [(path, value)]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What the programs find, and what is told."""
+    folder = tmp_path_factory.mktemp("keras_2")
+    command = [sys.executable, "-m", "tfdist_jax", "run", "--devices", "2", str(PROGRAM)]
+    env = environment.clean(folder)
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, timeout=LIMIT_S, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout.split("FOUND", 1)[1]), ran.stderr
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.slow("fifteen models train")
+def test_programs_of_keras_2_find_what_they_found(found, name):
+    mine, expected = leaves(found[0][name]), leaves(RECORDED[name])
+    assert [path for path, _ in mine] == [path for path, _ in expected]
+    for (path, value), (_, wanted) in zip(mine, expected, strict=True):
+        if isinstance(wanted, float):
+            np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=2e-5, err_msg=path)
+        else:
+            assert value == wanted, path
+
+
+@pytest.mark.slow("fifteen models train")
+def test_each_old_form_is_told_once(found):
+    lines = [line for line in found[1].splitlines() if "Old form, understood: " in line]
+    forms = [line.partition("understood: ")[2].partition(" in /")[0] for line in lines]
+    assert len(forms) == len(set(forms)) > 10
+    assert any("`optimizer.minimize`" in form for form in forms)
+    assert all("keras_2_forms.py:" in line and "Today: " in line for line in lines)
