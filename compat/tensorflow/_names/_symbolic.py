@@ -30,13 +30,17 @@ _ASIDE = (
 )
 
 
-def decline(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return that nothing is done with a call: there are no symbolic tensors without Keras."""
-    return NotImplemented
+_handlers: list[Callable[..., Any]] = []
 
 
-# Replaced when Keras is loaded.
-call_on_symbols: Callable[..., Any] = decline
+def handle_with(handler: Callable[..., Any]) -> None:
+    """Let calls with symbolic tensors be made by `handler(function, args, kwargs)`; NotImplemented where there are none."""
+    _handlers[:] = [handler]
+
+
+def call_on_symbols(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a call with symbolic tensors becomes; NotImplemented without any, as before Keras is loaded."""
+    return _handlers[0](function, args, kwargs) if _handlers else NotImplemented
 
 
 def takes_symbols(source: str, name: str, value: Any) -> bool:

@@ -9,8 +9,12 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `BackupAndRestore._weights_path`, `_prev_weights_path`, `_current_epoch`, `_last_batch_seen`, and `_initial_epoch` of the model.
 - `class_weight_to_sample_weights`, `DataAdapter`: how input is read.
 - `EpochIterator._current_iterator`, `_steps_seen`, `_num_batches`: where an epoch is.
+- `Functional._nodes_by_depth`, `_operations`, `_operations_by_depth`, as `map_graph` makes them: what a functional model computes;
+  `Operation._inbound_nodes`, `KerasTensor._keras_history`: where a symbolic tensor comes from; `in_symbolic_scope`: that there are
+  no values.
 - `get_keras_mask`, `set_keras_mask`: the mask that a layer has attached to its output.
 - `get_stateless_scope`: the scope in which Keras maps variables to explicit values, or None.
+- `global_state`'s "current_call_ctx": whether the layer that is called trains.
 - `global_seed_generator`: what unseeded draws come from.
 - `is_default`: tells a callback's own methods from those that do nothing.
 - `JAXTrainer._compute_loss`, `_loss_tracker`, `_call_has_training_arg`: what a training step is made of; `_jax_state`:
@@ -20,7 +24,8 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `Layer._trainable_variables`, `_non_trainable_variables`, `_seed_generators`, `Metric._variables`: what they hold, for
   checkpoints; Keras's other lists of the same things are left out there by name.
 - `lazy_tensorflow`: the real TensorFlow, loaded when it is asked for something.
-- `legacy_h5_format.load_model_from_hdf5`: reads a file without suffix.
+- `legacy_h5_format.load_model_from_hdf5`, `save_weights_to_hdf5_group`, `load_weights_from_hdf5_group` and `_by_name`: files without
+  suffix, and Keras 2's files of weights.
 - `saving_lib._model_from_config`, `_load_assets_from_dict`: the parts of a model in a folder of `OrbaxCheckpoint`.
 - `TensorBoard._init_profile_batch`: takes the batches to profile.
 

@@ -23,15 +23,19 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     EpochIterator,
     JAXTrainer,
     JaxVariable,
+    KerasTensor,
     class_weight_to_sample_weights,
     data_adapters,
     get_keras_mask,
     get_stateless_scope,
     global_seed_generator,
+    global_state,
+    in_symbolic_scope,
     is_default,
     lazy_tensorflow,
     legacy_h5_format,
     loss_module,
+    map_graph,
     saving_api,
     saving_lib,
     set_keras_mask,
@@ -44,6 +48,9 @@ USED = [
     (BaseOptimizer, "_backend_update_step", ["self", "grads", "trainable_variables", "learning_rate"]),
     (JAXTrainer, "_compute_loss", ["self", "x", "y", "y_pred", "sample_weight", "training"]),
     (legacy_h5_format, "load_model_from_hdf5", ["filepath", "custom_objects"]),
+    (legacy_h5_format, "save_weights_to_hdf5_group", ["group", "model"]),
+    (legacy_h5_format, "load_weights_from_hdf5_group", ["group", "model", "skip_mismatch"]),
+    (legacy_h5_format, "load_weights_from_hdf5_group_by_name", ["group", "model", "skip_mismatch"]),
     (saving_lib, "_model_from_config", ["config_json", "custom_objects", "compile", "safe_mode"]),
     (saving_lib, "_load_assets_from_dict", ["model", "assets_dict"]),
     (DataAdapter, "get_numpy_iterator", ["self"]),
@@ -125,6 +132,31 @@ def compiled_model():
     model.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=2), "mse")
     model.optimizer.build(model.trainable_variables)
     return model
+
+
+def test_a_functional_model_keeps_the_graph_that_is_mapped():
+    inputs = keras.Input((2,))
+    outputs = keras.layers.Dense(1)(inputs)
+    model = keras.Model(inputs, outputs)
+    _, nodes_by_depth, operations, operations_by_depth = map_graph([inputs], [outputs])
+    assert isinstance(outputs, KerasTensor) and outputs._keras_history.operation is operations[-1]
+    assert model._operations == operations and model._operations_by_depth == operations_by_depth
+    assert model._nodes_by_depth == nodes_by_depth
+    assert operations[-1]._inbound_nodes[0].outputs == [outputs] and model._tracker.locked in (True, False)
+
+
+def test_a_layers_call_is_told_of_training_through_the_global_state():
+    seen = []
+
+    class Seeing(keras.layers.Layer):
+        def call(self, inputs, training=None):
+            context = global_state.get_global_attribute("current_call_ctx")
+            seen.append((context.training, in_symbolic_scope()))
+            return inputs
+
+    Seeing()(np.ones(1), training=True)
+    Seeing()(keras.Input((2,)))
+    assert seen[0] == (True, False) and seen[1][1]
 
 
 def test_training_step_is_made_of_the_parts_that_ours_uses():

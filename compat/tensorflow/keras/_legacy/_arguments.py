@@ -8,7 +8,7 @@ import keras
 import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
-from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook
+from tfdist_jax.compat.tensorflow.keras._change import Change, Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, Operation, Trainer, name_scope
 
 _LOADING = ("workers", "use_multiprocessing", "max_queue_size")
@@ -95,6 +95,10 @@ def _knowing_length(original: Callable[..., None]) -> Callable[..., None]:
             self._input_shape_arg = tuple(lengths)
 
     return __init__
+
+
+def _add_variable(self: keras.Layer, *args: Any, **kwargs: Any) -> Any:
+    return self.add_weight(*args, **kwargs)
 
 
 def _naming_first(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -286,7 +290,7 @@ CHANGES: tuple[Change, ...] = (
     Hook(keras.Layer, "__init__", _taking_layer_arguments, "self", "`weights=`, `batch_input_shape=`"),
     Hook(keras.Layer, "_post_build", _setting_first_weights, "self", "`weights=` of any layer"),
     Hook(keras.Layer, "add_weight", _naming_first, "self", "the name first"),
-    Addition(keras.Layer, "add_variable", lambda self, *args, **kwargs: self.add_weight(*args, **kwargs)),
+    Hook(keras.Layer, "add_variable", instead(_add_variable), "self", "Keras 3's own refuses; not called"),
     Hook(keras.Sequential, "add", _adding_inputs, "self layer", "`batch_input_shape=`"),
     Hook(keras.layers.Embedding, "__init__", _knowing_length, "self input_dim output_dim", "`input_length=`"),
     Hook(keras.layers.BatchNormalization, "__init__", _accepting_fused, "self axis momentum", "`fused=`"),

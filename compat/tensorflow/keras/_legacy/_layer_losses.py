@@ -7,7 +7,7 @@ from typing import Any, final
 import keras
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
-from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
     Functional,
     KerasTensor,
@@ -196,7 +196,7 @@ def _metrics_names(self: Any) -> list[str]:
 CHANGES: tuple[Change, ...] = (
     Hook(keras.Layer, "add_loss", _adding_losses, "self loss", "symbolic tensors, on functional models"),
     Hook(Functional, "add_loss", _adding_losses, "self loss", "symbolic tensors, which Keras 3 refuses"),
-    Addition(keras.Layer, "add_metric", _add_metric),
+    Hook(keras.Layer, "add_metric", instead(_add_metric), "self", "Keras 3's own refuses; not called"),
     Addition(Trainer, "compiled_loss", property(CompiledLoss)),
     Addition(Trainer, "compiled_metrics", property(CompiledMetrics)),
     Hook(

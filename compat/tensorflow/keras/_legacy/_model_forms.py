@@ -48,10 +48,6 @@ def _reset_states(self: keras.Model) -> None:
             layer.reset_state()
 
 
-def _reset_layer(self: Any) -> None:
-    self.reset_state()
-
-
 def _trainable_state(self: keras.Layer) -> dict[Any, bool]:
     """Return which layers are trainable."""
     return {layer: layer.trainable for layer in self._flatten_layers()}
@@ -91,7 +87,6 @@ CHANGES: tuple[Change, ...] = (
     Addition(keras.Sequential, "predict_proba", _predict_probabilities),
     Addition(keras.Sequential, "predict_classes", _predict_classes),
     Addition(keras.Model, "reset_states", _reset_states),
-    Addition(keras.layers.RNN, "reset_states", _reset_layer),
     Addition(keras.Layer, "_get_trainable_state", _trainable_state),
     Addition(keras.Layer, "_set_trainable_state", _set_trainable_state),
     Addition(keras.Layer, "input_shape", _Shape("input")),

@@ -18,7 +18,7 @@ from tfdist_jax.compat.tensorflow._names import _symbolic
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow._names._symbolic import PLACE
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
-from tfdist_jax.compat.tensorflow.keras._change import Change, Hook, instead
+from tfdist_jax.compat.tensorflow.keras._change import Change, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import KerasTensor, backend, legacy_backend
 
 # These ask something about a symbolic tensor, or make one.
@@ -176,13 +176,7 @@ def _backend_functions() -> Iterator[Change]:
             yield Hook(tf_keras.backend, name, _taking_symbols, "", "also symbolic tensors, as in Keras 2")
 
 
-CHANGES: tuple[Change, ...] = (
-    Hook(
-        _symbolic,
-        "call_on_symbols",
-        instead(_call_on_symbols),
-        "function args kwargs",
-        "symbolic tensors are Keras's; not called",
-    ),
-    *_backend_functions(),
-)
+# Not a hook: it is this project's, and does nothing where there are no symbolic tensors.
+_symbolic.handle_with(_call_on_symbols)
+
+CHANGES: tuple[Change, ...] = tuple(_backend_functions())
