@@ -19,7 +19,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, final
 
 from tfdist_jax._user_code import is_user_code
 from tfdist_jax.compat import _importers
@@ -33,10 +33,21 @@ _KERAS = "keras"
 _FACADE = f"{__package__}.{_ALIASED}"
 
 
+# Modules between an import statement and a finder.
+_IMPORTING = (
+    "importlib",
+    "importlib._bootstrap",
+    "importlib._bootstrap_external",
+    "tfdist_jax.compat._alias",
+    "tfdist_jax.compat._importers",
+)
+
+
 @functools.cache
 def install() -> None:
     """Give the facade to every later `import tensorflow` of the program's own modules."""
     _importers.install()
+    sys.meta_path.append(_FormerKerasFinder())
     builtins.__import__ = _aliasing_import(builtins.__import__)
     importlib.import_module = _aliasing_import_module(importlib.import_module)
 
@@ -137,3 +148,20 @@ def _keras_2() -> Any:
 
 def _private_code() -> Any:
     return importlib.__import__(f"{_FACADE}._former._python", fromlist=("",))
+
+
+@final
+class _FormerKerasFinder:
+    """Finds modules of Keras 2 that Keras 3 does not have, for the user's own modules: libraries ask which Keras there is."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        """Return the description of a module such as `keras.utils.np_utils`."""
+        if not name.startswith("keras.") or not _is_asked_by_program(sys._getframe(1)):
+            return None
+        return _keras_2().find_keras_module(name)
+
+
+def _is_asked_by_program(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_globals.get("__name__") in _IMPORTING:
+        frame = frame.f_back
+    return frame is not None and is_user_code(frame)

@@ -8,20 +8,11 @@ import importlib.abc
 import os
 import sys
 from collections.abc import Sequence
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, final
 
-from tfdist_jax._user_code import is_user_code, see_as_library
+from tfdist_jax._user_code import see_as_library
 from tfdist_jax.compat.tensorflow._platform._environment import apply_environment
-
-# Modules between an import statement and a finder.
-_IMPORTING = (
-    "importlib",
-    "importlib._bootstrap",
-    "importlib._bootstrap_external",
-    "tfdist_jax.compat._alias",
-    "tfdist_jax.compat._importers",
-)
 
 
 @functools.cache
@@ -33,7 +24,6 @@ def install() -> None:
     """
     see_as_library("keras")
     sys.meta_path.insert(0, _StartFinder())
-    sys.meta_path.append(_FormerKerasFinder())
     os.environ["KERAS_BACKEND"] = "jax"
     if "keras" in sys.modules:
         _hook_keras()
@@ -56,25 +46,6 @@ class _StartFinder:
         if spec is not None and spec.loader is not None:
             spec.loader = _KerasLoader(spec.loader)
         return spec
-
-
-@final
-class _FormerKerasFinder:
-    """Finds modules of Keras 2 that Keras 3 does not have, for the user's own modules: libraries ask which Keras there is."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-        """Return the description of a module such as `keras.utils.np_utils`."""
-        if not name.startswith("keras.") or not _is_asked_by_program(sys._getframe(1)):
-            return None
-        from tfdist_jax.compat.tensorflow._former._keras_modules import find_keras_module
-
-        return find_keras_module(name)
-
-
-def _is_asked_by_program(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_globals.get("__name__") in _IMPORTING:
-        frame = frame.f_back
-    return frame is not None and is_user_code(frame)
 
 
 @final
