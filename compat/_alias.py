@@ -136,6 +136,7 @@ def resolve(name: str) -> Any:
                 raise _private_code().missing_module(name) from None
             older = _keras_2().keras_module(".".join(parts[1 : i + 1])) if parts[0] == _KERAS else None
             if older is not None:
+                setattr(found, part, older)  # As an import does, for `import a.b as b`.
                 found = older
                 continue
             raise ModuleNotFoundError(f"No module named {path!r}. {error}", name=path) from None

@@ -48,7 +48,7 @@ print(Mine.__name__)
 
 
 def test_private_modules_give_public_names(run_program):
-    ran = run_program(IMPORTS)
+    ran = run_program(IMPORTS, devices=None)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "Mine\n"
     assert ran.stderr.count("`tensorflow.python`, TensorFlow's private code") == 1

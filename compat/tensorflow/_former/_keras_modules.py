@@ -108,7 +108,7 @@ def _message(wanted: str) -> str:
 
 
 def _make_module(name: str) -> View:
-    tell_old_form(f"`{name}`, a module of Keras 2", "the public names under `keras.`")
+    tell_old_form(f"`{name}`, a module of Keras 2", "the public names under `keras.`", "modules of Keras 2")
     return View(name, name.partition(".")[2], KERAS_MODULES, _message)
 
 

@@ -54,15 +54,20 @@ class View(ModuleType):
     def _find(self, name: str) -> Any:
         if name in self._single:
             return find_public(self._single[name])
+        below = f"{self._below}.{name}".lstrip(".")
+        if has_module(self._table, f"{below}.", is_prefix=True):
+            return self._module_below(name, below)
         for namespace in () if name in self._without else self._namespaces:
             try:
                 return getattr(find_public(namespace), name)
             except AttributeError:
                 continue
-        below = f"{self._below}.{name}".lstrip(".")
         if has_module(self._table, below):
-            return View(f"{self.__name__}.{name}", below, self._table, self._message)
+            return self._module_below(name, below)
         raise LookupError(name)
+
+    def _module_below(self, name: str, below: str) -> "View":
+        return View(f"{self.__name__}.{name}", below, self._table, self._message)
 
     def _missing(self, name: str, caller: FrameType) -> Exception:
         importing = dis.opname[caller.f_code.co_code[caller.f_lasti]] == "IMPORT_FROM"
@@ -84,8 +89,10 @@ def _modules(names: frozenset[str]) -> frozenset[str]:
     return frozenset(".".join(path[:i]) for path in parts for i in range(1, len(path) + 1))
 
 
-def has_module(table: Mapping[str, str], name: str) -> bool:
-    """Whether a table has a module, or one below it."""
+def has_module(table: Mapping[str, str], name: str, *, is_prefix: bool = False) -> bool:
+    """Whether a table has a module, or one below it; or any whose name begins so."""
+    if is_prefix:
+        return any(one.startswith(name) for one in table)
     return name in _modules(frozenset(table))
 
 

@@ -9,11 +9,11 @@ _log = logging.getLogger("tfdist_jax")
 _told: set[str] = set()
 
 
-def tell_old_form(form: str, today: str) -> None:
-    """Log, the first time that a form is met, which it is, in which line, and how it is written today."""
-    if form in _told:
+def tell_old_form(form: str, today: str, kind: str = "") -> None:
+    """Log, the first time that a form is met, which it is, in which line, and how it is written today; of forms of one kind, the first."""
+    if (kind or form) in _told:
         return
-    _told.add(form)
+    _told.add(kind or form)
     line = user_line(sys._getframe(1))
     _log.warning("Old form, understood: %s%s. Today: %s.", form, f" in {line}" if line else "", today)
 
