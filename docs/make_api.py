@@ -22,6 +22,7 @@ LEFT_OUT = (
     "tf.estimator",
 )
 
+
 def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
