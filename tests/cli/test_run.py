@@ -245,6 +245,17 @@ def test_a_program_written_for_jax_keeps_its_arrays(run_program):
     assert ran.stdout == "tuple [[1. 1. 1.]\n [1. 1. 1.]] False\njax True\n", ran.stderr
 
 
+@pytest.mark.parametrize("filtering", [None, "quiet_remove_frames"])
+def test_the_last_line_of_a_traceback_is_the_error(run_program, filtering):
+    program = """
+        import jax, jax.numpy as jnp
+        jax.jit(lambda x: x + jnp.ones(3))(jnp.ones(2))
+        """
+    ran = run_program(program, env={"JAX_TRACEBACK_FILTERING": filtering} if filtering else {})
+    assert ran.returncode == 1 and ("removed its internal frames" in ran.stderr) == bool(filtering)
+    assert filtering or ran.stderr.splitlines()[-1].startswith("TypeError: add got incompatible shapes")
+
+
 @pytest.fixture
 def library(tmp_path):
     """A folder of installed packages, in which `layers_for_tf` and `one_file` import TensorFlow."""
