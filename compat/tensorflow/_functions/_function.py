@@ -75,6 +75,8 @@ class Function:
         self._input_signature = input_signature
         self._autograph, self._features = autograph, features
         self._form = CallForm(self.python_function, input_signature)
+        if owner is not None and self._form.signature is not None:
+            self.__signature__ = self._form.signature  # That of what it wraps has `self`, which a method's has not.
         self._cache = CallCache(own_random=True)
         self._concrete: dict[Any, ConcreteFunction] = {}
         self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()

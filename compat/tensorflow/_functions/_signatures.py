@@ -43,6 +43,11 @@ class CallForm:
                 f"{len(positional)} positional arguments."
             )
 
+    @property
+    def signature(self) -> inspect.Signature | None:
+        """The function's parameters; None of a builtin that does not tell them."""
+        return self._signature
+
     def parameters(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Parameter]:
         """Return the arguments of a call in the one form by parameter."""
         return bound_parameters(self._signature, args, kwargs)
