@@ -10,17 +10,19 @@ from typing import Any, final
 import jax
 
 from tfdist_jax._errors import NotCompilableError
-from tfdist_jax._internals import computing_now
+from tfdist_jax._stateful._state import leaving_programs
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted, converting, with_features
 from tfdist_jax.compat.tensorflow._functions._calls import CallCache, is_input, is_traced, signature
 from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
 from tfdist_jax.compat.tensorflow._functions._signatures import CallForm
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy, entering_scope
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OperatorNotAllowedInGraphError
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_spec import PerReplicaSpec
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._variables._variable_creators import noting_creations
 
 _run_eagerly = False
 
@@ -266,6 +268,6 @@ def function(
 
 @contextlib.contextmanager
 def init_scope() -> Iterator[None]:
-    """Leave the program that is being traced: what runs inside is computed now."""
-    with computing_now():
+    """Leave the program that is being traced: what runs inside is computed now, and no tape sees it."""
+    with leaving_programs(), entering_scope(current_strategy()), noting_creations():
         yield
