@@ -91,8 +91,8 @@ class Variable(metaclass=ByCreators):
             )
         value = _known(initial_value, dtype)
         note_creation(self)
-        self._synchronization = VariableSynchronization(synchronization)
-        self._aggregation = VariableAggregation(aggregation)
+        self._synchronization = VariableSynchronization(0 if synchronization is None else synchronization)
+        self._aggregation = VariableAggregation(0 if aggregation is None else aggregation)
         on_read = self._synchronization is VariableSynchronization.ON_READ
         if self._synchronization is VariableSynchronization.NONE and current_strategy() is not None:
             raise ValueError(
@@ -380,6 +380,11 @@ class Variable(metaclass=ByCreators):
         """
         self._shape = TensorShape(shape).merge_with(self._shape)
 
+    @property
+    def initializer(self) -> None:
+        """None: there is no operation that gives the variable its first value, as in TensorFlow's eager mode."""
+        return None
+
     def is_initialized(self, name: str | None = None) -> jax.Array:
         """Return True: a variable has a value from the start."""
         return convert_to_tensor(True)
@@ -478,7 +483,7 @@ def _declared(shape: Any, value: jax.Array, validate: bool) -> TensorShape:
 
 
 _NOT_HERE: dict[str, str] = dict.fromkeys(
-    ("handle", "op", "graph", "initializer"),
+    ("handle", "op", "graph"),
     ": a variable is no operation in a graph here. Use the variable itself, `read_value()` or `ref()`.",
 )
 
