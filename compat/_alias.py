@@ -59,6 +59,8 @@ def _is_program(frame: FrameType) -> bool:
     """Tell the program's modules from libraries, and from code that libraries make out of strings."""
     if frame.f_globals.get("__name__") in ("__main__", "__mp_main__"):
         return True  # Wherever it lies, and in the processes that it spawns.
+    if (frame.f_code.co_filename, frame.f_code.co_name) == ("<string>", "<module>") and frame.f_back is not None:
+        return _is_program(frame.f_back)  # Whoever has called `exec` or `eval`.
     return frame.f_code.co_filename != "<string>" and is_user_code(frame)
 
 

@@ -72,6 +72,31 @@ def test_known_value_is_what_constants_give_and_none_for_what_depends_on_argumen
     assert found[3].tolist() == [2, 2]
 
 
+def test_known_value_follows_inputs_and_cells_whose_values_are_known_into_inner_traces():
+    found, given = [], jnp.ones(2)
+
+    def note(x):
+        inner = lambda carry, _: (carry, found.append(_internals.known_value(x + 1.0, [(x, given)])))
+        return lax.scan(inner, x, None, 1)[0]
+
+    jax.jit(note)(given)
+    assert found[0].tolist() == [2.0, 2.0]
+
+
+def test_tracing_constants_traces_them_where_they_would_be_computed():
+    found = []
+
+    def note(x):
+        with _internals.computing_now():
+            found.append(jnp.zeros(2) + 1.0)
+            with _internals.tracing_constants():
+                found.append(jnp.zeros(2) + 1.0)
+        return x
+
+    jax.jit(note)(jnp.ones(2))
+    assert [isinstance(array, jax.core.Tracer) for array in found] == [False, True]
+
+
 def test_replay_computes_traced_arrays_again_from_others():
     found = []
 

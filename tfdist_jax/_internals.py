@@ -25,6 +25,7 @@ from jax._src import (
     clusters as _clusters,
     compilation_cache as _compilation_cache,
     compiler as _compiler,
+    config as _config,
     core as _core,
     distributed as _distributed,
     util as _util,
@@ -154,29 +155,68 @@ def computing_now() -> AbstractContextManager[None]:
     return contextlib.nullcontext() if current_trace() is eval_trace else jax.ensure_compile_time_eval()
 
 
-def known_value(array: Any) -> Any:
-    """The value of a traced array that was computed from constants alone, or None if it depends on anything else."""
+def tracing_constants() -> AbstractContextManager[Any]:
+    """Trace also what depends on no traced array, inside of `computing_now` too."""
+    return _config.eager_constant_folding(False)
+
+
+def known_value(
+    array: Any, inputs: Sequence[tuple[Tracer, Any]] = (), read_cell: Callable[[int], Any] | None = None
+) -> Any:
+    """The value of a traced array that was computed from what is known, or None if it depends on anything else.
+
+    Args:
+        array: A traced array, or one that has a value.
+        inputs: Traced arrays whose values are known.
+        read_cell: Returns the value of the cell with a number, if the values of cells are known.
+    """
     if not isinstance(array, Tracer):
         return array
+    known = {id(getattr(tracer, "val", tracer)): value for tracer, value in inputs}
     with jax.ensure_compile_time_eval():
-        return _evaluated(array, {})
+        return _Evaluation(known, read_cell).evaluate(array)
 
 
-def _evaluated(tracer: Any, results: dict[int, Any]) -> Any:
-    lowered = tracer.full_lower() if isinstance(tracer, Tracer) else tracer
-    if not isinstance(lowered, Tracer):
-        return lowered
-    equation = getattr(lowered, "parent", None)
-    # Custom derivatives are no plain operations; what has effects must not happen twice.
-    if equation is None or equation.effects or equation.primitive.name.startswith("custom_"):
-        return None
-    if id(equation) not in results:
-        arguments = [_evaluated(argument, results) for argument in equation.in_tracers]
-        if equation.primitive.name == "read_cell" or any(argument is None for argument in arguments):
+@dataclasses.dataclass(frozen=True)
+class _Evaluation:
+    known: dict[int, Any]
+    read_cell: Callable[[int], Any] | None
+    results: dict[int, Any] = dataclasses.field(default_factory=dict)
+
+    def evaluate(self, tracer: Any) -> Any:
+        lowered = tracer.full_lower() if isinstance(tracer, Tracer) else tracer
+        if not isinstance(lowered, Tracer):
+            return lowered
+        equation = getattr(lowered, "parent", None)
+        if equation is None:
+            return self._evaluate_leaf(lowered)
+        # Custom derivatives are no plain operations; what has effects must not happen twice.
+        if equation.effects or equation.primitive.name.startswith("custom_"):
+            return None
+        if id(equation) not in self.results:
+            found = self._run(equation)
+            if found is None:
+                return None
+            self.results[id(equation)] = found
+        return self.results[id(equation)][list(equation.outvars).index(lowered.val)]
+
+    def _evaluate_leaf(self, tracer: Any) -> Any:
+        """Return the value of an input, or of what an inner trace has from the one around it."""
+        atom = getattr(tracer, "val", tracer)
+        if id(atom) in self.known:
+            return self.known[id(atom)]
+        trace = trace_of(tracer)
+        constant = trace.get_const(tracer) if isinstance(trace, _partial_eval.DynamicJaxprTrace) else None
+        return None if constant is None else self.evaluate(constant)
+
+    def _run(self, equation: Any) -> Any:
+        if equation.primitive.name == "read_cell":
+            return None if self.read_cell is None else [self.read_cell(equation.params["index"])]
+        arguments = [self.evaluate(argument) for argument in equation.in_tracers]
+        if any(argument is None for argument in arguments):
             return None
         found = equation.primitive.bind(*arguments, **equation.params)
-        results[id(equation)] = found if equation.primitive.multiple_results else [found]
-    return results[id(equation)][list(equation.outvars).index(lowered.val)]
+        return found if equation.primitive.multiple_results else [found]
 
 
 def replay(outputs: Sequence[Tracer], inputs: Sequence[Tracer]) -> Callable[..., list[Any]]:

@@ -1,5 +1,6 @@
 """The trace that hands JAX operations on and notes, for a tape, those that depend on what it watches."""
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -225,6 +226,16 @@ def _only_started(trace: Trace) -> Trace:
     if all(started.tape is not trace.tape for started in STARTED.get()):
         return below
     return trace if below is trace.parent_trace else TapeTrace(below, trace.tape)
+
+
+@contextlib.contextmanager
+def unseen_by_tapes() -> Iterator[None]:
+    """Let the tapes that were started see no read of a cell; operations they see as long as their traces are current."""
+    token = STARTED.set(())
+    try:
+        yield
+    finally:
+        STARTED.reset(token)
 
 
 def started_traces() -> list[TapeTrace]:

@@ -65,6 +65,10 @@ class ReplicaScope(StateScope):
         """Let the surrounding program call `check`."""
         return self._outer.after_run(check)
 
+    def present_value(self, array: jax.Array) -> Any:
+        """Return the value if it does not depend on the replica's own."""
+        return self._outer.present_value(array)
+
     def give(self, cell: Cell, array: jax.Array) -> None:
         """Let this replica start with `array` in `cell`, one of its own."""
         self._values[id(cell)] = array

@@ -22,7 +22,7 @@ from tfdist_jax.compat.tensorflow._functions._results import SCALARS, as_results
 from tfdist_jax.compat.tensorflow._functions._trace_types import TracingContext
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
-from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, leaves_of, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplicaStrings
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow._variables._variable_creators import noting_creations
@@ -40,7 +40,7 @@ def is_input(leaf: Any) -> bool:
 
 def is_traced(args: Any) -> bool:
     """Tell whether a call with `args` is part of a program that is being traced already."""
-    return _state.current_scope() is not None or any(isinstance(x, Tracer) for x in jax.tree.leaves(args))
+    return _state.current_scope() is not None or any(isinstance(x, Tracer) for x in leaves_of(args))
 
 
 @final
@@ -57,7 +57,8 @@ class _Compiled:
             return results
         restored = restore_constants(results)
         if self._returns_tensors is None:  # The structure of the results is the same each time.
-            self._returns_tensors = jax.tree.structure(restored) == jax.tree.structure(results)
+            holds_dicts = in_order(restored) is not restored
+            self._returns_tensors = not holds_dicts and jax.tree.structure(restored) == jax.tree.structure(results)
         return restored
 
 
@@ -65,9 +66,16 @@ class _Compiled:
 class CallCache:
     """The compiled programs of one function, one for each signature it was called with."""
 
-    def __init__(self, *, own_random: bool = False, limit: int = 128) -> None:
-        """Keep at most `limit` programs, forgetting the oldest; `own_random` gives each random numbers of its own."""
+    def __init__(self, *, own_random: bool = False, limit: int = 128, run: Callable[..., Any] | None = None) -> None:
+        """Have no programs yet.
+
+        Args:
+            own_random: Give each program random numbers of its own.
+            limit: How many programs to keep, forgetting the oldest.
+            run: Calls a function, its arguments and those by name, while it is traced; None for nothing but that.
+        """
         self._limit = limit
+        self._run = run or (lambda fn, args, kwargs: fn(*args, **kwargs))
         self._own_random = own_random
         self._programs: dict[tuple[Any, ...], _Compiled | None] = {}
         self._told = False
@@ -171,7 +179,7 @@ class CallCache:
             filled = [next(inputs) if is_input(leaf) else leaf for leaf in leaves]
             args, kwargs = tree.unflatten(filled)
             args, kwargs = restore_dict_order(args), {name: restore_dict_order(value) for name, value in kwargs.items()}
-            return as_results(fn(*args, **kwargs))
+            return as_results(self._run(fn, args, kwargs))
 
         name = getattr(fn, "__name__", "function").removeprefix("ag__")
         return self._checked(functools.partial(StatefulProgram, program, tensors, name=name))

@@ -9,6 +9,7 @@ from jax.core import Tracer
 from tfdist_jax import PerReplica
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._stateful._replica_state import Replicated, is_replicated
+from tfdist_jax.compat.tensorflow._functions._autograph._host import is_host_iterable, require_host
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
@@ -113,6 +114,10 @@ def _as_result(leaf: Any) -> Any:
     if isinstance(leaf, (jax.Array, Tracer)):
         return leaf
     if isinstance(leaf, PerReplicaStrings):
+        return Constant(leaf)
+    if is_host_iterable(leaf):
+        # Its functions may have captured tensors, which outside of the function would have no values.
+        require_host()
         return Constant(leaf)
     try:
         tensor = convert_to_tensor(leaf.value() if isinstance(leaf, Variable) else leaf)

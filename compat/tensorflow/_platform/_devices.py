@@ -88,6 +88,14 @@ def device_name(array: jax.Array) -> str:
     return full_name(min(own or array.devices(), key=lambda each: each.id))
 
 
+def requested_device() -> str:
+    """Return the device of `tf.device` as TensorFlow names that of a tensor in a function; empty outside of one."""
+    device: Any = jax.config.jax_default_device
+    if device is None or isinstance(device, str):
+        return ""
+    return "/" + full_name(device).rpartition("/")[2]
+
+
 def host_name() -> str:
     """Return TensorFlow's name of the processor, which holds strings."""
     return f"{_process_name(_own_process())}/device:CPU:0"

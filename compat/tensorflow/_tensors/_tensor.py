@@ -17,7 +17,7 @@ from tfdist_jax import PerReplica
 from tfdist_jax._internals import ArrayImpl, EvalTrace, current_trace, restore_trace_after_interrupts
 from tfdist_jax._user_code import is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import merging_context
-from tfdist_jax.compat.tensorflow._platform._devices import device_name
+from tfdist_jax.compat.tensorflow._platform._devices import device_name, requested_device
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype, known_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, check_shape
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
@@ -265,7 +265,11 @@ class NoValueError(AttributeError):
 
 
 def _without_value(original: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    frame = sys._getframe
+
     def get(self: Any, name: str) -> Any:
+        if name == "device" and is_user_code(frame(1)):
+            return requested_device()
         if name == "numpy":
             raise NoValueError(
                 f"{type(self).__name__} (a tensor in a function that is being traced) has no `numpy()`: its value is "

@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from tfdist_jax import PerReplica, ReduceOp
 from tfdist_jax._errors import ConcreteValueRequiredError
-from tfdist_jax._internals import computing_now, known_value
+from tfdist_jax._internals import computing_now
 from tfdist_jax._sharding._placement import local
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._state import Merge
@@ -61,8 +61,7 @@ class Variable(metaclass=ByCreators):
     Made in a strategy's scope it lies on all of the strategy's devices. With `synchronization=ON_READ` each replica
     has a value of its own, combined by `aggregation` when it is read outside of `strategy.run`.
 
-    Differs from TensorFlow: inside `tf.function` the initial value follows from constants, not from other variables;
-    `v[1:].assign(...)` and a change of shape are for outside of it.
+    Differs from TensorFlow: `v[1:].assign(...)` and a change of shape are for outside of `tf.function`.
     Ref: https://www.tensorflow.org/api_docs/python/tf/Variable
     """
 
@@ -90,21 +89,10 @@ class Variable(metaclass=ByCreators):
             raise ValueError(
                 "The `initial_value` arg to `tf.Variable` must be specified, a tensor or a function giving one."
             )
-        with computing_now():
-            value = convert_to_tensor(initial_value() if callable(initial_value) else initial_value, dtype=dtype)
-        value = known_value(value)
-        if value is None:
-            raise ValueError(
-                "A variable made inside tf.function or strategy.run needs an initial value that is known now, but this "
-                "one depends on the function's tensors. Make it from constants and assign the tensor afterwards."
-            )
-        if value.dtype == object:
-            raise NotImplementedError(
-                "JAX has no arrays of strings: keep strings in a Python attribute or a tf.constant."
-            )
+        value = _known(initial_value, dtype)
         note_creation(self)
-        self._synchronization = VariableSynchronization(synchronization)
-        self._aggregation = VariableAggregation(aggregation)
+        self._synchronization = VariableSynchronization(0 if synchronization is None else synchronization)
+        self._aggregation = VariableAggregation(0 if aggregation is None else aggregation)
         on_read = self._synchronization is VariableSynchronization.ON_READ
         if self._synchronization is VariableSynchronization.NONE and current_strategy() is not None:
             raise ValueError(
@@ -392,6 +380,11 @@ class Variable(metaclass=ByCreators):
         """
         self._shape = TensorShape(shape).merge_with(self._shape)
 
+    @property
+    def initializer(self) -> None:
+        """None: there is no operation that gives the variable its first value, as in TensorFlow's eager mode."""
+        return None
+
     def is_initialized(self, name: str | None = None) -> jax.Array:
         """Return True: a variable has a value from the start."""
         return convert_to_tensor(True)
@@ -459,6 +452,26 @@ class Variable(metaclass=ByCreators):
         return convert_to_tensor(value, dtype=self._dtype)
 
 
+def _known(initial_value: Any, dtype: Any) -> jax.Array:
+    """Return the value with which a variable starts; inside a function, what it is for the arguments that it is traced for.
+
+    Raises:
+        ValueError: If it is not known.
+    """
+    with computing_now():
+        value = convert_to_tensor(initial_value() if callable(initial_value) else initial_value, dtype=dtype)
+    value = _state.present_value(value)
+    if value is None:
+        raise ValueError(
+            "A variable made inside tf.function or strategy.run needs an initial value that is known now, but this one "
+            "depends on tensors that have no value yet, such as those of a loop, of one replica or of a signature. Make it "
+            "from constants and assign the tensor afterwards."
+        )
+    if value.dtype == object:
+        raise NotImplementedError("JAX has no arrays of strings: keep strings in a Python attribute or a tf.constant.")
+    return value
+
+
 def _declared(shape: Any, value: jax.Array, validate: bool) -> TensorShape:
     found = TensorShape(tuple(value.shape))
     if shape is None:
@@ -470,7 +483,7 @@ def _declared(shape: Any, value: jax.Array, validate: bool) -> TensorShape:
 
 
 _NOT_HERE: dict[str, str] = dict.fromkeys(
-    ("handle", "op", "graph", "initializer"),
+    ("handle", "op", "graph"),
     ": a variable is no operation in a graph here. Use the variable itself, `read_value()` or `ref()`.",
 )
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
-from tfdist_jax._errors import ConcreteValueRequiredError
+from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._stateful import _state
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted
 from tfdist_jax.compat.tensorflow._platform._errors import OpError
@@ -24,7 +24,7 @@ from tfdist_jax.compat.tensorflow.random._random_state import drawing_for_functi
 _logger = logging.getLogger("tfdist_jax")
 
 # What comes when a function needs values that a trace does not have; a mistake in it will come again when it runs.
-_NEEDS_VALUES = (TypeError, ValueError, AttributeError, NotImplementedError, OpError, ConcreteValueRequiredError)
+_NEEDS_VALUES = (TypeError, ValueError, AttributeError, NotImplementedError, OpError, NotCompilableError)
 _NO_WORDS = np.zeros(4, np.uint32)
 
 
