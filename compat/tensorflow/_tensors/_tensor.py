@@ -217,6 +217,8 @@ def install() -> None:
     PerReplica.values = property(_for_user(values.fget, _free_values), doc=values.__doc__)
     ArrayImpl.numpy = _numpy
     device: Any = ArrayImpl.device
+    ArrayImpl.backing_device = property(device_name, doc="The name of the device that holds the tensor.")
+    Tracer.device = property(_device_of_traced, doc="The empty name: XLA places a function's tensors.")
     ArrayImpl.device = property(_for_user(device.fget, device_name), doc=device.__doc__)
     for name, text in (("__repr__", tensor_repr), ("__str__", tensor_str)):
         setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text)))
@@ -278,6 +280,12 @@ def _replicas(name: str, value: PerReplica) -> str:
     tensor = functools.partial(_text, tensor_repr if is_repr else tensor_str)
     shown = lambda part: tensor(part) if type(part) is ArrayImpl else repr(part) if is_repr else str(part)
     return replicas_text("PerReplica", map(shown, value.values))
+
+
+def _device_of_traced(self: Tracer) -> str:
+    if is_user_code(sys._getframe(1)):
+        return ""
+    raise AttributeError("device")  # So that libraries get what JAX has under the name.
 
 
 class NoValueError(AttributeError):

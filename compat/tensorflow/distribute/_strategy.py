@@ -72,7 +72,6 @@ from tfdist_jax.compat.tensorflow.distribute._input import (
     InputContext,
     distribute_from_function,
 )
-from tfdist_jax.compat.tensorflow.distribute._iterator import DistributedIterator
 from tfdist_jax.compat.tensorflow.distribute._options import InputReplicationMode
 from tfdist_jax.compat.tensorflow.distribute._planned_steps import AS_ONE_PROGRAM, PlannedStep, PlannedSteps
 from tfdist_jax.compat.tensorflow.distribute._reduction import gather_replicas, reduce_merging, reduce_replicas
@@ -354,7 +353,7 @@ class Strategy:
         self,
         input_fn: Callable[[InputContext], Any],
         replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER,
-    ) -> DistributedIterator:
+    ) -> Any:
         """Do as `iter(distribute_datasets_from_function(input_fn))`: its name in TensorFlow 1."""
         if replication_mode != InputReplicationMode.PER_WORKER:
             raise ValueError(f"Input replication mode not supported: {replication_mode!r}")
