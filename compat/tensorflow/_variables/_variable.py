@@ -108,8 +108,8 @@ class Variable(metaclass=ByCreators):
                 "JAX has no arrays of strings: keep strings in a Python attribute or a tf.constant."
             )
         note_creation(self)
-        self._synchronization = VariableSynchronization(synchronization)
-        self._aggregation = VariableAggregation(aggregation)
+        self._synchronization = VariableSynchronization(synchronization or VariableSynchronization.AUTO)
+        self._aggregation = VariableAggregation(aggregation or VariableAggregation.NONE)
         on_read = self._synchronization is VariableSynchronization.ON_READ
         if self._synchronization is VariableSynchronization.NONE and current_strategy() is not None:
             raise ValueError(
