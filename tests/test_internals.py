@@ -265,6 +265,19 @@ def test_array_impl_is_the_class_of_arrays_and_takes_new_attributes():
         del _internals.ArrayImpl.added_in_a_test
 
 
+def test_released_from_device_meets_arrays_of_other_devices():
+    first, second = (jax.device_put(jnp.arange(3.0) + i, jax.devices()[i]) for i in (1, 2))
+    with pytest.raises(ValueError, match="incompatible devices"):
+        first + second
+    free, other = _internals.released_from_device(first), _internals.released_from_device(second)
+    assert not free.committed and free.devices() == first.devices()
+    assert free.unsafe_buffer_pointer() == first.unsafe_buffer_pointer()
+    for _ in range(3):  # JAX has a shorter way for calls like one that was before.
+        np.testing.assert_array_equal(free + other, [3, 5, 7])
+        np.testing.assert_array_equal(jax.jit(jnp.stack)([free, other]), [[1, 2, 3], [2, 3, 4]])
+        assert (free + second).devices() == second.devices()
+
+
 def test_forget_calls_gives_calls_their_short_way_back_and_keeps_programs():
     fails, traced, through_python = True, [], []
 

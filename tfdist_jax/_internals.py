@@ -122,6 +122,14 @@ def replace_array(array: jax.Array, other: jax.Array) -> None:
     array._replace_with(other)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def released_from_device(array: jax.Array) -> jax.Array:
+    """The same memory as an array that may meet arrays of other devices, as one does that no device was named for.
+
+    JAX binds what a program has computed on a device to that one, and refuses to compute with arrays that are bound to different ones.
+    """
+    return ArrayImpl(array.aval, array.sharding, array._arrays, committed=False)  # type: ignore[attr-defined]
+
+
 # Whether JAX has started, so that devices and memory settings are fixed. Asking does not start it.
 backends_are_initialized = _xla_bridge.backends_are_initialized
 

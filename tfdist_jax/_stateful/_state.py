@@ -150,7 +150,7 @@ def read_now(cell: Cell) -> Any:
 def read(cell: Cell) -> jax.Array:
     """Return the value of `cell`, noticed by recording tapes."""
     scope = _scope.get()
-    array = read_now(cell) if scope is None else scope.read(cell)
+    array = read_now(cell) if scope is None else cell.storage.read(scope, cell)
     return observe_read(cell, array, trainable=cell.trainable)
 
 
@@ -163,7 +163,7 @@ def write(cell: Cell, array: jax.Array, *, merge: Merge = Merge.SAME) -> None:
     """Give `cell` a new value: now, or when the program being traced has run."""
     scope = _scope.get()
     if scope is not None:
-        scope.write(cell, array, merge)
+        cell.storage.write(scope, cell, array, merge)
     else:
         must_have_value(array)
         store(cell, array)

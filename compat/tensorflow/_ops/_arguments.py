@@ -16,6 +16,7 @@ from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
+from tfdist_jax.compat.tensorflow._tensors._meeting import brought_together, is_of_devices
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 
 # Bytes of the types that JAX takes from NumPy as they are.
@@ -34,6 +35,9 @@ def compute(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     except jax.errors.JAXTypeError:
         raise  # A value that is not known while tracing: JAX's own message says what to do.
     except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
+        if is_of_devices(error):
+            together, named = brought_together((args, kwargs))
+            return function(*together, **named)
         raise invalid(str(error)) from error
 
 

@@ -20,6 +20,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
 )
 from tfdist_jax.compat.tensorflow._tensors._checks import check_divisor
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._meeting import meeting
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _PAGE = "https://www.tensorflow.org/api_docs/python/tf/math"
@@ -174,7 +175,7 @@ def add_n(inputs: Any, name: str | None = None) -> jax.Array:
     shapes = {tuple(tensor.shape) for tensor in tensors}
     if len(shapes) > 1:
         raise invalid(f"Inputs to operation AddN must have the same size and shape, got {sorted(shapes)}.")
-    return functools.reduce(operator.add, tensors)
+    return functools.reduce(functools.partial(meeting, operator.add), tensors)
 
 
 def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> jax.Array:

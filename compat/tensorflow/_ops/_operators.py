@@ -18,6 +18,7 @@ from tfdist_jax.compat.tensorflow._ops._binary import truediv
 from tfdist_jax.compat.tensorflow._ops._subgradients import absolute
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._checks import check_divisor, missing_entry
+from tfdist_jax.compat.tensorflow._tensors._meeting import brought_together, is_of_devices
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _TWO_WAYS = "add sub mul truediv floordiv mod pow matmul and or xor"
@@ -71,6 +72,8 @@ def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any,
         except (TypeError, ValueError) as error:
             if isinstance(error, jax.errors.JAXTypeError) or not _is_tensorflow_program(frame(1)):
                 raise
+            if is_of_devices(error):
+                return original(*brought_together((self, other)))
             return _unlike(name, self, other, error)
 
     return operate

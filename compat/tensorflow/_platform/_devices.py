@@ -19,6 +19,7 @@ from tfdist_jax._cluster import Task
 from tfdist_jax._internals import backends_are_initialized, joined_processes
 from tfdist_jax._sharding._mesh import Device
 from tfdist_jax.compat.tensorflow._platform import _environment
+from tfdist_jax.compat.tensorflow._platform._device_spec import DeviceSpec
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 
 _NAME = re.compile(
@@ -241,7 +242,7 @@ def device(device_name: Any) -> Iterator[None]:
     Raises:
         InvalidArgumentError: If there is no such device and soft placement is off, or if it is another process's.
     """
-    name = getattr(device_name, "name", device_name)
+    name = device_name.to_string() if isinstance(device_name, DeviceSpec) else getattr(device_name, "name", device_name)
     place = None if name is None else parse_device(name)
     _must_be_own(name or "")
     if place is None:

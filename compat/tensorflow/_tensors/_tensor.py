@@ -14,13 +14,20 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax import PerReplica
-from tfdist_jax._internals import ArrayImpl, EvalTrace, current_trace, restore_trace_after_interrupts
+from tfdist_jax._internals import (
+    ArrayImpl,
+    EvalTrace,
+    current_trace,
+    released_from_device,
+    restore_trace_after_interrupts,
+)
 from tfdist_jax._user_code import is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import merging_context
 from tfdist_jax.compat.tensorflow._platform._devices import device_name, requested_device
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype, known_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, check_shape
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
+from tfdist_jax.compat.tensorflow._tensors._meeting import meeting
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, user_shape
 from tfdist_jax.compat.tensorflow._tensors._slices import accept_slices
 from tfdist_jax.compat.tensorflow._tensors._tensor_text import replicas_text, tensor_repr, tensor_str
@@ -159,7 +166,7 @@ def _stacked(values: Any, wanted: DType | None) -> Any:
     if all(isinstance(item, HostTensor) for item in values):
         with jax.ensure_compile_time_eval():
             return jnp.stack(items)
-    return jnp.stack(items)
+    return meeting(jnp.stack, items)
 
 
 def _on_device(value: np.ndarray) -> Any:
@@ -206,8 +213,12 @@ def install() -> None:
         accept_slices(cls)
     for name in ("__repr__", "__str__"):
         setattr(PerReplica, name, _for_user(getattr(PerReplica, name), functools.partial(_replicas, name)))
+    values: Any = PerReplica.values
+    PerReplica.values = property(_for_user(values.fget, _free_values), doc=values.__doc__)
     ArrayImpl.numpy = _numpy
     device: Any = ArrayImpl.device
+    ArrayImpl.backing_device = property(device_name, doc="The name of the device that holds the tensor.")
+    Tracer.device = property(_device_of_traced, doc="The empty name: XLA places a function's tensors.")
     ArrayImpl.device = property(_for_user(device.fget, device_name), doc=device.__doc__)
     for name, text in (("__repr__", tensor_repr), ("__str__", tensor_str)):
         setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text)))
@@ -225,6 +236,17 @@ def _values(self: jax.Array) -> tuple[Any, ...]:
     if context is None:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute 'values'")
     return context.strategy.experimental_local_results(self)
+
+
+def free_value(value: Any) -> Any:
+    """Return one replica's value as one that operations may combine with those of other devices."""
+    if type(value) is ArrayImpl and value.committed and len(value.devices()) == 1:
+        return released_from_device(value)
+    return value
+
+
+def _free_values(value: PerReplica) -> tuple[Any, ...]:
+    return tuple(map(free_value, value.values))
 
 
 def _property(original: Any, for_user: Callable[[Any], Any]) -> Any:
@@ -258,6 +280,12 @@ def _replicas(name: str, value: PerReplica) -> str:
     tensor = functools.partial(_text, tensor_repr if is_repr else tensor_str)
     shown = lambda part: tensor(part) if type(part) is ArrayImpl else repr(part) if is_repr else str(part)
     return replicas_text("PerReplica", map(shown, value.values))
+
+
+def _device_of_traced(self: Tracer) -> str:
+    if is_user_code(sys._getframe(1)):
+        return ""
+    raise AttributeError("device")  # So that libraries get what JAX has under the name.
 
 
 class NoValueError(AttributeError):
