@@ -31,8 +31,10 @@ def _held_by(program: Any) -> tuple[jax.Array, ...]:
 
 
 def has_float_loop(program: Any) -> bool:
-    """Whether there is, at any depth, a `while` loop that carries floats."""
+    """Whether there is, at any depth, a `while` loop that carries floats and has no gradient of its own."""
     for eqn in program.eqns:
+        if eqn.primitive.name.startswith("custom_vjp"):
+            continue
         if eqn.primitive.name == "while" and any(jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in eqn.outvars):
             return True
         if any(has_float_loop(inner) for inner in _programs_in(eqn.params)):

@@ -39,8 +39,9 @@ class GradientTape:
 
     Differs from TensorFlow: a lookup inside a `tf.function` called under the tape has a
     dense gradient (one in the same function as the tape has `tf.IndexedSlices`); JAX functions that are constant almost
-    everywhere (such as `jnp.floor`) give zeros where TensorFlow's give None; a `lax.while_loop` that is part of a
-    compiled function has no gradient, eagerly it has; reads of a variable that has not changed are one tensor.
+    everywhere (such as `jnp.floor`) give zeros where TensorFlow's give None; a `jax.lax.while_loop` of the program's own
+    that is part of a compiled function has no gradient, eagerly it has; reads of a variable that has not changed are one
+    tensor.
     Ref: https://www.tensorflow.org/api_docs/python/tf/GradientTape
 
     Example:

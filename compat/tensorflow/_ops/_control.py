@@ -124,8 +124,8 @@ def while_loop(
     """Repeat `loop_vars = body(*loop_vars)` as long as `cond(*loop_vars)`.
 
     While a function is traced, shapes and types stay the same from one iteration to the next: where `shape_invariants`
-    say that they may not, the function runs as Python, one operation after the other. So it does if a tape asks for
-    gradients and there are no `maximum_iterations`: XLA cannot differentiate a loop without a known bound.
+    say that they may not, the function runs as Python, one operation after the other. Gradients of a loop without
+    `maximum_iterations` compute parts of it again: XLA has no memory whose size is not known.
     See https://www.tensorflow.org/api_docs/python/tf/while_loop.
     """
     variables, tree = list(map(_tensors, loop_vars)), type(loop_vars)
