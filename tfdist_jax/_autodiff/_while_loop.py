@@ -159,5 +159,7 @@ def _record(step: Step, state: Any, number: Any, room: _Kept) -> _Kept:
 
 
 def _advance(step: Step, state: Any, number: Any) -> Any:
-    _, state = repeat(lambda carry: carry[0] < number, lambda carry: (carry[0] + 1, step(carry[1])), (jnp.int32(0), state))
+    _, state = repeat(
+        lambda carry: carry[0] < number, lambda carry: (carry[0] + 1, step(carry[1])), (jnp.int32(0), state)
+    )
     return state

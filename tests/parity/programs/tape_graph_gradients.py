@@ -34,8 +34,12 @@ def squares(n):
 
 show("loop variable", squares(tf.constant(3)))
 in_function("variable in a loop", lambda: tf.gradients(power(tf.reduce_sum(v), 2), v))
-in_function("maximum_iterations", lambda: tf.gradients(
-    tf.while_loop(lambda i, _: i < 9, lambda i, a: (i + 1, a * c), [0, 1.0], maximum_iterations=4)[1], c))
+in_function(
+    "maximum_iterations",
+    lambda: tf.gradients(
+        tf.while_loop(lambda i, _: i < 9, lambda i, a: (i + 1, a * c), [0, 1.0], maximum_iterations=4)[1], c
+    ),
+)
 
 
 @tf.function
