@@ -32,6 +32,7 @@ from typing import Any, Protocol
 
 import keras
 from keras.src import backend
+from keras.src.backend.common import dtypes
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.jax import trainer as jax_trainer
@@ -39,6 +40,7 @@ from keras.src.backend.jax.core import JaxVariable
 from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.callbacks import orbax_checkpoint, tensorboard
 from keras.src.callbacks.callback_list import CallbackList
+from keras.src.dtype_policies import dtype_policy
 from keras.src.legacy import backend as legacy_backend
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
@@ -84,6 +86,8 @@ __all__ = [
     "backend",
     "class_weight_to_sample_weights",
     "data_adapters",
+    "dtype_policy",
+    "dtypes",
     "file_utils",
     "get_keras_mask",
     "get_stateless_scope",

@@ -17,6 +17,7 @@ from malt.utils.ag_logging import set_verbosity as set_verbosity, trace as trace
 
 from tfdist_jax._user_code import is_user_file
 from tfdist_jax.compat.tensorflow._functions._autograph import _branches, _expressions, _loops
+from tfdist_jax.compat.tensorflow._ops._control import map_fn, vectorized_map
 
 _log = logging.getLogger(__name__)
 _AS_IT_IS = "_tfdist_not_to_convert"
@@ -184,7 +185,18 @@ def converted_call(
     replaced = _expressions.replacement(f)
     if replaced is not None:
         return replaced(*args, **kwargs)
+    if any(f is function for function in _MAPS):
+        args, kwargs = tuple(map(_converted_if_function, args)), dict(kwargs)
+        kwargs.update((name, converted(fn)) for name, fn in kwargs.items() if name == "fn")
     return converted(f)(*args, **kwargs)
+
+
+# As in TensorFlow, where the functions given to loops and branches stay as they are.
+_MAPS = (map_fn, vectorized_map)
+
+
+def _converted_if_function(value: Any) -> Any:
+    return converted(value) if callable(value) else value
 
 
 def to_code(entity: Any, recursive: bool = True, experimental_optional_features: Any = None) -> str:
