@@ -40,7 +40,6 @@ from keras.src.backend.jax.core import JaxVariable
 from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.callbacks import orbax_checkpoint, tensorboard
 from keras.src.callbacks.callback_list import CallbackList
-from keras.src.dtype_policies import dtype_policy
 from keras.src.legacy import backend as legacy_backend
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
@@ -86,7 +85,6 @@ __all__ = [
     "backend",
     "class_weight_to_sample_weights",
     "data_adapters",
-    "dtype_policy",
     "dtypes",
     "file_utils",
     "get_keras_mask",

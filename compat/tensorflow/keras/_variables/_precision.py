@@ -13,7 +13,7 @@ import keras
 import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow.keras._change import Hook
-from tfdist_jax.compat.tensorflow.keras._internals import backend, dtype_policy, dtypes
+from tfdist_jax.compat.tensorflow.keras._internals import backend, dtypes
 
 
 def _keep_64_bits(*names: Any) -> None:
@@ -56,5 +56,5 @@ CHANGES = (
         "float64 needs JAX's switch",
         (backend, keras.backend, keras.config, tf_keras.backend),
     ),
-    Hook(dtype_policy.DTypePolicy, "_parse_name", _for_the_policy, "self name", "float64 needs JAX's switch"),
+    Hook(keras.DTypePolicy, "_parse_name", _for_the_policy, "self name", "float64 needs JAX's switch"),
 )
