@@ -227,23 +227,23 @@ class _Evaluation:
         return found if equation.primitive.multiple_results else [found]
 
 
-def replay(outputs: Sequence[Tracer], inputs: Sequence[Tracer]) -> Callable[..., list[Any]]:
-    """Return how traced arrays were computed from others, as a function of these; what is older counts as constant."""
+def replay(outputs: Sequence[Tracer], inputs: Sequence[Any]) -> Callable[..., list[Any]]:
+    """Return how traced arrays were computed from others, traced or constant, as a function of these; the rest is constant."""
     equations: dict[int, Any] = {}
     stack = [(output, False) for output in outputs]
-    seen = {id(tracer.val) for tracer in inputs}
+    seen = set(map(_identity, inputs))
     while stack:
         tracer, is_ready = stack.pop()
         equation = getattr(tracer, "parent", None)
         if is_ready and equation is not None:
             equations.setdefault(id(equation), equation)
-        elif equation is not None and id(tracer.val) not in seen:
-            seen.add(id(tracer.val))
+        elif equation is not None and _identity(tracer) not in seen:
+            seen.add(_identity(tracer))
             stack += [(tracer, True), *((argument, False) for argument in equation.in_tracers)]
 
     def compute(*values: Any) -> list[Any]:
-        known = {id(tracer.val): value for tracer, value in zip(inputs, values, strict=True)}
-        find = lambda tracer: known.get(id(tracer.val), tracer) if isinstance(tracer, Tracer) else tracer
+        known = {_identity(given): value for given, value in zip(inputs, values, strict=True)}
+        find = lambda tracer: known.get(_identity(tracer), tracer)
         for equation in equations.values():
             if any(find(argument) is not argument for argument in equation.in_tracers):
                 arguments = [find(argument) for argument in equation.in_tracers]
@@ -255,6 +255,12 @@ def replay(outputs: Sequence[Tracer], inputs: Sequence[Tracer]) -> Callable[...,
         return [find(output) for output in outputs]
 
     return compute
+
+
+def _identity(array: Any) -> int:
+    """What tells apart the arrays of a program being traced, where one array may have several tracers."""
+    referent = array.get_referent() if isinstance(array, Tracer) else array
+    return id(getattr(referent, "val", referent) if isinstance(referent, Tracer) else referent)
 
 
 def forget_calls(jitted: Any) -> None:

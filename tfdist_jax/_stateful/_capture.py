@@ -69,6 +69,7 @@ class CaptureScope(StateScope):
         self.checks: list[Callable[[], None]] = []
         self._root = current_trace()
         self._values: dict[int, jax.Array] = {}
+        self._earlier: dict[int, list[jax.Array]] = {}
         self._written: set[int] = set()
 
     def after_run(self, check: Callable[[], None]) -> bool:
@@ -99,6 +100,10 @@ class CaptureScope(StateScope):
             self.cells.append(cell)
         return self._values[id(cell)]
 
+    def values(self, cell: Cell) -> list[jax.Array]:
+        """Return the values that the cell has had in the program."""
+        return [*self._earlier.get(id(cell), []), self.read(cell)]
+
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Make `array` the cell's value; `merge` does not matter outside of replicas."""
         if isinstance(array, Tracer) and trace_of(array) is not self._root:
@@ -106,7 +111,7 @@ class CaptureScope(StateScope):
                 "A variable was assigned inside the body of a conditional, a loop or a vectorized function, whose "
                 "values do not outlive it. Return the new value from the body and assign it afterwards."
             )
-        self.read(cell)
+        self._earlier.setdefault(id(cell), []).append(self.read(cell))
         self._values[id(cell)] = array
         self._written.add(id(cell))
 

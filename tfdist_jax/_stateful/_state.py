@@ -82,6 +82,10 @@ class StateScope(abc.ABC):
     def read(self, cell: Cell) -> jax.Array:
         """Return the value of `cell` at this point of the program."""
 
+    def values(self, cell: Cell) -> list[jax.Array]:
+        """Return the values that `cell` has had in the program up to this point, as far as they are known here."""
+        return [self.read(cell)]
+
     @abc.abstractmethod
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Give `cell` a new value from this point of the program on."""

@@ -143,7 +143,7 @@ def static_ints(values: Any, name: str) -> tuple[Any, ...]:
         return (static_int(values, name),)
     if isinstance(values, jax.Array | np.ndarray):
         values = np.asarray(value_of(values, _NOT_KNOWN.format(name))).tolist()
-    if isinstance(values, list | tuple):
+    if isinstance(values, list | tuple | range):
         return tuple(static_int(value, name) for value in values)
     return (static_int(values, name),)
 

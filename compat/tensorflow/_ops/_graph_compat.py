@@ -2,6 +2,7 @@
 
 import builtins
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -95,8 +96,11 @@ def py_function(
 ) -> Any:
     """Return `func(*inp)` as tensors of types `Tout`; `func` gets tensors that have values.
 
-    A function that calls it runs as Python: the sizes of the result are not known while it is traced.
+    A function that calls it runs as Python: the sizes of the result are not known while it is traced. Without `func` it
+    is a decorator.
     """
+    if func is None:
+        return lambda func: functools.wraps(func)(lambda *inp: py_function(func, inp, Tout))
     return _call_python(func, [convert_to_tensor(value) for value in inp or ()], Tout, "tf.py_function")
 
 
@@ -107,7 +111,9 @@ def numpy_function(
     stateful: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Return `func(*inp)` as tensors of types `Tout`; `func` gets NumPy arrays."""
+    """Return `func(*inp)` as tensors of types `Tout`; `func` gets NumPy arrays. Without `func` it is a decorator."""
+    if func is None:
+        return lambda func: functools.wraps(func)(lambda *inp: numpy_function(func, inp, Tout))
     tensors = [convert_to_tensor(value) for value in inp or ()]
     known = [t if isinstance(t, Tracer) else np.asarray(t) for t in tensors]
     return _call_python(func, known, Tout, "tf.numpy_function")

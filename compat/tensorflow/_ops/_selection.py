@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from tfdist_jax._autodiff._custom_pullback import take_rows
 from tfdist_jax.compat.tensorflow._ops._arguments import (
@@ -49,10 +50,15 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     """
     condition = convert_to_tensor(condition)
     if x is None and y is None:
-        return convert_to_tensor(np.argwhere(known(condition, "tf.where(condition)") != 0).astype(np.int64))
+        return convert_to_tensor(
+            np.argwhere(known(require(condition, "fcib", "where"), "tf.where(condition)") != 0).astype(np.int64)
+        )
     if x is None or y is None:
         raise ValueError("x and y must both be non-None or both be None.")
-    return compute(jnp.where, require(condition, "b", "where"), *same_type(x, y))
+    chosen, (x, y) = require(condition, "b", "where"), same_type(x, y)
+    if isinstance(x, HostTensor) and isinstance(y, HostTensor) and not isinstance(chosen, Tracer):
+        return HostTensor.of(np.where(np.asarray(chosen), x, y))
+    return compute(jnp.where, chosen, x, y)
 
 
 def known(tensor: Any, what: str) -> np.ndarray:

@@ -211,6 +211,14 @@ def install() -> None:
         cls.shape = _property(cls.shape, user_shape)
         cls.dtype = _property(cls.dtype, known_dtype)
         accept_slices(cls)
+    for cls in (ArrayImpl, Tracer):
+        cls.__hash__ = _unhashable
+        cls.__len__ = _of_a_scalar(cls.__len__, "Scalar tensor has no `len()`")
+        cls.__iter__ = _of_a_scalar(cls.__iter__, "Cannot iterate over a scalar tensor.")
+    ArrayImpl.__setitem__ = _refuse_assignment
+    for number in (int, float):
+        name = f"__{number.__name__}__"
+        setattr(ArrayImpl, name, _of_complex(number, getattr(ArrayImpl, name)))
     for name in ("__repr__", "__str__"):
         setattr(PerReplica, name, _for_user(getattr(PerReplica, name), functools.partial(_replicas, name)))
     values: Any = PerReplica.values
@@ -223,6 +231,37 @@ def install() -> None:
     for name, text in (("__repr__", tensor_repr), ("__str__", tensor_str)):
         setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text)))
     Tracer.__getattr__ = _without_value(Tracer.__getattr__)
+
+
+def _unhashable(self: Any) -> int:
+    raise TypeError("Tensor is unhashable. Instead, use tensor.ref() as the key.")
+
+
+def _of_a_scalar(original: Callable[[Any], Any], message: str) -> Callable[[Any], Any]:
+    @functools.wraps(original)
+    def get(self: Any) -> Any:
+        if not self.ndim:
+            raise TypeError(message)
+        return original(self)
+
+    return get
+
+
+def _refuse_assignment(self: Any, key: Any, value: Any) -> None:
+    raise TypeError(
+        "'Tensor' object does not support item assignment. Use tf.tensor_scatter_nd_update, or assign to a slice of a "
+        "tf.Variable: v[i].assign(value)."
+    )
+
+
+def _of_complex(number: Callable[[Any], Any], original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Convert a complex tensor as NumPy does: with a warning, and without its imaginary part."""
+
+    @functools.wraps(original)
+    def convert(self: Any) -> Any:
+        return original(self) if self.dtype.kind != "c" else number(np.asarray(self)[()])
+
+    return convert
 
 
 def _numpy(self: jax.Array) -> Any:

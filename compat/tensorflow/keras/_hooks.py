@@ -23,9 +23,10 @@ from tfdist_jax.compat.tensorflow.keras._training import (
     _trainer,
     _workers,
 )
-from tfdist_jax.compat.tensorflow.keras._variables import _initial_values, _random, _tracked, _variables
+from tfdist_jax.compat.tensorflow.keras._variables import _initial_values, _precision, _random, _tracked, _variables
 
 CHANGES: tuple[Change, ...] = (
+    *_precision.CHANGES,
     *_variables.CHANGES,
     *_initial_values.CHANGES,
     *_optimizer.CHANGES,

@@ -32,6 +32,7 @@ from typing import Any, Protocol
 
 import keras
 from keras.src import backend
+from keras.src.backend.common import dtypes
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.jax import trainer as jax_trainer
@@ -84,6 +85,7 @@ __all__ = [
     "backend",
     "class_weight_to_sample_weights",
     "data_adapters",
+    "dtypes",
     "file_utils",
     "get_keras_mask",
     "get_stateless_scope",

@@ -213,15 +213,15 @@ _default = KeyStream(_DEFAULT_SEED)
 _global_seed: int | None = None
 
 
-def set_seed(seed: int) -> None:
-    """Set the global seed: from here on the same draws give the same numbers.
+def set_seed(seed: int | None) -> None:
+    """Set the global seed: from here on the same draws give the same numbers; None lets them differ again.
 
     See https://www.tensorflow.org/api_docs/python/tf/random/set_seed. Difference: JAX's generators give other numbers
     than TensorFlow's for the same seed.
     """
     global _global_seed
     _process.restart(seed)
-    _global_seed = int(seed)
+    _global_seed = None if seed is None else int(seed)
     for stream, own in list(_of_functions.items()):
         stream.restart(_start(own))
 

@@ -11,7 +11,7 @@ import keras
 import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
-from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer, loss_module
+from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer, backend, loss_module
 from tfdist_jax.compat.tensorflow.keras._legacy import _legacy_optimizers
 
 # What Keras 3 calls otherwise, or keeps for itself.
@@ -134,6 +134,15 @@ def _refusing(name: str, remedy: str) -> Callable[..., Any]:
 
 _layers = _experimental_layers()
 
+
+def _in_any_case(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Any:
+        return original(x, pad_width, mode.lower(), constant_values)
+
+    return pad
+
+
 CHANGES: tuple[Change, ...] = (
     Addition(BaseOptimizer, "get_weights", _get_weights),
     Hook(
@@ -143,6 +152,7 @@ CHANGES: tuple[Change, ...] = (
         "self weights",
         "also weights of optimizers inside it; not called",
     ),
+    Hook(backend.numpy, "pad", _in_any_case, "x pad_width mode", "`mode` in capitals, as TensorFlow has it"),
     Addition(keras.Metric, "reset_states", keras.Metric.reset_state),
     *(Addition(keras.Model, f"{name}_generator", _taking_generators(name)) for name in ("fit", "evaluate", "predict")),
     # Under strategies, too: Keras 3 knows how many replicas there are.
