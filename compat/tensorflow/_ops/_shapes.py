@@ -136,9 +136,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> jax.Array:
     return compute(jnp.broadcast_to, convert_to_tensor(input), static_ints(shape, "shape"))
 
 
-def pad(
-    tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
-) -> Any:
+def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None) -> Any:
     """Return the tensor with more entries before and after along each axis.
 
     Args:

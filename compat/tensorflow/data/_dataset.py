@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _cache, _elements, _mapping, _plan, _sampling
@@ -194,6 +195,7 @@ class Dataset(Sources, Groups, Unsupported):
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Yield the elements with NumPy arrays."""
+        require_host()
         return map(_elements.as_numpy, self._plan.elements(SeedLog()))
 
     def get_single_element(self, name: str | None = None) -> Any:
@@ -202,6 +204,7 @@ class Dataset(Sources, Groups, Unsupported):
         Raises:
             tf.errors.InvalidArgumentError: If there is none, or more than one.
         """
+        require_host()
         elements = self._plan.elements(SeedLog())
         first, second = next(elements, None), next(elements, None)
         if first is None or second is not None:

@@ -103,13 +103,6 @@ def stack(elements: Sequence[Any]) -> Any:
     return map_structure(join, *elements)
 
 
-def groups(items: Iterator[Any], size: int, *, drop_remainder: bool) -> Iterator[list[Any]]:
-    """Yield lists of `size` items, the last one smaller unless it is dropped."""
-    while group := list(itertools.islice(items, size)):
-        if len(group) == size or not drop_remainder:
-            yield group
-
-
 def rows(element: Any) -> Iterator[Any]:
     """Return an iterator over the entries along the first axis of all arrays."""
     columns = zip(*map(_entries, leaves(element)), strict=True)

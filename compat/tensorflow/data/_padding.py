@@ -9,7 +9,7 @@ import numpy as np
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
-from tfdist_jax.compat.tensorflow.data import _elements
+from tfdist_jax.compat.tensorflow.data import _elements, _failures
 from tfdist_jax.compat.tensorflow.data._batching import batch_count
 from tfdist_jax.compat.tensorflow.data._plan import Batches, Plan
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
@@ -29,7 +29,7 @@ class PaddedBatch(Batches):
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         elements = self.parent.elements(seed_log)
-        return map(self._join, _elements.groups(elements, self.batch_size, drop_remainder=self.drop_remainder))
+        return map(self._join, _failures.groups(elements, self.batch_size, drop_remainder=self.drop_remainder))
 
     def _join(self, group: list[Any]) -> Any:
         return _elements.map_structure(join, self.limits, self.padding_values, *group)
