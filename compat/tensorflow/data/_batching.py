@@ -83,16 +83,27 @@ class Rebatch(Uncounted):
     def _groups(self, rows: Iterator[Any]) -> Iterator[list[Any]]:
         for size in itertools.cycle(self.batch_size):
             group = list(itertools.islice(rows, size))
-            if not group or (self.drop_remainder and len(group) < size):
+            if (size and not group) or (self.drop_remainder and len(group) < size):
                 return
             yield group
 
     def _joined(self, group: list[Any]) -> Any:
+        if not group:  # TensorFlow has empty batches for a size of zero among others.
+            example = _elements.example_of(Unbatch(self.parent).make_spec())
+            return _elements.map_structure(lambda array: array[None][:0], example)
         return _elements.stack(list(_failures.raising(iter(group))))
 
     def make_spec(self) -> Any:
-        size = self.batch_size[0] if self.drop_remainder and len(set(self.batch_size)) == 1 else None
+        size = self.batch_size[0] if len(set(self.batch_size)) == 1 and self._is_even() else None
         return _elements.batched_spec(Unbatch(self.parent).make_spec(), size)
+
+    def _is_even(self) -> bool:
+        """Tell whether no batch can be smaller than the others."""
+        if self.drop_remainder:
+            return True
+        shapes = [spec.shape for spec in _elements.leaves(self.parent.make_spec())]
+        sizes = [shape[0] for shape in shapes if shape.rank and shape[0] is not None]
+        return bool(sizes) and not any(size % self.batch_size[0] for size in sizes)
 
 
 @final
@@ -155,7 +166,7 @@ def window_count(count: int, size: int, shift: int, stride: int, *, drop_remaind
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class GroupByWindow(Uncounted):
+class GroupByWindow(Stream):
     """What `reduce_func` makes of every `window_size` elements with the same key, and of what is left.
 
     `window_size` may be a function of the key; `dataset_of` makes datasets of plans.
@@ -190,7 +201,8 @@ class GroupByWindow(Uncounted):
 
     def _size(self, key: np.int64) -> int:
         given: Any = self.window_size
-        size = int(given(convert_to_tensor(key)) if callable(given) else given)
+        asked: Any = given(convert_to_tensor(key)) if callable(given) else given
+        size = int(asked)
         if size < 1:
             raise invalid(f"Window size must be greater than zero, but got {size}.")
         return size
@@ -198,6 +210,9 @@ class GroupByWindow(Uncounted):
     def _reduced(self, key: int, group: list[Any]) -> Plan:
         dataset = self.dataset_of(Elements(group, self.parent))
         return self.reduce_func(convert_to_tensor(np.int64(key)), dataset)._plan
+
+    def cardinality(self) -> int:
+        return INFINITE if self.parent.cardinality() == INFINITE else UNKNOWN
 
     def make_spec(self) -> Any:
         first = first_of(self.parent)

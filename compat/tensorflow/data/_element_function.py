@@ -18,6 +18,7 @@ from tfdist_jax.compat.tensorflow._functions._autograph._convert import converte
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._platform._errors import OpError, OutOfRangeError
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _plan_text
 from tfdist_jax.compat.tensorflow.data._element_scope import ElementScope
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
@@ -78,7 +79,9 @@ class ElementFunction:
         program = self._program(element)
         if program is None:
             with drawing_for_function(), _state.entering(ElementScope(words, is_traced=False)):
-                return _elements.as_arrays(tuple_of(call_in_python(self._fn, element)))
+                result = tuple_of(call_in_python(self._fn, element))
+                _require_tensors(result)
+                return _elements.as_arrays(result)
         with jax.enable_x64(True), jax.default_device(self._device):
             own = words() if program.is_random else _NO_WORDS
             return program.run(program.single, own, _elements.leaves(element))
@@ -144,6 +147,7 @@ class ElementFunction:
             scopes.append(ElementScope(lambda: words, is_traced=True))
             with drawing_for_function(), _state.entering(scopes[-1]):
                 result = tuple_of(self._fn(*arguments(inputs)))
+            _require_tensors(result)
             result = _elements.map_structure(jnp.asarray, result)
             outputs, template = jax.tree.flatten(in_order(result))
             return outputs
@@ -152,6 +156,8 @@ class ElementFunction:
         try:
             with jax.enable_x64(True):
                 traced = jax.make_jaxpr(flat)(_NO_WORDS, shapes)
+        except UnsupportedResultError:
+            raise
         except _NEEDS_VALUES as error:
             _logger.info("map: %r runs in Python for each element: %s", self._fn, error)
             return None
@@ -199,6 +205,19 @@ class _Program:
 
     def _result(self, arrays: Any) -> Any:
         return _elements.map_structure(np.asarray, restore_dict_order(jax.tree.unflatten(self.template, arrays)))
+
+
+class UnsupportedResultError(TypeError):
+    """A dataset's function has returned what cannot be an element."""
+
+
+_VALUES = (bool, int, float, complex, str, bytes, list, tuple, np.ndarray, np.generic)
+
+
+def _require_tensors(result: Any) -> None:
+    for part in _elements.leaves(result):
+        if not (isinstance(part, _VALUES) or is_tensor(part) or hasattr(part, "__array__") or _elements.is_whole(part)):
+            raise UnsupportedResultError(f"Unsupported return value from function passed to Dataset.map(): {part!r}.")
 
 
 def arguments(element: Any) -> tuple[Any, ...]:

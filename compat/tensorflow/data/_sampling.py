@@ -57,7 +57,7 @@ class Concatenate(Stream):
 
     def cardinality(self) -> int:
         counts = self.parent.cardinality(), self.dataset.cardinality()
-        return UNKNOWN if UNKNOWN in counts else INFINITE if INFINITE in counts else sum(counts)
+        return INFINITE if INFINITE in counts else UNKNOWN if UNKNOWN in counts else sum(counts)
 
 
 @final
