@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from tfdist_jax._autodiff._custom_pullback import take_rows
 from tfdist_jax.compat.tensorflow._ops._arguments import (
+    carries_texts,
     compute,
     invalid,
     keeps_static,
@@ -22,7 +22,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._checks import check_indices
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, holds_texts
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
@@ -41,7 +41,7 @@ class UniqueWithCounts(NamedTuple):
     count: jax.Array  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> jax.Array:
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Any:
     """Return elements of `x` where the condition is true and of `y` elsewhere, all broadcast.
 
     Without `x` and `y`, the indices of true elements, `[number, rank]` int64; their number must be known, so this
@@ -56,8 +56,8 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     if x is None or y is None:
         raise ValueError("x and y must both be non-None or both be None.")
     chosen, (x, y) = require(condition, "b", "where"), same_type(x, y)
-    if isinstance(x, HostTensor) and isinstance(y, HostTensor) and not isinstance(chosen, Tracer):
-        return HostTensor.of(np.where(np.asarray(chosen), x, y))
+    if holds_texts(x):
+        return HostTensor.of(np.where(known(chosen, "tf.where of texts"), x, y))
     return compute(jnp.where, chosen, x, y)
 
 
@@ -119,6 +119,7 @@ def _take_rows(params: Any, indices: Any) -> Any:
     return jnp.take(params, indices, axis=0, mode="fill", fill_value=0)
 
 
+@carries_texts
 def gather_nd(
     params: Any, indices: Any, batch_dims: int = 0, name: str | None = None, bad_indices_policy: str = ""
 ) -> jax.Array:
