@@ -33,7 +33,7 @@ def uniform(key: Key, shape: Any, minval: Any, maxval: Any, dtype: Any) -> jax.A
 
 
 def _uniform(key: Key, shape: tuple[int, ...], low: Any, high: Any, dtype: Any) -> jax.Array:
-    draw = _philox.uniform if isinstance(key, Philox) else jax.random.uniform
+    draw: Any = _philox.uniform if isinstance(key, Philox) else jax.random.uniform
     return draw(key, shape, dtype) * (high - low) + low
 
 
@@ -52,7 +52,7 @@ def _integers(key: Key, shape: tuple[int, ...], low: Any, high: Any, dtype: Any)
 def full_int(key: Key, shape: Any, dtype: Any) -> jax.Array:
     """Return integers from the whole range of their type."""
     wanted = as_dtype(dtype)
-    draw = _philox.bits if isinstance(key, Philox) else jax.random.bits
+    draw: Any = _philox.bits if isinstance(key, Philox) else jax.random.bits
     bits = draw(key, static_ints(shape, "shape"), np.dtype(f"uint{8 * wanted.size}"))
     return jax.lax.bitcast_convert_type(bits, wanted.dtype)
 

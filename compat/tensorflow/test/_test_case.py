@@ -230,10 +230,10 @@ class TestCase(absltest.TestCase):
 
     def assertDeviceEqual(self, device1: Any, device2: Any, msg: str | None = None) -> None:
         """Fail unless two names stand for the same device."""
-        self.assertEqual(*(parse_device(str(each or "")) for each in (device1, device2)), msg)
+        self.assertEqual(parse_device(str(device1 or "")), parse_device(str(device2 or "")), msg)
 
     @contextlib.contextmanager
-    def assertRaisesWithPredicateMatch(
+    def assertRaisesWithPredicateMatch(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, exception_type: type[BaseException], expected_err_re_or_predicate: Any
     ) -> Iterator[None]:
         """Fail unless an exception is raised whose message has a pattern, or of which a function says True."""
