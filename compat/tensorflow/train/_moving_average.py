@@ -54,3 +54,9 @@ class ExponentialMovingAverage:
         """Return the name of a variable's average."""
         average = self.average(var)
         return (f"{var.name.removesuffix(':0')}/{self._name}" if average is None else average.name).removesuffix(":0")
+
+    def variables_to_restore(self, moving_avg_variables: Sequence[Any] | None = None) -> dict[str, Any]:
+        """Return variables by the names of their averages; all that have an average, if none are given."""
+        averaged = [variable for variable, _ in self._averages.values()]
+        chosen = averaged if moving_avg_variables is None else moving_avg_variables
+        return {self.average_name(variable): variable for variable in chosen}
