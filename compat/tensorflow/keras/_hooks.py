@@ -12,7 +12,9 @@ from tfdist_jax.compat.tensorflow.keras._resume import _backup, _position
 from tfdist_jax.compat.tensorflow.keras._saving import _hdf5, _orbax_folders, _saving, _seeds
 from tfdist_jax.compat.tensorflow.keras._training import (
     _adapters,
+    _batch_checks,
     _callbacks,
+    _cross_entropies,
     _dynamic_scale,
     _loss_scaling,
     _optimizer,
@@ -23,11 +25,18 @@ from tfdist_jax.compat.tensorflow.keras._training import (
     _trainer,
     _workers,
 )
-from tfdist_jax.compat.tensorflow.keras._variables import _initial_values, _random, _tracked, _variables
+from tfdist_jax.compat.tensorflow.keras._variables import (
+    _initial_values,
+    _random,
+    _tensor_attributes,
+    _tracked,
+    _variables,
+)
 
 CHANGES: tuple[Change, ...] = (
     *_variables.CHANGES,
     *_initial_values.CHANGES,
+    *_tensor_attributes.CHANGES,
     *_optimizer.CHANGES,
     *_dynamic_scale.CHANGES,
     *_random.CHANGES,
@@ -44,6 +53,8 @@ CHANGES: tuple[Change, ...] = (
     *_overhead.CHANGES,
     *_tracked.CHANGES,
     *_loss_scaling.CHANGES,
+    *_cross_entropies.CHANGES,
+    *_batch_checks.CHANGES,
     *_adapters.CHANGES,
     *_train_step_signature.CHANGES,
     *_workers.CHANGES,

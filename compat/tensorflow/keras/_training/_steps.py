@@ -39,6 +39,7 @@ from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient impo
     reduce_gradients,
     split_overwriting,
 )
+from tfdist_jax.compat.tensorflow.keras._variables._tensor_attributes import LOGITS
 from tfdist_jax.compat.tensorflow.keras._variables._variables import merge_of
 
 Sizes = tuple[int, ...]
@@ -352,9 +353,12 @@ def _reading(refused: Iterable[Any] = ()) -> contextlib.AbstractContextManager[N
 
 
 def _without_gradient(prediction: Any) -> Any:
-    """Return a prediction for metrics, with its mask."""
+    """Return a prediction for metrics, with its mask, and the logits that it was made of."""
     value, mask = jax.lax.stop_gradient(prediction), get_keras_mask(prediction)
     set_keras_mask(value, mask)
+    logits = getattr(prediction, LOGITS, None)
+    if logits is not None:
+        setattr(value, LOGITS, jax.lax.stop_gradient(logits))
     return value
 
 
