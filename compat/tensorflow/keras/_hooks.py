@@ -5,7 +5,7 @@ listed in `_internals`. `tests/compat/keras/test_internals.py` compares this lis
 checks for each replaced name that Keras still has it, with the parameters that the replacement counts on.
 """
 
-from tfdist_jax.compat.tensorflow.keras import _downloads
+from tfdist_jax.compat.tensorflow.keras import _data_modules, _downloads
 from tfdist_jax.compat.tensorflow.keras._change import Change
 from tfdist_jax.compat.tensorflow.keras._legacy import _legacy, _legacy_backend, _legacy_optimizers
 from tfdist_jax.compat.tensorflow.keras._resume import _backup, _position
@@ -44,6 +44,7 @@ CHANGES: tuple[Change, ...] = (
     *_legacy.CHANGES,
     *_legacy_backend.CHANGES,
     *_downloads.CHANGES,
+    *_data_modules.CHANGES,
     *_hdf5.CHANGES,
     *_saving.CHANGES,
     *_orbax_folders.CHANGES,
