@@ -5,14 +5,16 @@ listed in `_internals`. `tests/compat/keras/test_internals.py` compares this lis
 checks for each replaced name that Keras still has it, with the parameters that the replacement counts on.
 """
 
-from tfdist_jax.compat.tensorflow.keras import _downloads
+from tfdist_jax.compat.tensorflow.keras import _data_modules, _downloads
 from tfdist_jax.compat.tensorflow.keras._change import Change
 from tfdist_jax.compat.tensorflow.keras._legacy import _legacy, _legacy_backend, _legacy_optimizers
 from tfdist_jax.compat.tensorflow.keras._resume import _backup, _position
 from tfdist_jax.compat.tensorflow.keras._saving import _hdf5, _orbax_folders, _saving, _seeds
 from tfdist_jax.compat.tensorflow.keras._training import (
     _adapters,
+    _batch_checks,
     _callbacks,
+    _cross_entropies,
     _dynamic_scale,
     _loss_scaling,
     _optimizer,
@@ -23,12 +25,20 @@ from tfdist_jax.compat.tensorflow.keras._training import (
     _trainer,
     _workers,
 )
-from tfdist_jax.compat.tensorflow.keras._variables import _initial_values, _precision, _random, _tracked, _variables
+from tfdist_jax.compat.tensorflow.keras._variables import (
+    _initial_values,
+    _precision,
+    _random,
+    _tensor_attributes,
+    _tracked,
+    _variables,
+)
 
 CHANGES: tuple[Change, ...] = (
     *_precision.CHANGES,
     *_variables.CHANGES,
     *_initial_values.CHANGES,
+    *_tensor_attributes.CHANGES,
     *_optimizer.CHANGES,
     *_dynamic_scale.CHANGES,
     *_random.CHANGES,
@@ -36,6 +46,7 @@ CHANGES: tuple[Change, ...] = (
     *_legacy.CHANGES,
     *_legacy_backend.CHANGES,
     *_downloads.CHANGES,
+    *_data_modules.CHANGES,
     *_hdf5.CHANGES,
     *_saving.CHANGES,
     *_orbax_folders.CHANGES,
@@ -45,6 +56,8 @@ CHANGES: tuple[Change, ...] = (
     *_overhead.CHANGES,
     *_tracked.CHANGES,
     *_loss_scaling.CHANGES,
+    *_cross_entropies.CHANGES,
+    *_batch_checks.CHANGES,
     *_adapters.CHANGES,
     *_train_step_signature.CHANGES,
     *_workers.CHANGES,

@@ -40,6 +40,15 @@ from keras.src.backend.jax.core import JaxVariable
 from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.callbacks import orbax_checkpoint, tensorboard
 from keras.src.callbacks.callback_list import CallbackList
+from keras.src.layers.preprocessing import (
+    discretization,
+    hashed_crossing,
+    hashing,
+    integer_lookup,
+    normalization,
+    string_lookup,
+    text_vectorization,
+)
 from keras.src.legacy import backend as legacy_backend
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
@@ -51,7 +60,16 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
-from keras.src.utils import file_utils, jax_utils, python_utils, rng_utils
+from keras.src.utils import (
+    dataset_utils,
+    file_utils,
+    image_dataset_utils,
+    jax_utils,
+    module_utils,
+    python_utils,
+    rng_utils,
+    timeseries_dataset_utils,
+)
 from keras.src.utils.module_utils import tensorflow as lazy_tensorflow
 from keras.src.utils.python_utils import is_default
 
@@ -85,11 +103,17 @@ __all__ = [
     "backend",
     "class_weight_to_sample_weights",
     "data_adapters",
+    "dataset_utils",
+    "discretization",
     "dtypes",
     "file_utils",
     "get_keras_mask",
     "get_stateless_scope",
     "global_seed_generator",
+    "hashed_crossing",
+    "hashing",
+    "image_dataset_utils",
+    "integer_lookup",
     "is_default",
     "jax_trainer",
     "jax_utils",
@@ -97,6 +121,8 @@ __all__ = [
     "legacy_backend",
     "legacy_h5_format",
     "loss_module",
+    "module_utils",
+    "normalization",
     "orbax_checkpoint",
     "python_utils",
     "rng_utils",
@@ -104,5 +130,8 @@ __all__ = [
     "saving_lib",
     "serialization_lib",
     "set_keras_mask",
+    "string_lookup",
     "tensorboard",
+    "text_vectorization",
+    "timeseries_dataset_utils",
 ]
