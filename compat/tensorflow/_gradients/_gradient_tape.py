@@ -282,7 +282,7 @@ def _is_leaf(leaf: Any) -> bool:
     return leaf is None or is_variable(leaf)
 
 
-def _value(leaf: Any) -> jax.Array:
+def _value(leaf: Any) -> Any:
     """Return a tensor, or a variable's value without watching it."""
     return leaf if isinstance(leaf, jax.Array | HostTensor) else convert_to_tensor(leaf)
 

@@ -77,9 +77,7 @@ def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any,
         except (TypeError, ValueError) as error:
             if isinstance(error, jax.errors.JAXTypeError) or not _is_tensorflow_program(frame(1)):
                 raise
-            if is_of_devices(error):
-                return original(*brought_together((self, other)))
-            return _unlike(name, self, other, error)
+            return _unlike(name, original, self, other, error)
 
     return operate
 
@@ -110,8 +108,13 @@ def _inside(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return getitem
 
 
-def _unlike(name: str, mine: jax.Array, other: Any, error: Exception) -> Any:
-    """Return what TensorFlow makes of operands whose shapes do not fit: they differ, or it is an error."""
+def _unlike(name: str, original: Callable[[Any, Any], Any], mine: jax.Array, other: Any, error: Exception) -> Any:
+    """Return what TensorFlow makes of operands that JAX refuses: of other devices, or with shapes that do not fit.
+
+    Those differ, or it is an error.
+    """
+    if is_of_devices(error):
+        return original(*brought_together((mine, other)))
     if not hasattr(other, "shape"):
         raise error
     if holds_texts(other):

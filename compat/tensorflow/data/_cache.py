@@ -1,6 +1,5 @@
 """Plans whose elements are kept in memory once they have all been seen, in their order."""
 
-import contextlib
 import dataclasses
 from collections.abc import Iterator
 from typing import Any, final
@@ -86,6 +85,7 @@ class _RowCache:
         self._order: list[np.ndarray] | None = None
         self._seeds: dict[str, list[int]] = {}
         self._pieces: list[tuple[np.ndarray, Any]] = []
+        self._failed: list[np.ndarray] = []
         self._joined: tuple[np.ndarray, Any] | None = None
 
     def order(self, seed_log: SeedLog) -> Iterator[np.ndarray]:
@@ -103,6 +103,7 @@ class _RowCache:
                 self._order, self._seeds = order, seed_log.taken()
 
         self._pieces.clear()
+        self._failed.clear()
         count = self._plan.cardinality()
         chunks = _order.with_last_alone(self._plan.order(seed_log.part("cached")), count)
         return _failures.remember(chunks, keep, count, len)
@@ -114,16 +115,21 @@ class _RowCache:
             places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             # An iteration over another part of the data may not have ended yet.
             return _elements.pick(rows, places) if (keys[places] == wanted).all() else self._plan.get(positions)
-        rows = self._plan.get(positions)
+        try:
+            rows = self._plan.get(positions)
+        except Exception:
+            if len(positions) == 1:
+                self._failed.append(positions)
+            raise
         self._pieces.append((positions, rows))
         return rows
 
     def _join(self, positions: np.ndarray) -> None:
-        """Join the rows that have been got, and those that nobody has asked for so far."""
-        found = [_order.keys(part) for part, _ in self._pieces]
-        missing = ~np.isin(_order.keys(positions), np.concatenate(found)) if found else np.ones(len(positions), bool)
+        """Join the rows that have been got, and those that nobody has asked for so far, but not those that have failed."""
+        known = [_order.keys(part) for part in (*(part for part, _ in self._pieces), *self._failed)]
+        missing = ~np.isin(_order.keys(positions), np.concatenate(known)) if known else np.ones(len(positions), bool)
         if missing.any():
-            self._get_what_there_is(positions[missing])
+            self.get(positions[missing])
         pieces, self._pieces = self._pieces, []
         if not pieces:
             self._order = []
@@ -132,12 +138,3 @@ class _RowCache:
         rows = _elements.map_structure(lambda *parts: np.concatenate(parts), *(rows for _, rows in pieces))
         self._joined = keys, _elements.pick(rows, first)
         self._order = list(_order.cut(positions[np.isin(_order.keys(positions), keys)]))
-
-    def _get_what_there_is(self, positions: np.ndarray) -> None:
-        """Get rows; those that cannot be made, which is known from the first iteration, are not kept."""
-        try:
-            self.get(positions)
-        except Exception:
-            for position in np.split(positions, len(positions)):
-                with contextlib.suppress(Exception):
-                    self.get(position)

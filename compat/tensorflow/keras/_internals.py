@@ -32,6 +32,7 @@ from typing import Any, Protocol
 
 import keras
 from keras.src import backend
+from keras.src.backend import config as backend_config
 from keras.src.backend.common import dtypes
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
@@ -101,6 +102,7 @@ __all__ = [
     "PyDatasetAdapter",
     "SeedGenerator",
     "backend",
+    "backend_config",
     "class_weight_to_sample_weights",
     "data_adapters",
     "dataset_utils",

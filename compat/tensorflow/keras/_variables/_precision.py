@@ -13,7 +13,7 @@ import keras
 import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow.keras._change import Hook
-from tfdist_jax.compat.tensorflow.keras._internals import backend, dtypes
+from tfdist_jax.compat.tensorflow.keras._internals import backend, backend_config, dtypes
 
 
 def _keep_64_bits(*names: Any) -> None:
@@ -49,7 +49,7 @@ CHANGES = (
         "what is computed from float64 is float64, as in Keras on TensorFlow",
     ),
     Hook(
-        backend.config,
+        backend_config,
         "set_floatx",
         _for_the_default,
         "value",
