@@ -1,9 +1,9 @@
 """Lets a program's `import tensorflow` find this facade.
 
 Only the program's own modules see it: what runs as `__main__`, and modules outside of the standard library and of
-folders for installed packages. Libraries that look for TensorFlow (Keras, TensorFlow Datasets, Orbax, ...) go on
-finding the real one, or none: they use parts that a training API does not have, and each has a way without
-TensorFlow, which `tests/compat/test_alias.py` proves one by one. So the name is given out by caller, and
+folders for installed packages; and libraries that TFDIST_ALIAS_FOR names. Others that look for TensorFlow (Keras, TensorFlow
+Datasets, Orbax, ...) go on finding the real one, or none: they use parts that a training API does not have, and each has a way
+without TensorFlow, which `tests/compat/test_alias.py` proves one by one. So the name is given out by caller, and
 `sys.modules` never holds the facade as `tensorflow`.
 
 If the real TensorFlow is installed, the program cannot reach it under this name. A library that imports it still
@@ -16,16 +16,20 @@ has made them, for programs that are written for JAX.
 import builtins
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, ModuleType
 from typing import Any, final
 
-from tfdist_jax._user_code import is_user_code
+from tfdist_jax._user_code import is_user_code, see_as_program
 from tfdist_jax.compat import _importers
 
 # A program's tracebacks go through here at each import; the frames say nothing about it.
 __tracebackhide__ = True
+
+# Libraries, separated by commas, that get the facade when they import TensorFlow.
+ALIAS_FOR = "TFDIST_ALIAS_FOR"
 
 _ALIASED = "tensorflow"
 _DATASETS = "tensorflow_datasets"
@@ -45,7 +49,13 @@ _IMPORTING = (
 
 @functools.cache
 def install() -> None:
-    """Give the facade to every later `import tensorflow` of the program's own modules."""
+    """Give the facade to every later `import tensorflow` of the program's own modules, and of the libraries in TFDIST_ALIAS_FOR.
+
+    Raises:
+        ModuleNotFoundError: If one of these libraries is not installed.
+    """
+    for name in filter(None, map(str.strip, os.environ.get(ALIAS_FOR, "").split(","))):
+        see_as_program(name)
     _importers.install()
     sys.meta_path.append(_FormerKerasFinder())
     builtins.__import__ = _aliasing_import(builtins.__import__)
@@ -60,6 +70,8 @@ def _is_program(frame: FrameType) -> bool:
     """Tell the program's modules from libraries, and from code that libraries make out of strings."""
     if frame.f_globals.get("__name__") in ("__main__", "__mp_main__"):
         return True  # Wherever it lies, and in the processes that it spawns.
+    if (frame.f_code.co_filename, frame.f_code.co_name) == ("<string>", "<module>") and frame.f_back is not None:
+        return _is_program(frame.f_back)  # Whoever has called `exec` or `eval`.
     return frame.f_code.co_filename != "<string>" and is_user_code(frame)
 
 

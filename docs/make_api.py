@@ -22,51 +22,6 @@ LEFT_OUT = (
     "tf.estimator",
 )
 
-# Names that are there and do their work in another way than TensorFlow, or have nothing to do.
-EMULATED = {
-    "tf.config.experimental_connect_to_cluster": "nothing to connect: JAX has the machine's TPU",
-    "tf.config.optimizer.get_experimental_options": "kept: XLA compiles everything",
-    "tf.config.optimizer.get_jit": "kept: XLA compiles everything",
-    "tf.config.optimizer.set_experimental_options": "kept: XLA compiles everything",
-    "tf.config.optimizer.set_jit": "kept: XLA compiles everything",
-    "tf.config.threading.get_inter_op_parallelism_threads": "kept: XLA has its own threads",
-    "tf.config.threading.get_intra_op_parallelism_threads": "kept: XLA has its own threads",
-    "tf.config.threading.set_inter_op_parallelism_threads": "kept: XLA has its own threads",
-    "tf.config.threading.set_intra_op_parallelism_threads": "kept: XLA has its own threads",
-    "tf.config.set_soft_device_placement": "only `tf.device` heeds it",
-    "tf.control_dependencies": "XLA orders what depends on each other; effects happen in program order",
-    "tf.data.ThreadingOptions": "accepted",
-    "tf.data.experimental.AutotuneAlgorithm": "accepted",
-    "tf.data.experimental.AutotuneOptions": "accepted",
-    "tf.data.experimental.ExternalStatePolicy": "accepted: random numbers are part of an iterator's saved position",
-    "tf.data.experimental.OptimizationOptions": "accepted",
-    "tf.data.experimental.ThreadingOptions": "accepted",
-    "tf.data.experimental.copy_to_device": "nothing to do: tensors go to the device that uses them",
-    "tf.data.experimental.prefetch_to_device": "`Dataset.prefetch`",
-    "tf.debugging.set_log_device_placement": "kept, not logged",
-    "tf.distribute.HierarchicalCopyAllReduce": "XLA's all-reduce",
-    "tf.distribute.NcclAllReduce": "XLA's all-reduce, NCCL on GPU",
-    "tf.distribute.ReductionToOneDevice": "XLA's all-reduce; an accumulation function of one's own is called",
-    "tf.distribute.RunOptions": "accepted: every strategy takes batches of any size",
-    "tf.distribute.TPUStrategy": "on TPU, or on CPU devices with `tfdist-jax run --emulate-tpu N`",
-    "tf.distribute.cluster_resolver.GCEClusterResolver": "needs Google's API client, or a service that is given",
-    "tf.distribute.cluster_resolver.KubernetesClusterResolver": "needs the Python client of Kubernetes, or one that is given",
-    "tf.distribute.cluster_resolver.TPUClusterResolver": "the TPU of this machine, or CPU devices in its place",
-    "tf.distribute.experimental.CollectiveHints": "`CommunicationOptions`",
-    "tf.distribute.experimental.CommunicationImplementation": "accepted: XLA decides",
-    "tf.distribute.experimental.TPUStrategy": "as `tf.distribute.TPUStrategy`",
-    "tf.function": "compiled by XLA; see differences.md",
-    "tf.name_scope": "names nothing but `tf.get_current_name_scope`",
-    "tf.numpy_function": "a callback of the program to Python",
-    "tf.print": "a callback of the program to Python",
-    "tf.py_function": "a callback of the program to Python",
-    "tf.random.Generator": "JAX's Threefry, whatever the algorithm",
-    "tf.tpu.experimental.initialize_tpu_system": "tells the TPU's cores; JAX has started them",
-    "tf.tpu.experimental.shutdown_tpu_system": "nothing to do",
-    "tf.train.Checkpoint": "saved by Orbax",
-    "tf.train.CheckpointOptions": "in the background and callbacks; the rest is accepted",
-}
-
 
 def main() -> None:
     """Write the page."""
@@ -120,6 +75,8 @@ def facade_names() -> set[str]:
 
 def status() -> dict[str, str]:
     """Return for each public name of TensorFlow "native", "emulated" or "unsupported"."""
+    from tfdist_jax.compat.tensorflow._names._emulated import EMULATED
+
     here = facade_names()
     kind = lambda name: "unsupported" if name not in here else "emulated" if name in EMULATED else "native"
     return {name: kind(name) for name in recorded()}
@@ -127,6 +84,7 @@ def status() -> dict[str, str]:
 
 def page() -> str:
     """Return the page's text."""
+    from tfdist_jax.compat.tensorflow._names._emulated import EMULATED
     from tfdist_jax.compat.tensorflow._names._missing import reason
 
     by_name = status()

@@ -72,6 +72,31 @@ def test_known_value_is_what_constants_give_and_none_for_what_depends_on_argumen
     assert found[3].tolist() == [2, 2]
 
 
+def test_known_value_follows_inputs_and_cells_whose_values_are_known_into_inner_traces():
+    found, given = [], jnp.ones(2)
+
+    def note(x):
+        inner = lambda carry, _: (carry, found.append(_internals.known_value(x + 1.0, [(x, given)])))
+        return lax.scan(inner, x, None, 1)[0]
+
+    jax.jit(note)(given)
+    assert found[0].tolist() == [2.0, 2.0]
+
+
+def test_tracing_constants_traces_them_where_they_would_be_computed():
+    found = []
+
+    def note(x):
+        with _internals.computing_now():
+            found.append(jnp.zeros(2) + 1.0)
+            with _internals.tracing_constants():
+                found.append(jnp.zeros(2) + 1.0)
+        return x
+
+    jax.jit(note)(jnp.ones(2))
+    assert [isinstance(array, jax.core.Tracer) for array in found] == [False, True]
+
+
 def test_replay_computes_traced_arrays_again_from_others():
     found = []
 
@@ -238,6 +263,19 @@ def test_array_impl_is_the_class_of_arrays_and_takes_new_attributes():
         assert jnp.zeros(3).added_in_a_test() == 1
     finally:
         del _internals.ArrayImpl.added_in_a_test
+
+
+def test_released_from_device_meets_arrays_of_other_devices():
+    first, second = (jax.device_put(jnp.arange(3.0) + i, jax.devices()[i]) for i in (1, 2))
+    with pytest.raises(ValueError, match="incompatible devices"):
+        first + second
+    free, other = _internals.released_from_device(first), _internals.released_from_device(second)
+    assert not free.committed and free.devices() == first.devices()
+    assert free.unsafe_buffer_pointer() == first.unsafe_buffer_pointer()
+    for _ in range(3):  # JAX has a shorter way for calls like one that was before.
+        np.testing.assert_array_equal(free + other, [3, 5, 7])
+        np.testing.assert_array_equal(jax.jit(jnp.stack)([free, other]), [[1, 2, 3], [2, 3, 4]])
+        assert (free + second).devices() == second.devices()
 
 
 def test_forget_calls_gives_calls_their_short_way_back_and_keeps_programs():

@@ -25,6 +25,7 @@ from jax._src import (
     clusters as _clusters,
     compilation_cache as _compilation_cache,
     compiler as _compiler,
+    config as _config,
     core as _core,
     distributed as _distributed,
     util as _util,
@@ -121,6 +122,14 @@ def replace_array(array: jax.Array, other: jax.Array) -> None:
     array._replace_with(other)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def released_from_device(array: jax.Array) -> jax.Array:
+    """The same memory as an array that may meet arrays of other devices, as one does that no device was named for.
+
+    JAX binds what a program has computed on a device to that one, and refuses to compute with arrays that are bound to different ones.
+    """
+    return ArrayImpl(array.aval, array.sharding, array._arrays, committed=False)  # type: ignore[attr-defined]
+
+
 # Whether JAX has started, so that devices and memory settings are fixed. Asking does not start it.
 backends_are_initialized = _xla_bridge.backends_are_initialized
 
@@ -154,48 +163,87 @@ def computing_now() -> AbstractContextManager[None]:
     return contextlib.nullcontext() if current_trace() is eval_trace else jax.ensure_compile_time_eval()
 
 
-def known_value(array: Any) -> Any:
-    """The value of a traced array that was computed from constants alone, or None if it depends on anything else."""
+def tracing_constants() -> AbstractContextManager[Any]:
+    """Trace also what depends on no traced array, inside of `computing_now` too."""
+    return _config.eager_constant_folding(False)
+
+
+def known_value(
+    array: Any, inputs: Sequence[tuple[Tracer, Any]] = (), read_cell: Callable[[int], Any] | None = None
+) -> Any:
+    """The value of a traced array that was computed from what is known, or None if it depends on anything else.
+
+    Args:
+        array: A traced array, or one that has a value.
+        inputs: Traced arrays whose values are known.
+        read_cell: Returns the value of the cell with a number, if the values of cells are known.
+    """
     if not isinstance(array, Tracer):
         return array
+    known = {id(getattr(tracer, "val", tracer)): value for tracer, value in inputs}
     with jax.ensure_compile_time_eval():
-        return _evaluated(array, {})
+        return _Evaluation(known, read_cell).evaluate(array)
 
 
-def _evaluated(tracer: Any, results: dict[int, Any]) -> Any:
-    lowered = tracer.full_lower() if isinstance(tracer, Tracer) else tracer
-    if not isinstance(lowered, Tracer):
-        return lowered
-    equation = getattr(lowered, "parent", None)
-    # Custom derivatives are no plain operations; what has effects must not happen twice.
-    if equation is None or equation.effects or equation.primitive.name.startswith("custom_"):
-        return None
-    if id(equation) not in results:
-        arguments = [_evaluated(argument, results) for argument in equation.in_tracers]
-        if equation.primitive.name == "read_cell" or any(argument is None for argument in arguments):
+@dataclasses.dataclass(frozen=True)
+class _Evaluation:
+    known: dict[int, Any]
+    read_cell: Callable[[int], Any] | None
+    results: dict[int, Any] = dataclasses.field(default_factory=dict)
+
+    def evaluate(self, tracer: Any) -> Any:
+        lowered = tracer.full_lower() if isinstance(tracer, Tracer) else tracer
+        if not isinstance(lowered, Tracer):
+            return lowered
+        equation = getattr(lowered, "parent", None)
+        if equation is None:
+            return self._evaluate_leaf(lowered)
+        # Custom derivatives are no plain operations; what has effects must not happen twice.
+        if equation.effects or equation.primitive.name.startswith("custom_"):
+            return None
+        if id(equation) not in self.results:
+            found = self._run(equation)
+            if found is None:
+                return None
+            self.results[id(equation)] = found
+        return self.results[id(equation)][list(equation.outvars).index(lowered.val)]
+
+    def _evaluate_leaf(self, tracer: Any) -> Any:
+        """Return the value of an input, or of what an inner trace has from the one around it."""
+        atom = getattr(tracer, "val", tracer)
+        if id(atom) in self.known:
+            return self.known[id(atom)]
+        trace = trace_of(tracer)
+        constant = trace.get_const(tracer) if isinstance(trace, _partial_eval.DynamicJaxprTrace) else None
+        return None if constant is None else self.evaluate(constant)
+
+    def _run(self, equation: Any) -> Any:
+        if equation.primitive.name == "read_cell":
+            return None if self.read_cell is None else [self.read_cell(equation.params["index"])]
+        arguments = [self.evaluate(argument) for argument in equation.in_tracers]
+        if any(argument is None for argument in arguments):
             return None
         found = equation.primitive.bind(*arguments, **equation.params)
-        results[id(equation)] = found if equation.primitive.multiple_results else [found]
-    return results[id(equation)][list(equation.outvars).index(lowered.val)]
+        return found if equation.primitive.multiple_results else [found]
 
 
-def replay(outputs: Sequence[Tracer], inputs: Sequence[Tracer]) -> Callable[..., list[Any]]:
-    """Return how traced arrays were computed from others, as a function of these; what is older counts as constant."""
+def replay(outputs: Sequence[Tracer], inputs: Sequence[Any]) -> Callable[..., list[Any]]:
+    """Return how traced arrays were computed from others, traced or constant, as a function of these; the rest is constant."""
     equations: dict[int, Any] = {}
     stack = [(output, False) for output in outputs]
-    seen = {id(tracer.val) for tracer in inputs}
+    seen = set(map(_identity, inputs))
     while stack:
         tracer, is_ready = stack.pop()
         equation = getattr(tracer, "parent", None)
         if is_ready and equation is not None:
             equations.setdefault(id(equation), equation)
-        elif equation is not None and id(tracer.val) not in seen:
-            seen.add(id(tracer.val))
+        elif equation is not None and _identity(tracer) not in seen:
+            seen.add(_identity(tracer))
             stack += [(tracer, True), *((argument, False) for argument in equation.in_tracers)]
 
     def compute(*values: Any) -> list[Any]:
-        known = {id(tracer.val): value for tracer, value in zip(inputs, values, strict=True)}
-        find = lambda tracer: known.get(id(tracer.val), tracer) if isinstance(tracer, Tracer) else tracer
+        known = {_identity(given): value for given, value in zip(inputs, values, strict=True)}
+        find = lambda tracer: known.get(_identity(tracer), tracer)
         for equation in equations.values():
             if any(find(argument) is not argument for argument in equation.in_tracers):
                 arguments = [find(argument) for argument in equation.in_tracers]
@@ -207,6 +255,12 @@ def replay(outputs: Sequence[Tracer], inputs: Sequence[Tracer]) -> Callable[...,
         return [find(output) for output in outputs]
 
     return compute
+
+
+def _identity(array: Any) -> int:
+    """What tells apart the arrays of a program being traced, where one array may have several tracers."""
+    referent = array.get_referent() if isinstance(array, Tracer) else array
+    return id(getattr(referent, "val", referent) if isinstance(referent, Tracer) else referent)
 
 
 def forget_calls(jitted: Any) -> None:

@@ -26,8 +26,8 @@ def _library_folders() -> tuple[str, ...]:
     return tuple(folder + os.sep for folder in folders)
 
 
-# Of libraries, but written for TensorFlow's tensors.
-_written_for_tensorflow: set[str] = set()
+# How names of files begin that belong to libraries, but are written for TensorFlow's tensors.
+_written_for_tensorflow: list[str] = []
 
 
 def see_as_library(name: str) -> None:
@@ -39,14 +39,28 @@ def see_as_library(name: str) -> None:
 
 def see_as_user_file(filename: str) -> None:
     """Let a library's source file see tensors as a program's do."""
-    _written_for_tensorflow.add(filename)
+    _written_for_tensorflow.append(filename)
+    is_user_file.cache_clear()
+
+
+def see_as_program(package: str) -> None:
+    """Let an installed package count as a part of the user's program.
+
+    Raises:
+        ModuleNotFoundError: If there is no such package.
+    """
+    spec = find_spec(package)
+    if spec is None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    folders = spec.submodule_search_locations
+    _written_for_tensorflow.extend([str(spec.origin)] if folders is None else [folder + os.sep for folder in folders])
     is_user_file.cache_clear()
 
 
 @functools.cache
 def is_user_file(filename: str) -> bool:
     """Whether a source file belongs to no library."""
-    if filename in _written_for_tensorflow:
+    if filename.startswith(tuple(_written_for_tensorflow)):
         return True
     if filename.startswith("<frozen") or any(part in filename for part in _INSTALLED):
         return False

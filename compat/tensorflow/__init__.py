@@ -76,6 +76,7 @@ __getattr__ = LazyNames(
         "_ops._assertions": "Assert assert_equal assert_greater assert_less assert_rank",
         "keras": "initializers losses metrics optimizers",
         "_platform._logging": "get_logger",
+        "_platform._device_spec": "DeviceSpec",
         "nn._ctc": "edit_distance",
     },
     modules=(

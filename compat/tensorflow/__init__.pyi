@@ -197,6 +197,9 @@ from tfdist_jax.compat.tensorflow._ops._sorting import (
 from tfdist_jax.compat.tensorflow._ops._tensor_array import (
     TensorArray as TensorArray,
 )
+from tfdist_jax.compat.tensorflow._platform._device_spec import (
+    DeviceSpec as DeviceSpec,
+)
 from tfdist_jax.compat.tensorflow._platform._devices import (
     device as device,
 )

@@ -243,3 +243,64 @@ def test_a_program_written_for_jax_keeps_its_arrays(run_program):
     """
     ran = run_program(program, env={"KERAS_BACKEND": "tensorflow"})
     assert ran.stdout == "tuple [[1. 1. 1.]\n [1. 1. 1.]] False\njax True\n", ran.stderr
+
+
+@pytest.mark.parametrize("filtering", [None, "quiet_remove_frames"])
+def test_the_last_line_of_a_traceback_is_the_error(run_program, filtering):
+    program = """
+        import jax, jax.numpy as jnp
+        jax.jit(lambda x: x + jnp.ones(3))(jnp.ones(2))
+        """
+    ran = run_program(program, env={"JAX_TRACEBACK_FILTERING": filtering} if filtering else {})
+    assert ran.returncode == 1 and ("removed its internal frames" in ran.stderr) == bool(filtering)
+    assert filtering or ran.stderr.splitlines()[-1].startswith("TypeError: add got incompatible shapes")
+
+
+@pytest.fixture
+def library(tmp_path):
+    """A folder of installed packages, in which `layers_for_tf` and `one_file` import TensorFlow."""
+    folder = tmp_path / "site-packages"
+    (folder / "layers_for_tf").mkdir(parents=True)
+    code = "import tensorflow as tf\n@tf.function\ndef halve(x):\n    while tf.reduce_max(x) > 1:\n        x /= 2\n    return x\n"
+    (folder / "layers_for_tf" / "__init__.py").write_text("from layers_for_tf.inside import halve")
+    (folder / "layers_for_tf" / "inside.py").write_text(code)
+    (folder / "one_file.py").write_text(code)
+    return folder
+
+
+@pytest.mark.parametrize("given", ["option", "variable"])
+def test_a_named_library_gets_the_facade(run_script, library, given):
+    ran = run_script(
+        """
+        import tensorflow as tf, layers_for_tf, one_file
+        print(layers_for_tf.inside.tf is tf, one_file.tf is tf, layers_for_tf.halve(tf.constant([4.0, 1.0])).numpy().tolist())
+        """,
+        runner=("-m", "tfdist_jax", "run", *(("--alias-for", "layers_for_tf, one_file") if given == "option" else ())),
+        env={"PYTHONPATH": str(library)}
+        | ({"TFDIST_ALIAS_FOR": "layers_for_tf,one_file"} if given == "variable" else {}),
+    )
+    assert ran.stdout == "True True [1.0, 0.25]\n", ran.stderr
+
+
+def test_a_library_that_is_not_named_does_not_get_the_facade(run_script, library):
+    ran = run_script(
+        """
+        import sys, tensorflow as tf
+        try:
+            import one_file
+        except ModuleNotFoundError as error:
+            print(error.name)
+        else:
+            print(one_file.tf is tf)
+        """,
+        runner=("-m", "tfdist_jax", "run"),
+        env={"PYTHONPATH": str(library)},
+    )
+    assert ran.stdout in ("tensorflow\n", "False\n"), ran.stderr
+
+
+def test_a_library_that_is_not_there_is_said_so(run_program):
+    ran = run_program("pass", env={"TFDIST_ALIAS_FOR": "no_such_library"})
+    assert (
+        ran.returncode == 2 and "No module named 'no_such_library', which TFDIST_ALIAS_FOR or --alias-for" in ran.stderr
+    )

@@ -47,6 +47,15 @@ def test_imports_inside_functions_give_the_facade(run_program):
     assert run_program(program).stdout == "True\n"
 
 
+def test_imports_in_code_that_the_program_makes_of_strings_give_the_facade(run_program):
+    program = """
+        exec("import tensorflow as tf; print(tf.__name__)", {})
+        print(eval("__import__('tensorflow')", {}).__name__)
+        exec("import importlib; print(importlib.import_module('tensorflow').__name__)", {})
+    """
+    assert run_program(program).stdout == "tfdist_jax.compat.tensorflow\n" * 3
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -301,3 +301,33 @@ def test_array_that_grows_in_one_branch_runs_as_python(caplog):
 
     assert above(tf.constant([1.0, 3.0, 2.0, 4.0]), 2.0).tolist() == [3.0, 4.0]
     assert "'found' grows in one branch" in caplog.text
+
+
+def add_if_positive(total, x):
+    if x > 0:
+        total = total + x
+    return total
+
+
+def test_functions_given_by_name_to_operations_that_call_them_are_converted():
+    def less_than_three(i, total):
+        return i < 3 and total < 100.0
+
+    def step(i, total):
+        return i + 1, add_if_positive(total, tf.cast(i, tf.float32))
+
+    @tf.function
+    def everything(x):
+        return (
+            tf.scan(add_if_positive, x),
+            tf.foldl(add_if_positive, x, 0.0),
+            tf.foldr(add_if_positive, x),
+            tf.while_loop(less_than_three, step, [0, 0.0])[1],
+            tf.switch_case(
+                tf.cast(x[0], tf.int32), [functools.partial(add_if_positive, x[0], each) for each in (x[1], x[2])]
+            ),
+        )
+
+    scanned, left, right, looped, switched = everything(tf.constant([1.0, -2.0, 3.0]))
+    assert scanned.numpy().tolist() == [1, 1, 4]
+    assert [float(value) for value in (left, right, looped, switched)] == [4, 4, 3, 4]

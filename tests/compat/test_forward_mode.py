@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
@@ -80,3 +81,17 @@ def gradient_in_function(f, v):
     with tf.GradientTape() as tape:
         y = f(tf.constant([1.0, 2.0]))
     return tape.gradient(y, v)
+
+
+def test_nested_accumulators_are_asked_after_both_have_ended():
+    p, one = tf.constant(1.1), tf.constant(1.0)
+    with tf.autodiff.ForwardAccumulator(p, one) as outer, tf.autodiff.ForwardAccumulator(p, one) as inner:
+        y = p**3.5
+    first = inner.jvp(y)
+    np.testing.assert_allclose([first, outer.jvp(first)], [3.5 * 1.1**2.5, 3.5 * 2.5 * 1.1**1.5], rtol=1e-5)
+
+
+def test_a_tensor_given_twice_is_refused():
+    p, one = tf.constant(1.1), tf.constant(1.0)
+    with pytest.raises(ValueError, match="multiple times"):
+        tf.autodiff.ForwardAccumulator([p, p], [one, one])

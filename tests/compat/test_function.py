@@ -134,3 +134,33 @@ def test_an_error_leaves_variables_as_they_were():
     with pytest.raises(KeyError, match="mine"):
         fail()
     assert float(v) == 1
+
+
+def test_functions_that_are_traced_at_half_of_their_last_calls_are_told_of_twice(caplog):
+    told = lambda: caplog.text.count("triggered tf.function retracing")
+
+    def shapes(x):
+        return x
+
+    changing = tf.function(shapes)
+    for size in (1, 2, 3, 4):
+        changing(tf.ones([size]))
+    assert told() == 0
+    for size in (5, 6, 7, 8):
+        changing(tf.ones([size]))
+    assert told() == 2
+    assert "5 out of the last 5 calls to shapes triggered tf.function retracing" in caplog.text
+
+
+def test_functions_that_are_traced_now_and_then_are_not_told_of(caplog):
+    steady = tf.function(lambda x: x * 1.0)
+    for size in range(1, 8):
+        for _ in range(4):
+            steady(tf.ones([size]))
+    assert "triggered tf.function retracing" not in caplog.text
+
+
+def test_functions_made_in_each_turn_of_a_loop_are_told_of(caplog):
+    for _ in range(5):
+        tf.function(lambda x: x + 1.0)(tf.ones([]))
+    assert "triggered tf.function retracing" in caplog.text

@@ -155,19 +155,19 @@ def test_generators_are_independent_streams():
     assert draws(lambda: one.normal([2])) == draws(lambda: same.normal([2]))
     copied = tf.random.Generator.from_state(one.state, "philox")
     assert draws(lambda: one.uniform([2])) == draws(lambda: copied.uniform([2]))
-    same.skip(2)
+    same.skip(4)
     assert same.state.numpy().tolist() == one.state.numpy().tolist()
     one.reset_from_seed(1)
     assert one.state.numpy().tolist() == tf.random.create_rng_state(1, None).numpy().tolist()
     parts = one.split(2)
     assert draws(lambda: parts[0].normal([2])) != draws(lambda: parts[1].normal([2]))
-    assert (one.algorithm, one.key.shape) == (2, (2,))
+    assert (one.algorithm, one.key.shape) == (1, ())
 
 
 def test_generators_move_on_in_compiled_functions_and_replicas():
     generator = tf.random.Generator.from_seed(1)
     program = tf.function(lambda: generator.normal([2]))
-    assert draws(program)[0] != draws(program)[0] and generator.state.numpy()[2] == 4
+    assert draws(program)[0] != draws(program)[0] and generator.state.numpy().tolist() == [1 + 8 * 256, 0, 0]
     strategy = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
     values = strategy.run(lambda: generator.truncated_normal([2])).values
     assert values[0].tolist() != values[1].tolist()

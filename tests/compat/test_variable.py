@@ -127,3 +127,8 @@ def test_replicas_scatter_what_the_aggregation_says(how, wanted):
 def test_what_a_variable_does_not_have_is_explained():
     with pytest.raises(AttributeError, match="no operation in a graph"):
         _ = tf.Variable(1.0).handle
+
+
+def test_no_aggregation_and_no_synchronization_are_the_defaults():
+    v = tf.Variable(1.0, aggregation=None, synchronization=None)
+    assert v.aggregation is tf.VariableAggregation.NONE and v.synchronization is tf.VariableSynchronization.AUTO

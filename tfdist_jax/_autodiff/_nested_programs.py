@@ -10,8 +10,9 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 
 Params = dict[str, Any]
 
-# A cache: programs do not change, and an entry goes with its program.
+# Caches: programs do not change, and an entry goes with its program.
 _held: WeakKeyDictionary[Any, tuple[jax.Array, ...]] = WeakKeyDictionary()
+_unused: WeakKeyDictionary[Any, frozenset[int]] = WeakKeyDictionary()
 
 
 def held_arrays(params: Params) -> Iterator[jax.Array]:
@@ -30,9 +31,27 @@ def _held_by(program: Any) -> tuple[jax.Array, ...]:
     return _held[program]
 
 
+def unused_arguments(primitive: Primitive, params: Params) -> frozenset[int]:
+    """Return which arguments of a call its program does nothing with."""
+    return _unused_by(params["jaxpr"]) if primitive.name in _CALLS and "jaxpr" in params else frozenset()
+
+
+def _unused_by(program: Any) -> frozenset[int]:
+    if program not in _unused:
+        inner = program.jaxpr if isinstance(program, ClosedJaxpr) else program
+        used = set(map(id, inner.outvars))
+        for eqn in inner.eqns:
+            idle = unused_arguments(eqn.primitive, eqn.params)
+            used |= {id(atom) for i, atom in enumerate(eqn.invars) if i not in idle}
+        _unused[program] = frozenset(i for i, variable in enumerate(inner.invars) if id(variable) not in used)
+    return _unused[program]
+
+
 def has_float_loop(program: Any) -> bool:
-    """Whether there is, at any depth, a `while` loop that carries floats."""
+    """Whether there is, at any depth, a `while` loop that carries floats and has no gradient of its own."""
     for eqn in program.eqns:
+        if eqn.primitive.name.startswith("custom_vjp"):
+            continue
         if eqn.primitive.name == "while" and any(jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in eqn.outvars):
             return True
         if any(has_float_loop(inner) for inner in _programs_in(eqn.params)):

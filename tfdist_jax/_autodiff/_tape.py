@@ -18,7 +18,15 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._autodiff._pullbacks import dense, is_differentiable
-from tfdist_jax._autodiff._tape_trace import STARTED, Record, recording_below, start, stop, traces_that_see
+from tfdist_jax._autodiff._tape_trace import (
+    STARTED,
+    Record,
+    recording_below,
+    start,
+    started_traces,
+    stop,
+    traces_that_see,
+)
 from tfdist_jax._internals import Trace, current_trace, set_current_trace
 
 Cell = Any
@@ -184,6 +192,23 @@ class Tape:
 def is_recording() -> bool:
     """Whether any tape would see what this thread does now, at once or as part of a larger operation."""
     return any(trace.tape.recording for trace in STARTED.get())
+
+
+def recording_tapes() -> list[Tape]:
+    """Return the tapes that record what this thread does, innermost first."""
+    return [trace.tape for trace in started_traces() if isinstance(trace.tape, Tape)]
+
+
+@contextlib.contextmanager
+def resuming(tapes: Sequence[Tape]) -> Iterator[None]:
+    """Let tapes, innermost first, that have been stopped record inside the block."""
+    started = {id(trace.tape) for trace in STARTED.get()}
+    stopped = [tape for tape in reversed(tapes) if id(tape) not in started]
+    with contextlib.ExitStack() as stack:
+        for tape in stopped:
+            tape.start()
+            stack.callback(tape.stop)
+        yield
 
 
 def observe_read(cell: Cell, array: jax.Array, *, trainable: bool) -> jax.Array:

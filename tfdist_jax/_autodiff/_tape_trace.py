@@ -1,10 +1,11 @@
 """The trace that hands JAX operations on and notes, for a tape, those that depend on what it watches."""
 
+import contextlib
 import dataclasses
 import functools
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol, final
 
@@ -13,7 +14,14 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.extend.core import Primitive
 
-from tfdist_jax._autodiff._nested_programs import Params, held_arrays, run_in_python, run_program, runs_in_python
+from tfdist_jax._autodiff._nested_programs import (
+    Params,
+    held_arrays,
+    run_in_python,
+    run_program,
+    runs_in_python,
+    unused_arguments,
+)
 from tfdist_jax._autodiff._pullbacks import Operation, Pullback, bound, compute, is_differentiable
 from tfdist_jax._internals import (
     EvalTrace,
@@ -112,7 +120,8 @@ class TapeTrace(Trace):
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: Params, /) -> Any:
         """Compute one operation."""
         if not self.tape.recording or not self._must_open(primitive, args, params):
-            results = self._compute(bound(primitive, params), args, differentiate=primitive.name != "stop_gradient")
+            fixed = range(len(args)) if primitive.name == "stop_gradient" else unused_arguments(primitive, params)
+            results = self._compute(bound(primitive, params), args, fixed)
         else:
             with set_current_trace(self):
                 results = run_in_python(primitive, args, params)
@@ -160,8 +169,9 @@ class TapeTrace(Trace):
             )
         return self._compute(functools.partial(run_program, program), args)
 
-    def _compute(self, operation: Operation, args: Sequence[Any], *, differentiate: bool = True) -> list[Any]:
-        moving = self._connected(args) if differentiate and self.tape.recording else ()
+    def _compute(self, operation: Operation, args: Sequence[Any], fixed: Collection[int] = ()) -> list[Any]:
+        """Run an operation, differentiated by its connected arguments other than those at `fixed`."""
+        moving = tuple(i for i in self._connected(args) if i not in fixed) if self.tape.recording else ()
         with set_current_trace(self.parent_trace):
             if not moving:
                 return _distinct(operation(*args), args)
@@ -225,6 +235,16 @@ def _only_started(trace: Trace) -> Trace:
     if all(started.tape is not trace.tape for started in STARTED.get()):
         return below
     return trace if below is trace.parent_trace else TapeTrace(below, trace.tape)
+
+
+@contextlib.contextmanager
+def unseen_by_tapes() -> Iterator[None]:
+    """Let the tapes that were started see no read of a cell; operations they see as long as their traces are current."""
+    token = STARTED.set(())
+    try:
+        yield
+    finally:
+        STARTED.reset(token)
 
 
 def started_traces() -> list[TapeTrace]:

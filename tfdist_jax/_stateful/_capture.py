@@ -27,18 +27,20 @@ from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import (
     current_trace,
+    known_value,
     releasing_failed_trace,
     restoring_trace,
     set_current_trace,
     setting,
     trace_of,
+    tracing_constants,
 )
 from tfdist_jax._program import BEFORE_RUN, CompiledStep
 from tfdist_jax._runtime import reuses_memory
 from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._signals import deferring_signals
-from tfdist_jax._stateful._state import CELLS, Cell, Merge, StateScope, entering, load, store
+from tfdist_jax._stateful._state import CELLS, Cell, Merge, StateScope, entering, load, read_now, store
 
 _sharding_of = operator.attrgetter("sharding")
 _read_cell = Primitive("read_cell")
@@ -55,19 +57,29 @@ class CaptureScope(StateScope):
         checks: What to call when the program has run.
     """
 
-    def __init__(self) -> None:
-        """Start with no cell known; the trace that is current now is the root of the program."""
+    def __init__(self, inputs: Sequence[tuple[Tracer, jax.Array]] = ()) -> None:
+        """Start with no cell known; the trace that is current now is the root of the program.
+
+        Args:
+            inputs: The program's arguments, and arrays that they are traced for, where there are any.
+        """
+        self._inputs = inputs
         self.cells: list[Cell] = []
         self.mesh: Mesh | None = None
         self.checks: list[Callable[[], None]] = []
         self._root = current_trace()
         self._values: dict[int, jax.Array] = {}
+        self._earlier: dict[int, list[jax.Array]] = {}
         self._written: set[int] = set()
 
     def after_run(self, check: Callable[[], None]) -> bool:
         """Let `check` be called each time when the program has run."""
         self.checks.append(check)
         return True
+
+    def present_value(self, array: jax.Array) -> Any:
+        """Return what a traced array would be if the program ran now on the arrays that it is traced for."""
+        return known_value(array, self._inputs, lambda index: read_now(self.cells[index]))
 
     def belong_to(self, mesh: Mesh) -> None:
         """Note the mesh of replicas inside.
@@ -82,11 +94,15 @@ class CaptureScope(StateScope):
     def read(self, cell: Cell) -> jax.Array:
         """Return the cell's value in the program; on first touch, an input of the program."""
         if id(cell) not in self._values:
-            with set_current_trace(self._root):
+            with set_current_trace(self._root), tracing_constants():
                 value = _read_cell.bind(index=len(self.cells), aval=_type_of(load(cell)))
             self._values[id(cell)] = value
             self.cells.append(cell)
         return self._values[id(cell)]
+
+    def values(self, cell: Cell) -> list[jax.Array]:
+        """Return the values that the cell has had in the program."""
+        return [*self._earlier.get(id(cell), []), self.read(cell)]
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Make `array` the cell's value; `merge` does not matter outside of replicas."""
@@ -95,7 +111,7 @@ class CaptureScope(StateScope):
                 "A variable was assigned inside the body of a conditional, a loop or a vectorized function, whose "
                 "values do not outlive it. Return the new value from the body and assign it afterwards."
             )
-        self.read(cell)
+        self._earlier.setdefault(id(cell), []).append(self.read(cell))
         self._values[id(cell)] = array
         self._written.add(id(cell))
 
@@ -135,9 +151,13 @@ class Captured:
 def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
     """Trace `fn(*arrays)` once, with the cells it touches as inputs and outputs."""
     found: dict[str, Any] = {}
+    known = [None if isinstance(array, jax.ShapeDtypeStruct) else array for array in arrays]
 
     def pure(*arrays: jax.Array) -> Any:
-        scope = CaptureScope()
+        pairs = zip(arrays, known, strict=True)
+        scope = CaptureScope(
+            [(tracer, array) for tracer, array in pairs if isinstance(tracer, Tracer) and array is not None]
+        )
         with releasing_failed_trace(), entering(scope):
             results, found["tree"] = jax.tree.flatten(fn(*arrays))
         written = scope.written()

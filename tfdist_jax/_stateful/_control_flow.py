@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from tfdist_jax._autodiff._nested_programs import has_collective
+from tfdist_jax._autodiff._while_loop import repeat
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering, load, write
 
 
@@ -219,7 +220,7 @@ def while_loop(condition: Callable[..., Any], body: Callable[..., Any], variable
         return results, [new.get(id(cell), old) for cell, old in zip(cells, values, strict=True)]
 
     carry = (start, [_present(cell) for cell in cells])
-    results, after = jax.lax.while_loop(lambda carry: check.run(*carry[0], *carry[1])[0][0], step, carry)
+    results, after = repeat(lambda carry: check.run(*carry[0], *carry[1])[0][0], step, carry)
     _write_back(once, cells, after)
     return jax.tree.unflatten(once.tree, results)
 

@@ -154,6 +154,9 @@ class _ReplicaView(StateScope):
     def after_run(self, check: Callable[[], None]) -> bool:
         return self._outer.after_run(check)
 
+    def present_value(self, array: jax.Array) -> Any:
+        return self._outer.present_value(array)
+
     def read(self, cell: Cell) -> jax.Array:
         value = self._outer.read(cell)
         return value[self._replica] if cell.storage.per_replica else value

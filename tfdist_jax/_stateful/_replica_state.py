@@ -48,9 +48,13 @@ def is_replicated(leaf: Any) -> bool:
 class ReplicaScope(StateScope):
     """One replica's view of the cells: shared ones through the surrounding program, its own ones as operands."""
 
-    def __init__(self, outer: StateScope) -> None:
-        """Read cells that this replica has not written through `outer`, from where the replicas are started."""
-        self._outer = outer
+    def __init__(self, outer: StateScope, own_part: Callable[[jax.Array], jax.Array] = lambda array: array) -> None:
+        """Read cells that this replica has not written through `outer`, from where the replicas are started.
+
+        `own_part` gives the replica's entry of what `outer` has of a cell with a value for each, which `give` has not named: one
+        that was made while the replicas run.
+        """
+        self._outer, self._own_part = outer, own_part
         self._around = current_trace()
         self._values: dict[int, jax.Array] = {}
         self._writes: dict[int, tuple[Cell, Merge]] = {}
@@ -65,6 +69,10 @@ class ReplicaScope(StateScope):
         """Let the surrounding program call `check`."""
         return self._outer.after_run(check)
 
+    def present_value(self, array: jax.Array) -> Any:
+        """Return the value if it does not depend on the replica's own."""
+        return self._outer.present_value(array)
+
     def give(self, cell: Cell, array: jax.Array) -> None:
         """Let this replica start with `array` in `cell`, one of its own."""
         self._values[id(cell)] = array
@@ -74,7 +82,8 @@ class ReplicaScope(StateScope):
         if id(cell) in self._values:
             return self._values[id(cell)]
         with set_current_trace(self._around):  # A tape around the replicas sees what they read.
-            return observe_read(cell, self._outer.read(cell), trainable=cell.trainable)
+            value = observe_read(cell, self._outer.read(cell), trainable=cell.trainable)
+        return self._own_part(value) if cell.storage.per_replica else value
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Change this replica's value; how the replicas' values meet is settled when all have run."""
@@ -135,7 +144,7 @@ def run_with_cells(
     leaves, tree = jax.tree.flatten(args, is_leaf=is_per_replica)
     split = [leaf.data for leaf in leaves if isinstance(leaf, PerReplica)]
     found: dict[str, Any] = {}
-    replica = ReplicaScope(scope)
+    replica = ReplicaScope(scope, lambda array: array[jax.lax.axis_index(DATA)])
 
     def body(split: list[jax.Array], own_values: list[jax.Array]) -> Any:
         for cell, value in zip(own_cells, own_values, strict=True):

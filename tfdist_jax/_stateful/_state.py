@@ -15,6 +15,8 @@ from jax.core import Tracer
 
 from tfdist_jax import _forks
 from tfdist_jax._autodiff._tape import observe_read
+from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
+from tfdist_jax._internals import eval_trace, known_value, set_current_trace
 from tfdist_jax._sharding._placement import local
 from tfdist_jax._signals import deferring_signals
 
@@ -72,9 +74,17 @@ class StateScope(abc.ABC):
         """Let `check` be called each time when the program has run; False if nobody will."""
         return False
 
+    def present_value(self, array: jax.Array) -> Any:
+        """Return what a traced array would be if the program ran now, or None if that cannot be known."""
+        return known_value(array)
+
     @abc.abstractmethod
     def read(self, cell: Cell) -> jax.Array:
         """Return the value of `cell` at this point of the program."""
+
+    def values(self, cell: Cell) -> list[jax.Array]:
+        """Return the values that `cell` has had in the program up to this point, as far as they are known here."""
+        return [self.read(cell)]
 
     @abc.abstractmethod
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
@@ -90,6 +100,12 @@ def current_scope() -> StateScope | None:
     return _scope.get()
 
 
+def present_value(array: jax.Array) -> Any:
+    """Return the value of an array; of a traced one what it would be if the program ran now, or None if that cannot be known."""
+    scope = _scope.get()
+    return known_value(array) if scope is None else scope.present_value(array)
+
+
 @contextlib.contextmanager
 def entering(scope: StateScope | None) -> Iterator[None]:
     """Make `scope` the one that reads and writes go to."""
@@ -98,6 +114,13 @@ def entering(scope: StateScope | None) -> Iterator[None]:
         yield
     finally:
         _scope.reset(token)
+
+
+@contextlib.contextmanager
+def leaving_programs() -> Iterator[None]:
+    """Compute at once, on what cells hold: no program that is traced sees what happens inside, nor does a tape."""
+    with entering(None), unseen_by_tapes(), set_current_trace(eval_trace):
+        yield
 
 
 def load(cell: Cell) -> jax.Array:
@@ -131,7 +154,7 @@ def read_now(cell: Cell) -> Any:
 def read(cell: Cell) -> jax.Array:
     """Return the value of `cell`, noticed by recording tapes."""
     scope = _scope.get()
-    array = read_now(cell) if scope is None else scope.read(cell)
+    array = read_now(cell) if scope is None else cell.storage.read(scope, cell)
     return observe_read(cell, array, trainable=cell.trainable)
 
 
@@ -144,7 +167,7 @@ def write(cell: Cell, array: jax.Array, *, merge: Merge = Merge.SAME) -> None:
     """Give `cell` a new value: now, or when the program being traced has run."""
     scope = _scope.get()
     if scope is not None:
-        scope.write(cell, array, merge)
+        cell.storage.write(scope, cell, array, merge)
     else:
         must_have_value(array)
         store(cell, array)

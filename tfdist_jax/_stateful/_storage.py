@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from tfdist_jax._sharding._mesh import num_replicas
 from tfdist_jax._sharding._placement import put, replicated_sharding, stack_replicas
 from tfdist_jax._stateful._merging import merge_values
-from tfdist_jax._stateful._state import Cell, Merge
+from tfdist_jax._stateful._state import Cell, Merge, StateScope
 
 
 class Storage:
@@ -50,9 +50,20 @@ class Storage:
         """
         if held is None or isinstance(array, Tracer) or array.sharding == held.sharding:
             return array
-        if held.committed or (not array.committed and array.devices() != held.devices()):
+        if not (held.committed or array.committed) and array.devices() != held.devices():
+            with jax.default_device(*held.devices()):
+                return jnp.copy(array)
+        if held.committed:
             return put(jnp.copy(array), held.sharding)  # The transfer alone would share memory, which a step may reuse.
         return jnp.asarray(np.asarray(array)) if array.committed and len(array.devices()) == 1 else array
+
+    def read(self, scope: StateScope, cell: Cell) -> jax.Array:
+        """Return a cell's value at the present point of the program that `scope` stands for."""
+        return scope.read(cell)
+
+    def write(self, scope: StateScope, cell: Cell, array: jax.Array, merge: Merge) -> None:
+        """Give a cell a new value from the present point of a program on."""
+        scope.write(cell, array, merge)
 
     def merge(self, values: Sequence[jax.Array], old: jax.Array, merge: Merge, counts: tuple[int, ...]) -> jax.Array:
         """Return what programs are to find after the replicas have written `values`; the arguments are those of `merge_values`."""

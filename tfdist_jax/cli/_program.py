@@ -16,6 +16,9 @@ __tracebackhide__ = True
 # Tells the processes that a program spawns what their `__main__` is: "package:path". See `_spawned`.
 _VARIABLE = "TFDIST_JAX_PROGRAM"
 
+# JAX adds this to errors, where it would be the last line that is shown, in place of the error.
+_FOOTER = "JAX has removed its internal frames"
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -122,10 +125,18 @@ def _show(error: BaseException) -> None:
     chained = [error]
     for other in chained:
         other.__traceback__ = _shown_frames(other.__traceback__)
+        _drop_footer(other)
         chained += [
             cause for cause in (other.__cause__, other.__context__) if cause is not None and cause not in chained
         ]
     sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _drop_footer(error: BaseException) -> None:
+    """Take away JAX's note about frames, unless the user has said how they are to be filtered."""
+    notes = getattr(error, "__notes__", None)
+    if notes and "JAX_TRACEBACK_FILTERING" not in os.environ:
+        notes[:] = [note for note in notes if _FOOTER not in note]
 
 
 def _shown_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:

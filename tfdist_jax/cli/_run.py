@@ -20,7 +20,8 @@ def add_parser(subparsers: Any) -> None:
         "run",
         help="run a TensorFlow program on JAX",
         description="Run a TensorFlow program, unmodified, on JAX.",
-        usage="%(prog)s [-h] [--devices N | --emulate-tpu N] [--compilation-cache DIR] (script.py | -m module) [args ...]",
+        usage="%(prog)s [-h] [--devices N | --emulate-tpu N] [--compilation-cache DIR] "
+        "[--alias-for LIBRARIES] (script.py | -m module) [args ...]",
     )
     add_program(parser)
     parser.set_defaults(run=run_program)
@@ -40,6 +41,12 @@ def add_program(parser: argparse.ArgumentParser) -> None:
         type=positive_int,
         metavar="N",
         help="let N parts of the processor stand for the cores of a TPU",
+    )
+    parser.add_argument(
+        "--alias-for",
+        metavar="LIBRARIES",
+        help="libraries, separated by commas, whose `import tensorflow` gets tfdist_jax as the program's own does "
+        f"(default: {_alias.ALIAS_FOR})",
     )
     add_compilation_cache(parser)
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, with its own arguments")
@@ -64,7 +71,13 @@ def run_program(arguments: argparse.Namespace) -> int:
     _compilation_cache.enable()
     if is_launched and not _join(arguments.prog):
         return 1
-    _alias.install()
+    if arguments.alias_for is not None:
+        os.environ[_alias.ALIAS_FOR] = arguments.alias_for
+    try:
+        _alias.install()
+    except ModuleNotFoundError as error:
+        print(f"{arguments.prog}: {error}, which {_alias.ALIAS_FOR} or --alias-for names", file=sys.stderr)
+        return 2
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd() if arguments.module else str(Path(name).resolve().parent)
     try:

@@ -22,7 +22,8 @@ from tfdist_jax.compat.tensorflow._functions._results import SCALARS, as_results
 from tfdist_jax.compat.tensorflow._functions._trace_types import TracingContext
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
-from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._meeting import meeting
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, leaves_of, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplicaStrings
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow._variables._variable_creators import noting_creations
@@ -40,7 +41,7 @@ def is_input(leaf: Any) -> bool:
 
 def is_traced(args: Any) -> bool:
     """Tell whether a call with `args` is part of a program that is being traced already."""
-    return _state.current_scope() is not None or any(isinstance(x, Tracer) for x in jax.tree.leaves(args))
+    return _state.current_scope() is not None or any(isinstance(x, Tracer) for x in leaves_of(args))
 
 
 @final
@@ -52,12 +53,13 @@ class _Compiled:
         self._returns_tensors: bool | None = None
 
     def __call__(self, tensors: Sequence[jax.Array]) -> Any:
-        results = self.program(tensors)
+        results = meeting(self.program, tensors)
         if self._returns_tensors:
             return results
         restored = restore_constants(results)
         if self._returns_tensors is None:  # The structure of the results is the same each time.
-            self._returns_tensors = jax.tree.structure(restored) == jax.tree.structure(results)
+            holds_dicts = in_order(restored) is not restored
+            self._returns_tensors = not holds_dicts and jax.tree.structure(restored) == jax.tree.structure(results)
         return restored
 
 
@@ -65,10 +67,26 @@ class _Compiled:
 class CallCache:
     """The compiled programs of one function, one for each signature it was called with."""
 
-    def __init__(self, *, own_random: bool = False, limit: int = 128) -> None:
-        """Keep at most `limit` programs, forgetting the oldest; `own_random` gives each random numbers of its own."""
+    def __init__(
+        self,
+        *,
+        own_random: bool = False,
+        makes_variables: bool = False,
+        limit: int = 128,
+        run: Callable[..., Any] | None = None,
+    ) -> None:
+        """Have no programs yet.
+
+        Args:
+            own_random: Give each program random numbers of its own.
+            makes_variables: Let each call of the function make variables; they are refused in later calls else.
+            limit: How many programs to keep, forgetting the oldest.
+            run: Calls a function, its arguments and those by name, while it is traced; None for nothing but that.
+        """
         self._limit = limit
+        self._run = run or (lambda fn, args, kwargs: fn(*args, **kwargs))
         self._own_random = own_random
+        self._makes_variables = makes_variables
         self._programs: dict[tuple[Any, ...], _Compiled | None] = {}
         self._told = False
         self._numbers: collections.Counter[Hashable] | None = collections.Counter()
@@ -131,7 +149,10 @@ class CallCache:
         if key not in self._programs:
             self._count_numbers(fn, leaves, key)
             try:
-                self._programs[key] = _Compiled(self._trace(fn, leaves, tree, tensors))
+                program, is_for_all_calls = self._trace(fn, leaves, tree, tensors)
+                if not is_for_all_calls:
+                    return _Compiled(program), tensors
+                self._programs[key] = _Compiled(program)
             except NotCompilableError:
                 self._programs[key] = None
                 raise
@@ -163,7 +184,9 @@ class CallCache:
                 numbers[0],
             )
 
-    def _trace(self, fn: Callable[..., Any], leaves: list[Any], tree: Any, tensors: list[jax.Array]) -> StatefulProgram:
+    def _trace(
+        self, fn: Callable[..., Any], leaves: list[Any], tree: Any, tensors: list[jax.Array]
+    ) -> tuple[StatefulProgram, bool]:
         self.traces += 1
 
         def program(*tensors: jax.Array) -> Any:
@@ -171,24 +194,27 @@ class CallCache:
             filled = [next(inputs) if is_input(leaf) else leaf for leaf in leaves]
             args, kwargs = tree.unflatten(filled)
             args, kwargs = restore_dict_order(args), {name: restore_dict_order(value) for name, value in kwargs.items()}
-            return as_results(fn(*args, **kwargs))
+            return as_results(self._run(fn, args, kwargs))
 
         name = getattr(fn, "__name__", "function").removeprefix("ag__")
         return self._checked(functools.partial(StatefulProgram, program, tensors, name=name))
 
-    def _checked(self, trace: Callable[[], StatefulProgram]) -> StatefulProgram:
-        """Trace a program; again if it has made variables, which it must not do the second time."""
+    def _checked(self, trace: Callable[[], StatefulProgram]) -> tuple[StatefulProgram, bool]:
+        """Trace a program, and return whether it is one for later calls too.
+
+        Where variables are made once, it is traced again if it has made some, which it must not do the second time.
+        """
         random = drawing_for_function if self._own_random else contextlib.nullcontext
         with random(), noting_creations() as created:
             traced = trace()
-        if not created:
-            return traced
+        if not created or self._makes_variables:
+            return traced, not created
         with random(), noting_creations() as created_again:
             # Whoever keeps the variables makes none the second time.
             traced = None if self._programs else trace()
         if traced is None or created_again:
             raise ValueError(_CREATED_AGAIN)
-        return traced
+        return traced, True
 
 
 _LARGEST_KEY = 32

@@ -1,6 +1,7 @@
 """`tf.types.experimental.ConcreteFunction`: a compiled function for one signature."""
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -8,8 +9,8 @@ from typing import Any, final
 import jax
 
 from tfdist_jax._errors import NotCompilableError
-from tfdist_jax.compat.tensorflow._functions._function_type import one_line, several_lines
-from tfdist_jax.compat.tensorflow._functions._signatures import CallForm
+from tfdist_jax.compat.tensorflow._functions._function_type import FunctionType, several_lines
+from tfdist_jax.compat.tensorflow._functions._signatures import CallForm, is_same_constant
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
@@ -62,9 +63,10 @@ class ConcreteFunction:
         return self._form.named(*self._signature)
 
     @property
-    def function_type(self) -> str:
-        """What it takes and returns, as a string."""
-        return one_line(self._form.parameters(*self._signature), self.structured_outputs)
+    def function_type(self) -> FunctionType:
+        """What it takes and returns."""
+        parameters = {each.name: each for each in self._form.parameters(*self._signature)}
+        return FunctionType(parameters, self.structured_outputs, {id(each): each for each in self.captured_inputs})
 
     @property
     def inputs(self) -> list[TensorSpec]:
@@ -73,7 +75,7 @@ class ConcreteFunction:
 
     @property
     def structured_outputs(self) -> Any:
-        """The results as `TensorSpec`s; a size that follows from an unknown one is None."""
+        """The results as `TensorSpec`s; a size, or a rank, that follows from an unknown one is not known."""
         small, large = (self._outputs(size) for size in (2, 3))
         return restore_dict_order(jax.tree.map(_merged, small, large, is_leaf=_is_spec))
 
@@ -127,32 +129,52 @@ class ConcreteFunction:
                 self._program(0)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function on tensors like those of the signature; constants may be left out.
+        """Run the function on arguments like those of the signature, in its structures, or on its tensors one by one.
+
+        Tensors given one by one have the names of their specs or parameters. Constants may be left out.
 
         Raises:
-            TypeError: If tensors are missing or left over.
+            TypeError: If arguments are missing or left over, or have another structure.
             InvalidArgumentError: If a tensor's type or shape does not fit.
         """
         call_args, call_kwargs = self._complete(args, kwargs)
         return self._call(call_args, call_kwargs)
 
     def _complete(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
-        names = [parameter.name for parameter in self._form.parameters(*self._signature)]
-        unknown = sorted(set(kwargs) - set(names))
-        if unknown:
-            raise TypeError(f"{self._name}() got unexpected arguments {unknown}; it takes {names}.")
-        given, wanted = list(jax.tree.leaves((tuple(args), dict(kwargs)))), self.inputs
-        tensors = given if len(given) == len(wanted) else [leaf for leaf in given if is_tensor(leaf)]
-        constants = [leaf for leaf in self._leaves if not _is_spec(leaf)]
-        if len(tensors) != len(wanted) or any(leaf not in constants for leaf in given if not _among(leaf, tensors)):
-            raise TypeError(
-                f"{self._name}() takes {len(wanted)} tensors {wanted}, and besides them the constants {constants} that it "
-                f"was made with; got {given}."
-            )
-        filled = iter([self._checked(spec, leaf) for spec, leaf in zip(wanted, tensors, strict=True)])
+        tensors = self._tensors_one_by_one(args, kwargs)
+        if tensors is None:
+            tensors = self._tensors_in_structures(args, kwargs)
+        filled = iter([self._checked(spec, leaf) for spec, leaf in zip(self.inputs, tensors, strict=True)])
         return restore_dict_order(
             self._tree.unflatten([next(filled) if _is_spec(leaf) else leaf for leaf in self._leaves])
         )
+
+    def _tensors_one_by_one(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any] | None:
+        """Return the tensors that a call passes without structures, in order; None if it is not such a call."""
+        if any(isinstance(value, list | tuple | dict) for value in (*args, *kwargs.values())):
+            return None
+        given = jax.tree.leaves(tuple(args))
+        names = self._names[len(given) :]
+        if len(given) + len(names) != len(self._names) or kwargs.keys() != set(names):
+            return None
+        return [*given, *jax.tree.leaves([kwargs[name] for name in names])]
+
+    def _tensors_in_structures(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return the tensors of a call whose arguments have the structures of the signature."""
+        try:
+            given = self._tree.flatten_up_to(in_order(self._form.of(args, kwargs)))
+        except ValueError:
+            given = None
+        if given is None or not all(map(_fits, self._leaves, given)):
+            names = ", ".join(map(str, self._form.parameters(*self._signature)))
+            raise TypeError(
+                f"{self._name}() takes ({names}), or its tensors {self._names} one by one; got {tuple(args)} and {dict(kwargs)}."
+            )
+        return [value for leaf, value in zip(self._leaves, given, strict=True) if _is_spec(leaf)]
+
+    @functools.cached_property
+    def _names(self) -> list[str]:
+        return self._form.flat_names(*self._signature)
 
     def _checked(self, spec: TensorSpec, value: Any) -> Any:
         tensor = convert_to_tensor(value) if is_tensor(value) else convert_to_tensor(value, dtype=spec.dtype)
@@ -179,7 +201,7 @@ class ConcreteFunction:
     def pretty_printed_signature(self, verbose: bool = True) -> str:
         """Return what it takes and returns as a string; if `verbose`, with a line for each argument and variable."""
         if not verbose:
-            return self.function_type
+            return str(self.function_type)
         return several_lines(self._form.parameters(*self._signature), self.structured_outputs, self.captured_inputs)
 
     def __str__(self) -> str:
@@ -192,8 +214,11 @@ class ConcreteFunction:
 _numbers = itertools.count(1)
 
 
-def _among(leaf: Any, leaves: Sequence[Any]) -> bool:
-    return any(leaf is each for each in leaves)
+def _fits(leaf: Any, given: Any) -> bool:
+    """Tell whether an argument may stand at a place of the signature: a tensor, or the constant that is there."""
+    if _is_spec(leaf):
+        return not isinstance(given, dict | TensorSpec)
+    return is_same_constant(leaf, given)
 
 
 def _is_spec(value: Any) -> bool:
@@ -202,12 +227,12 @@ def _is_spec(value: Any) -> bool:
 
 def _merged(one: TensorSpec, other: TensorSpec) -> TensorSpec:
     """Return the spec with None where two sizes differ."""
-    sizes = [m if m == n else None for m, n in zip(one.shape.as_list(), other.shape.as_list(), strict=True)]
-    return TensorSpec(TensorShape(sizes), one.dtype)
+    return TensorSpec(one.shape.most_specific_compatible_shape(other.shape), one.dtype)
 
 
 def _with_size(spec: TensorSpec, size: int) -> Any:
-    shape = spec.shape.as_list()
+    """Return a type with `size` in place of unknown sizes, and for an unknown rank one that differs with it, too."""
+    shape = [size] * max(size - 1, 0) if spec.shape.rank is None else spec.shape.as_list()
     if spec.dtype == "string":
         raise NotCompilableError("A function of strings cannot be compiled.")
     return jax.ShapeDtypeStruct([size if n is None else n for n in shape], spec.dtype.dtype)

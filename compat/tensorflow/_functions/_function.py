@@ -10,17 +10,20 @@ from typing import Any, final
 import jax
 
 from tfdist_jax._errors import NotCompilableError
-from tfdist_jax._internals import computing_now
+from tfdist_jax._stateful._state import leaving_programs
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted, converting, with_features
 from tfdist_jax.compat.tensorflow._functions._calls import CallCache, is_input, is_traced, signature
 from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
-from tfdist_jax.compat.tensorflow._functions._signatures import CallForm
+from tfdist_jax.compat.tensorflow._functions._retracing import trace_counter
+from tfdist_jax.compat.tensorflow._functions._signatures import CallForm, run_unchanged
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy, entering_scope
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OperatorNotAllowedInGraphError
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_spec import PerReplicaSpec
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._variables._variable_creators import noting_creations
 
 _run_eagerly = False
 
@@ -75,7 +78,10 @@ class Function:
         self._input_signature = input_signature
         self._autograph, self._features = autograph, features
         self._form = CallForm(self.python_function, input_signature)
-        self._cache = CallCache(own_random=True)
+        if owner is not None and self._form.signature is not None:
+            self.__signature__ = self._form.signature  # That of what it wraps has `self`, which a method's has not.
+        self._cache = CallCache(own_random=True, run=functools.partial(run_unchanged, self._name, self._form))
+        self._trace_counter = trace_counter(python_function)
         self._concrete: dict[Any, ConcreteFunction] = {}
         self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
 
@@ -103,7 +109,9 @@ class Function:
             return self.python_function(*args, **kwargs)
         args, kwargs = self._form.of(args, kwargs)
         with converting(self._autograph, self._features):
-            return self._traceable(*args, **kwargs) if is_traced((args, kwargs)) else self._run(args, kwargs)
+            if is_traced((args, kwargs)):
+                return run_unchanged(self._name, self._form, self._traceable, args, kwargs)
+            return self._run(args, kwargs)
 
     def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         traces = self._cache.traces
@@ -119,7 +127,10 @@ class Function:
                 f"{self._name}() uses a tensor of another function, which is out of scope: it had no value but in that "
                 "function's program. Return it from there instead of keeping it in a variable, list or attribute."
             ) from error
-        if self._cache.traces > traces:
+        if self._cache.traces == traces:
+            self._trace_counter.count_call()
+        else:
+            self._trace_counter.count_trace(self._name)
             self._concrete_of(args, kwargs)
         return results
 
@@ -158,12 +169,25 @@ class Function:
             owner=owner,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what it was made of: programs are of their process, and of this function."""
+        return {
+            "python_function": self._function,
+            "input_signature": self._input_signature,
+            "autograph": self._autograph,
+            "features": self._features,
+            "owner": self._owner and self._owner(),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        owner = state["owner"]
+        self.__init__(**{**state, "owner": None if owner is None else lambda: owner})
+
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """Return the function for one signature: tensors or `tf.TensorSpec`s, and constants."""
         if self._input_signature is not None and not args and not kwargs:
             args = tuple(self._input_signature)
-        else:
-            args, kwargs = self._form.of(args, kwargs)
+        args, kwargs = self._form.of(args, kwargs)
         concrete, is_new = self._concrete_of(args, kwargs)
         if is_new:
             concrete.trace()
@@ -264,6 +288,6 @@ def function(
 
 @contextlib.contextmanager
 def init_scope() -> Iterator[None]:
-    """Leave the program that is being traced: what runs inside is computed now."""
-    with computing_now():
+    """Leave the program that is being traced: what runs inside is computed now, and no tape sees it."""
+    with leaving_programs(), entering_scope(current_strategy()), noting_creations():
         yield

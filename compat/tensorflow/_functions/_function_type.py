@@ -16,11 +16,22 @@ _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 @final
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """One argument of a function for a signature."""
+    """One argument of a function for a signature.
+
+    Attributes:
+        name: Its name.
+        kind: How it is passed.
+        value: Its value, tensors as `TensorSpec`s.
+    """
 
     name: str
     kind: inspect._ParameterKind
     value: Any
+
+    @property
+    def type_constraint(self) -> Any:
+        """What is passed: `TensorSpec`s, and constants as they are."""
+        return self.value
 
     def __str__(self) -> str:
         return f"{self.name}: {type_text(self.value)}"
@@ -44,6 +55,27 @@ def bound_parameters(
         else:
             found.append(Parameter(name, kind, value))
     return found
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class FunctionType:
+    """What a compiled function takes and returns.
+
+    Ref: https://www.tensorflow.org/api_docs/python/tf/types/experimental/FunctionType
+
+    Attributes:
+        parameters: The arguments by name.
+        output: The results, tensors as `TensorSpec`s.
+        captures: The variables that it uses, by number.
+    """
+
+    parameters: Mapping[str, Parameter]
+    output: Any
+    captures: Mapping[int, Any]
+
+    def __str__(self) -> str:
+        return one_line(list(self.parameters.values()), self.output)
 
 
 def one_line(parameters: Sequence[Parameter], outputs: Any) -> str:

@@ -8,13 +8,16 @@ from jax.core import Tracer
 
 from tfdist_jax import PerReplica
 from tfdist_jax._replica import is_per_replica
-from tfdist_jax._stateful._replica_state import Replicated, is_replicated
+from tfdist_jax._stateful._replica_state import ReplicaScope, Replicated, is_replicated
+from tfdist_jax._stateful._state import current_scope
+from tfdist_jax.compat.tensorflow._functions._autograph._host import is_host_iterable, require_host
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
-from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplicaStrings, per_replica_strings
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
+from tfdist_jax.compat.tensorflow._variables._variable_creators import is_new
 
 SCALARS = (bool, int, float, complex, str, bytes)
 """Python values that are constants of a program."""
@@ -40,7 +43,8 @@ class Constant:
         return cls(value.value if isinstance(value, ById) else value)
 
 
-def _is_constant(leaf: Any) -> bool:
+def is_constant(leaf: Any) -> bool:
+    """Whether a part of a program's results is no array."""
     return isinstance(leaf, Constant)
 
 
@@ -60,6 +64,17 @@ def as_replica_results(results: Any, shared: Sequence[Any] = (), merged: Sequenc
     )
 
 
+def keep_variables(results: Any) -> Any:
+    """Let variables among a replica's results be returned themselves, unless it has changed them: then their value is its own.
+
+    Those that the step has made are returned in any case.
+    """
+    scope = current_scope()
+    written = {id(cell) for cell, *_ in scope.writes()} if isinstance(scope, ReplicaScope) else set()
+    is_kept = lambda leaf: isinstance(leaf, Variable) and (id(leaf) not in written or is_new(leaf))
+    return map_in_order(lambda leaf: Constant(leaf) if is_kept(leaf) else leaf, results)
+
+
 def mark_replicated(results: Any, merged: Sequence[Any]) -> Any:
     """Mark the `merged` tensors among a replica's results."""
     equal = set(map(id, merged))
@@ -74,7 +89,7 @@ def as_results(results: Any) -> Any:
 def restore_constants(results: Any) -> Any:
     """Put what is no array back into a program's results, and dictionaries in their order."""
     return restore_dict_order(
-        jax.tree.map(lambda leaf: leaf.value if _is_constant(leaf) else leaf, results, is_leaf=_is_constant)
+        jax.tree.map(lambda leaf: leaf.value if is_constant(leaf) else leaf, results, is_leaf=is_constant)
     )
 
 
@@ -84,13 +99,13 @@ def from_spmd_results(results: Any, num_replicas: int) -> Any:
     def one(leaf: Any) -> Any:
         if is_replicated(leaf):
             return leaf.value
-        if _is_constant(leaf):
+        if is_constant(leaf):
             # A string that the program has made is one for each replica.
             is_text = isinstance(leaf.value, HostTensor)
             return per_replica_strings([leaf.value] * num_replicas) if is_text else leaf.value
         return leaf
 
-    is_leaf = lambda leaf: is_replicated(leaf) or _is_constant(leaf) or is_per_replica(leaf)
+    is_leaf = lambda leaf: is_replicated(leaf) or is_constant(leaf) or is_per_replica(leaf)
     return jax.tree.map(one, results, is_leaf=is_leaf)
 
 
@@ -100,19 +115,23 @@ def join_results(results: Sequence[Any]) -> Any:
     def joined(*leaves: Any) -> Any:
         if is_replicated(leaves[0]):
             return leaves[0].value
-        same = all(_is_constant(leaf) and leaf.tree_flatten() == leaves[0].tree_flatten() for leaf in leaves)
+        same = all(is_constant(leaf) and leaf.tree_flatten() == leaves[0].tree_flatten() for leaf in leaves)
         values = restore_constants(leaves)
         if same:
             return values[0]
         return per_replica_strings(values) if isinstance(values[0], HostTensor) else PerReplica.uneven(values)
 
-    return jax.tree.map(joined, *results, is_leaf=lambda leaf: _is_constant(leaf) or is_replicated(leaf))
+    return jax.tree.map(joined, *results, is_leaf=lambda leaf: is_constant(leaf) or is_replicated(leaf))
 
 
 def _as_result(leaf: Any) -> Any:
     if isinstance(leaf, (jax.Array, Tracer)):
         return leaf
     if isinstance(leaf, PerReplicaStrings):
+        return Constant(leaf)
+    if is_host_iterable(leaf):
+        # Its functions may have captured tensors, which outside of the function would have no values.
+        require_host()
         return Constant(leaf)
     try:
         tensor = convert_to_tensor(leaf.value() if isinstance(leaf, Variable) else leaf)

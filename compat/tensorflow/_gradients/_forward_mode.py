@@ -5,7 +5,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax._autodiff._tape import Tape
+from tfdist_jax._autodiff._tape import Tape, recording_tapes, resuming
 from tfdist_jax._stateful import _state
 from tfdist_jax.compat.tensorflow._gradients._gradient_tape import UnconnectedGradients, is_variable
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
@@ -38,9 +38,16 @@ class ForwardAccumulator:
         shapes = [[tuple(leaf.shape) for leaf in leaves] for leaves in (self._primals, self._tangents)]
         if shapes[0] != shapes[1]:
             raise ValueError(f"`tangents` must have the shapes of `primals`, {shapes[0]}, but have {shapes[1]}.")
+        if len(set(map(id, self._primals))) < len(self._primals):
+            raise ValueError(
+                "A tensor or variable was specified as a primal multiple times. This may indicate an error. If it was "
+                "intended, please sum the corresponding tangents."
+            )
+        self._outer: list[Tape] = []
         self._tape = Tape(persistent=True, watch_reads=False)
 
     def __enter__(self) -> "ForwardAccumulator":
+        self._outer = recording_tapes()
         self._tape.start()
         for primal in self._primals:
             if is_variable(primal):
@@ -55,7 +62,9 @@ class ForwardAccumulator:
     def jvp(self, primals: Any, unconnected_gradients: Any = UnconnectedGradients.NONE) -> Any:
         """Return the derivatives of tensors, in any structure, along the tangents; None or zeros without connection."""
         mode = UnconnectedGradients(unconnected_gradients)
-        return jax.tree.map(lambda target: self._jvp(convert_to_tensor(target), mode), primals, is_leaf=is_variable)
+        # TensorFlow has computed the derivatives already, where tapes around this one have seen it.
+        with resuming(self._outer):
+            return jax.tree.map(lambda target: self._jvp(convert_to_tensor(target), mode), primals, is_leaf=is_variable)
 
     def _jvp(self, target: jax.Array, mode: UnconnectedGradients) -> Any:
         weight, back = jnp.ones_like(target), Tape()
@@ -67,7 +76,8 @@ class ForwardAccumulator:
         if not products:
             return jnp.zeros_like(target) if mode is UnconnectedGradients.ZERO else None
         # The gradient is linear in the weight, and the products' gradient by it is what is asked for.
-        return back.gradient(products, [weight])[0]
+        (found,) = back.gradient(products, [weight])
+        return jnp.zeros_like(target) if found is None else found
 
 
 def convert(gradient: Any) -> Any:

@@ -8,11 +8,13 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax._autodiff._pullbacks import RowGradient, is_differentiable
 from tfdist_jax._autodiff._tape import Tape
 from tfdist_jax._stateful import _state
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
@@ -39,8 +41,9 @@ class GradientTape:
 
     Differs from TensorFlow: a lookup inside a `tf.function` called under the tape has a
     dense gradient (one in the same function as the tape has `tf.IndexedSlices`); JAX functions that are constant almost
-    everywhere (such as `jnp.floor`) give zeros where TensorFlow's give None; a `lax.while_loop` that is part of a
-    compiled function has no gradient, eagerly it has; reads of a variable that has not changed are one tensor.
+    everywhere (such as `jnp.floor`) give zeros where TensorFlow's give None; a `jax.lax.while_loop` of the program's own
+    that is part of a compiled function has no gradient, eagerly it has; reads of a variable that has not changed are one
+    tensor.
     Ref: https://www.tensorflow.org/api_docs/python/tf/GradientTape
 
     Example:
@@ -218,6 +221,10 @@ class GradientTape:
             `[rows, *target row, *source row]`.
         """
         _checked(unconnected_gradients)
+        if parallel_iterations is not None and experimental_use_pfor and not self._persistent:
+            raise ValueError(
+                "GradientTape must be created with persistent=True to compute the batch_jacobian with parallel_iterations."
+            )
         shape, source_shape = _value(target).shape, tuple(source.shape)
         for given in (shape, source_shape):
             if len(given) < 2:
@@ -268,16 +275,16 @@ def is_variable(leaf: Any) -> bool:
 
 
 def _is_tensor(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) or is_variable(leaf)
+    return isinstance(leaf, jax.Array | HostTensor) or is_variable(leaf)
 
 
 def _is_leaf(leaf: Any) -> bool:
     return leaf is None or is_variable(leaf)
 
 
-def _value(leaf: Any) -> jax.Array:
+def _value(leaf: Any) -> Any:
     """Return a tensor, or a variable's value without watching it."""
-    return leaf if isinstance(leaf, jax.Array) else convert_to_tensor(leaf)
+    return leaf if isinstance(leaf, jax.Array | HostTensor) else convert_to_tensor(leaf)
 
 
 def _tensors(structure: Any, role: str) -> list[Any]:
@@ -304,7 +311,9 @@ def _cotangents(targets: Sequence[Any], output_gradients: Any) -> list[Any]:
     return [_cotangent(_value(target), weight) for target, weight in zip(targets, given, strict=True)]
 
 
-def _cotangent(target: jax.Array, weight: Any) -> jax.Array:
+def _cotangent(target: Any, weight: Any) -> Any:
+    if isinstance(target, HostTensor):
+        return np.zeros((), np.int32)  # Texts have no gradients, as integers have none.
     if weight is None:
         return jnp.ones_like(target)
     return conjugate(jnp.broadcast_to(convert_to_tensor(weight, dtype=target.dtype), target.shape))

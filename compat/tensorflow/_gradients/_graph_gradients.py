@@ -1,13 +1,15 @@
 """`tf.gradients` and `tf.hessians`: derivatives of what a function has computed so far."""
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 
 from tfdist_jax._internals import replay
+from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._gradients._gradient_tape import UnconnectedGradients, conjugate, is_variable
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tracing
 
@@ -52,17 +54,17 @@ def gradients(
         raise RuntimeError(
             "tf.gradients is not supported when eager execution is enabled. Use tf.GradientTape instead."
         )
-    targets, sources, fixed = (_tensors(given) for given in (ys, xs, stop_gradients))
+    targets, sources = _tensors(ys), list(map(_values, _leaves(xs)))
+    fixed = [value for leaf in _leaves(stop_gradients) for value in _values(leaf)]
     mode = UnconnectedGradients(unconnected_gradients)
     given = grad_ys if isinstance(grad_ys, list | tuple) else [grad_ys] * len(targets)
     weights = [
         jnp.ones_like(y) if w is None else conjugate(convert_to_tensor(w)) for y, w in zip(targets, given, strict=True)
     ]
-    pairs = [(y, w) for y, w in zip(targets, weights, strict=True) if isinstance(y, Tracer)]
     # One by one: a source may itself be on the way from another one.
-    found = [_gradient(pairs, source, fixed) for source in sources]
+    found = [_gradient(targets, weights, source, fixed) for source in sources]
     if mode is UnconnectedGradients.ZERO:
-        return [jnp.zeros_like(x) if g is None else g for x, g in zip(sources, found, strict=True)]
+        return [jnp.zeros_like(x[-1]) if g is None else g for x, g in zip(sources, found, strict=True)]
     return found
 
 
@@ -79,27 +81,34 @@ def hessians(
     return found
 
 
-def _tensors(given: Any) -> list[Any]:
-    if given is None:
-        return []
+def _leaves(given: Any) -> list[Any]:
     many = given if isinstance(given, Sequence) else [given]
-    return [convert_to_tensor(leaf) for leaf in jax.tree.leaves(list(many), is_leaf=is_variable)]
+    return jax.tree.leaves(list(many), is_leaf=is_variable)
 
 
-def _gradient(weighted: Sequence[tuple[Any, Any]], source: Any, fixed: Sequence[Any]) -> Any:
-    if not isinstance(source, Tracer):
-        return None
-    program = replay([target for target, _ in weighted], [source, *fixed])
-    of_source = lambda value: program(value, *fixed)
+def _tensors(given: Any) -> list[jax.Array]:
+    return list(map(convert_to_tensor, _leaves(given)))
+
+
+def _values(leaf: Any) -> list[jax.Array]:
+    """Return a tensor, or all values that a variable has had: each of its reads counts."""
+    scope = current_scope()
+    return scope.values(leaf) if is_variable(leaf) and scope is not None else [convert_to_tensor(leaf)]
+
+
+def _gradient(targets: Sequence[Any], weights: Sequence[Any], source: Sequence[Any], fixed: Sequence[Any]) -> Any:
+    """Return the gradient by what has had the values `source`, one after the other; None if nothing depends on them."""
+    program = replay(targets, [*source, *fixed])
+    of_source = lambda *values: program(*values, *fixed)
     if not _depends(of_source, source):
         return None
-    _, pull = jax.vjp(of_source, source)
-    return conjugate(pull([weight for _, weight in weighted])[0])
+    _, pull = jax.vjp(of_source, *source)
+    return conjugate(functools.reduce(operator.add, pull(list(weights))))
 
 
-def _depends(program: Any, argument: Any) -> bool:
-    jaxpr = jax.make_jaxpr(program)(argument).jaxpr
-    reached = {id(jaxpr.invars[0])}
+def _depends(program: Any, arguments: Sequence[Any]) -> bool:
+    jaxpr = jax.make_jaxpr(program)(*arguments).jaxpr
+    reached = set(map(id, jaxpr.invars))
     for equation in jaxpr.eqns:
         if any(id(atom) in reached for atom in equation.invars):
             reached |= {id(variable) for variable in equation.outvars}

@@ -90,6 +90,9 @@ _NAMES: dict[str, str] = {
     "`tf.raw_ops.AddV2`, and `tf.function(jit_compile=True)` for what `tf.xla` compiles.": "tf.raw_ops tf.xla",
     "queues fed TensorFlow 1's graphs. Use `tf.data`, or Python's `queue` in front of "
     "`tf.data.Dataset.from_generator`.": "tf.queue",
+    "processes find each other by themselves: start the program in each, with its TF_CONFIG, or all with `tfdist-jax launch`.": (
+        "tf.distribute.Server"
+    ),
     "sound files are read by Python's `wave` or `scipy.io.wavfile`; `tf.signal` makes spectra of the samples.": "tf.audio",
     "results have sizes that depend on values. Use Python's or NumPy's sets, before the data become tensors.": "tf.sets",
     "embeddings are variables here: use `tf.nn.embedding_lookup` or `tf.keras.layers.Embedding`.": (
@@ -115,12 +118,17 @@ _NAMES: dict[str, str] = {
         "tf.config.experimental.get_device_policy tf.config.experimental.set_device_policy "
         "tf.config.experimental.get_synchronous_execution tf.config.experimental.set_synchronous_execution "
         "tf.debugging.experimental "
-        "tf.test.with_eager_op_as_function tf.test.disable_with_predicate tf.nondifferentiable_batch_function "
+        "tf.nondifferentiable_batch_function "
         "tf.experimental.async_clear_error tf.experimental.async_scope tf.experimental.enable_strict_mode "
         "tf.experimental.function_executor_type tf.experimental.register_filesystem_plugin"
     ),
 }
 _NAMES |= {
+    "TensorFlow's servers are not there. Processes are started by `tfdist-jax launch`, in tests by the pytest plugin "
+    "`tfdist_jax.testing`.": "tf.test.create_local_cluster",
+    "it reports to TensorFlow's own runner. Measure with `time.perf_counter` around `jax.block_until_ready`, or pytest-benchmark.": (
+        "tf.test.Benchmark tf.test.benchmark_config"
+    ),
     "classes of one's own become JAX's: `jax.tree_util.register_dataclass`, or `flax.struct.dataclass`.": (
         "tf.experimental.ExtensionType tf.experimental.BatchableExtensionType tf.experimental.ExtensionTypeBatchEncoder "
         "tf.experimental.ExtensionTypeSpec tf.experimental.extension_type tf.experimental.dispatch_for_api "

@@ -14,9 +14,11 @@ from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import known_value
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, holds_texts
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
+from tfdist_jax.compat.tensorflow._tensors._meeting import brought_together, is_of_devices
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
+from tfdist_jax.compat.tensorflow._tensors._texts import is_text
 
 # Bytes of the types that JAX takes from NumPy as they are.
 _NARROW = 4
@@ -34,6 +36,9 @@ def compute(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     except jax.errors.JAXTypeError:
         raise  # A value that is not known while tracing: JAX's own message says what to do.
     except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
+        if is_of_devices(error):
+            together, named = brought_together((args, kwargs))
+            return function(*together, **named)
         raise invalid(str(error)) from error
 
 
@@ -57,10 +62,12 @@ def same_type(x: Any, y: Any) -> tuple[Any, Any]:
 def _like(value: Any, tensor: Any) -> Any:
     """Return what is no tensor in the type of one, if it has a meaning in it."""
     wanted = as_dtype(tensor.dtype)
-    if isinstance(value, int | float) and wanted.size <= _NARROW:
+    if isinstance(value, int | float) and 0 < wanted.size <= _NARROW:
         # A NumPy number will do, and takes a tenth of the time.
         return host_value(value, hint=wanted)
-    return convert_to_tensor(value, dtype_hint=wanted)
+    # A text never has a meaning as a number, nor a number as a text.
+    is_strict = wanted.name == "string" or is_text(value)
+    return convert_to_tensor(value, wanted if is_strict else None, dtype_hint=wanted)
 
 
 def all_same_type(values: Any) -> list[Any]:
@@ -139,7 +146,7 @@ def static_ints(values: Any, name: str) -> tuple[Any, ...]:
         return (static_int(values, name),)
     if isinstance(values, jax.Array | np.ndarray):
         values = np.asarray(value_of(values, _NOT_KNOWN.format(name))).tolist()
-    if isinstance(values, list | tuple):
+    if isinstance(values, list | tuple | range):
         return tuple(static_int(value, name) for value in values)
     return (static_int(values, name),)
 
@@ -166,6 +173,29 @@ def keeps_static(operation: Callable[..., Any]) -> Callable[..., Any]:
             return jax.tree.map(HostTensor.of, operation(*args, **kwargs))
 
     return call
+
+
+def carries_texts(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Let an operation that moves the elements of its first argument move texts too: it moves their numbers."""
+
+    @functools.wraps(operation)
+    def call(first: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(first) is not HostTensor and not is_text(first):
+            return operation(first, *args, **kwargs)
+        tensor = convert_to_tensor(first)
+        if not holds_texts(tensor):
+            return operation(first, *args, **kwargs)
+        texts = np.asarray(tensor)
+        with jax.ensure_compile_time_eval():
+            numbers = operation(convert_to_tensor(np.arange(texts.size).reshape(texts.shape)), *args, **kwargs)
+        return jax.tree.map(functools.partial(_numbered, texts.ravel()), numbers)
+
+    return call
+
+
+def _numbered(texts: np.ndarray, numbers: Any) -> HostTensor:
+    known = value_of(numbers, "A choice among texts depends on values that are not known while the function is traced.")
+    return HostTensor.of(texts[np.asarray(known)])
 
 
 def _leaves(value: Any) -> list[Any]:

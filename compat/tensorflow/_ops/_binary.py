@@ -18,18 +18,25 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     require,
     same_type,
 )
+from tfdist_jax.compat.tensorflow._tensors import _texts
 from tfdist_jax.compat.tensorflow._tensors._checks import check_divisor
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, holds_texts
+from tfdist_jax.compat.tensorflow._tensors._meeting import meeting
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _PAGE = "https://www.tensorflow.org/api_docs/python/tf/math"
 
 
-def _binary(name: str, function: Callable[[Any, Any], Any], kinds: str, doc: str) -> Callable[..., Any]:
-    """Make TensorFlow's operation of a JAX function; `kinds` as in `require`."""
+def _binary(
+    name: str, function: Callable[[Any, Any], Any], kinds: str, doc: str, of_texts: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Make TensorFlow's operation of a JAX function; `kinds` as in `require`; `of_texts` does the same for texts."""
 
     def operation(x: Any, y: Any, name: str | None = None) -> Any:
         x, y = same_type(x, y)
+        if of_texts is not None and holds_texts(x):
+            return HostTensor.of(of_texts(x, y))
         require(x, kinds, operation.__name__)
         return compute(function, x, y)
 
@@ -71,7 +78,7 @@ def _zero_where_zero(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any
     return multiply
 
 
-add = _binary("add", jnp.add, "fci", "Return x + y.")
+add = _binary("add", jnp.add, "fci", "Return x + y; of texts, y behind x.", _texts.join)
 subtract = _binary("subtract", jnp.subtract, "fci", "Return x - y.")
 multiply = _binary("multiply", jnp.multiply, "fci", "Return x * y.")
 truediv = _binary("truediv", _true_divide, "fcib", "Return x / y; integers give float64, small ones float32.")
@@ -98,8 +105,8 @@ multiply_no_nan = _binary(
 xlogy = _binary("xlogy", _zero_where_zero(jnp.log), "fc", "Return x * log(y), and 0 where x is 0.")
 xlog1py = _binary("xlog1py", _zero_where_zero(jnp.log1p), "fc", "Return x * log(1 + y), and 0 where x is 0.")
 xdivy = _binary("xdivy", _zero_where_zero(jnp.reciprocal), "fc", "Return x / y, and 0 where x is 0.")
-equal = _binary("equal", jnp.equal, "fcib", "Tell where x == y.")
-not_equal = _binary("not_equal", jnp.not_equal, "fcib", "Tell where x != y.")
+equal = _binary("equal", jnp.equal, "fcib", "Tell where x == y.", _texts.equal)
+not_equal = _binary("not_equal", jnp.not_equal, "fcib", "Tell where x != y.", _texts.not_equal)
 greater = _binary("greater", jnp.greater, "fi", "Tell where x > y.")
 greater_equal = _binary("greater_equal", jnp.greater_equal, "fi", "Tell where x >= y.")
 less = _binary("less", jnp.less, "fi", "Tell where x < y.")
@@ -174,7 +181,7 @@ def add_n(inputs: Any, name: str | None = None) -> jax.Array:
     shapes = {tuple(tensor.shape) for tensor in tensors}
     if len(shapes) > 1:
         raise invalid(f"Inputs to operation AddN must have the same size and shape, got {sorted(shapes)}.")
-    return functools.reduce(operator.add, tensors)
+    return functools.reduce(functools.partial(meeting, operator.add), tensors)
 
 
 def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> jax.Array:

@@ -10,6 +10,7 @@ from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._ops._arguments import (
     all_same_type,
+    carries_texts,
     compute,
     invalid,
     keeps_static,
@@ -43,6 +44,7 @@ def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Any:
     return compute(jnp.stack, tensors, where)
 
 
+@carries_texts
 @keeps_static
 def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str | None = "unstack") -> list[Any]:
     """Return the entries along an axis as a list of tensors; `num`, if given, says how many there are."""
@@ -55,6 +57,7 @@ def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str | None 
     return [jnp.squeeze(part, where) for part in jnp.split(tensor, entries, where)] if entries else []
 
 
+@carries_texts
 @keeps_static
 def split(
     value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str | None = "split"
@@ -88,6 +91,7 @@ def parallel_stack(values: Any, name: str | None = "parallel_stack") -> jax.Arra
     return stack(values)
 
 
+@carries_texts
 @keeps_static
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:
     """Return the part of a tensor from `begin` on with sizes `size`, -1 meaning all that is left.

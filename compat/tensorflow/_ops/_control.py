@@ -11,7 +11,10 @@ from jax.core import Tracer
 from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._stateful import _control_flow
 from tfdist_jax.compat.tensorflow._ops._arguments import static_int
+from tfdist_jax.compat.tensorflow._ops._concat import stack
+from tfdist_jax.compat.tensorflow._ops._creation import zeros
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._nest import map_structure
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
@@ -124,8 +127,8 @@ def while_loop(
     """Repeat `loop_vars = body(*loop_vars)` as long as `cond(*loop_vars)`.
 
     While a function is traced, shapes and types stay the same from one iteration to the next: where `shape_invariants`
-    say that they may not, the function runs as Python, one operation after the other. So it does if a tape asks for
-    gradients and there are no `maximum_iterations`: XLA cannot differentiate a loop without a known bound.
+    say that they may not, the function runs as Python, one operation after the other. Gradients of a loop without
+    `maximum_iterations` compute parts of it again: XLA has no memory whose size is not known.
     See https://www.tensorflow.org/api_docs/python/tf/while_loop.
     """
     variables, tree = list(map(_tensors, loop_vars)), type(loop_vars)
@@ -193,9 +196,15 @@ def map_fn(
     if there are no entries; without it, results are like `elems`.
     """
     elems = _tensors(elems)
+    if not jax.tree.leaves(elems):
+        raise ValueError(
+            "elems must be a Tensor or (possibly nested) sequence of Tensors. "
+            f"Got {elems}, which does not contain any Tensors."
+        )
     signature = next((given for given in (fn_output_signature, dtype) if given is not None), elems)
     result = lambda entry: _in_types(signature, fn(entry))
-    if not _is_traced(elems):
+    # Texts have no loops in programs.
+    if not _is_traced(elems) or any(isinstance(leaf, HostTensor) for leaf in jax.tree.leaves(elems)):
         return _stack([result(entry) for entry in _entries(elems)], signature)
     return _control_flow.scan(lambda _, entry: ((), result(entry)), (), elems)[1]
 
@@ -302,8 +311,8 @@ def _type(like: Any) -> Any:
 def _stack(results: list[Any], signature: Any) -> Any:
     """Return results stacked; if there are none, no entries of the shapes, if it has any, and types of a signature."""
     if not results:
-        return map_structure(lambda like: jnp.zeros((0, *_entry_shape(like)), _type(like).dtype), signature)
-    return map_in_order(lambda *leaves: jnp.stack(leaves), *results)
+        return map_structure(lambda like: zeros((0, *_entry_shape(like)), _type(like)), signature)
+    return map_in_order(lambda *leaves: stack(leaves), *results)
 
 
 def _entry_shape(like: Any) -> tuple[int, ...]:

@@ -26,6 +26,11 @@ def _unary(name: str, function: Callable[[Any], Any], kinds: str, doc: str) -> C
     return keeps_static(operation) if "i" in kinds else operation
 
 
+def _in_steps(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that is constant almost everywhere, without the gradient of zeros that JAX gives it."""
+    return lambda x: function(jax.lax.stop_gradient(x))
+
+
 abs = _unary("abs", absolute, "fci", "Return absolute values.")
 acos = _unary("acos", jnp.arccos, "fc", "Return arc cosines.")
 acosh = _unary("acosh", jnp.arccosh, "fc", "Return inverse hyperbolic cosines.")
@@ -37,7 +42,7 @@ bessel_i0 = _unary("bessel_i0", special.i0, "f", "Return modified Bessel functio
 bessel_i0e = _unary("bessel_i0e", special.i0e, "f", "Return exponentially scaled Bessel functions of order 0.")
 bessel_i1 = _unary("bessel_i1", special.i1, "f", "Return modified Bessel functions of order 1.")
 bessel_i1e = _unary("bessel_i1e", special.i1e, "f", "Return exponentially scaled Bessel functions of order 1.")
-ceil = _unary("ceil", jnp.ceil, "f", "Return the next integers above.")
+ceil = _unary("ceil", _in_steps(jnp.ceil), "f", "Return the next integers above.")
 cos = _unary("cos", jnp.cos, "fc", "Return cosines.")
 cosh = _unary("cosh", jnp.cosh, "fc", "Return hyperbolic cosines.")
 digamma = _unary("digamma", special.digamma, "f", "Return the derivatives of log gamma.")
@@ -51,7 +56,7 @@ expint = _unary("expint", special.expi, "f", "Return exponential integrals Ei.")
 expm1 = _unary("expm1", jnp.expm1, "fc", "Return e to the power of each element, less 1.")
 fresnel_cos = _unary("fresnel_cos", lambda x: special.fresnel(x)[1], "f", "Return Fresnel cosine integrals.")
 fresnel_sin = _unary("fresnel_sin", lambda x: special.fresnel(x)[0], "f", "Return Fresnel sine integrals.")
-floor = _unary("floor", jnp.floor, "f", "Return the next integers below.")
+floor = _unary("floor", _in_steps(jnp.floor), "f", "Return the next integers below.")
 is_finite = _unary("is_finite", jnp.isfinite, "f", "Tell which elements are finite.")
 is_inf = _unary("is_inf", jnp.isinf, "f", "Tell which elements are infinite.")
 is_nan = _unary("is_nan", jnp.isnan, "f", "Tell which elements are not a number.")
@@ -64,7 +69,7 @@ ndtri = _unary("ndtri", special.ndtri, "f", "Return quantiles of the standard no
 negative = _unary("negative", jnp.negative, "fci", "Return negated elements.")
 reciprocal = _unary("reciprocal", jnp.reciprocal, "fci", "Return 1 / x.")
 rint = _unary("rint", jnp.rint, "f", "Return the nearest integers, halves to the even one.")
-round = _unary("round", jnp.round, "fi", "Return the nearest integers, halves to the even one.")
+round = _unary("round", _in_steps(jnp.round), "fi", "Return the nearest integers, halves to the even one.")
 rsqrt = _unary("rsqrt", jax.lax.rsqrt, "fc", "Return 1 / sqrt(x).")
 sigmoid = _unary("sigmoid", lambda x: jax.nn.sigmoid(x), "fc", "Return 1 / (1 + exp(-x)).")
 sign = _unary("sign", jnp.sign, "fci", "Return -1, 0 or 1.")

@@ -2,6 +2,7 @@
 
 import builtins
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,16 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax._errors import ConcreteValueRequiredError
+from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._ops._elementwise import identity
+from tfdist_jax.compat.tensorflow._platform._errors import (
+    InvalidArgumentError,
+    OpError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+    UnimplementedError,
+    UnknownError,
+)
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tracing
 
@@ -90,13 +100,26 @@ def inside_function() -> bool:
     return is_tracing()
 
 
+# TensorFlow's errors for those of Python functions; others are unknown ones.
+_KINDS: dict[type[Exception], type[OpError]] = {
+    TypeError: InvalidArgumentError,
+    ValueError: InvalidArgumentError,
+    StopIteration: OutOfRangeError,
+    MemoryError: ResourceExhaustedError,
+    NotImplementedError: UnimplementedError,
+}
+
+
 def py_function(
     func: Callable[..., Any] | None = None, inp: Any = None, Tout: Any = None, name: str | None = None
 ) -> Any:
     """Return `func(*inp)` as tensors of types `Tout`; `func` gets tensors that have values.
 
-    A function that calls it runs as Python: the sizes of the result are not known while it is traced.
+    A function that calls it runs as Python: the sizes of the result are not known while it is traced. Without `func` it
+    is a decorator.
     """
+    if func is None:
+        return lambda func: functools.wraps(func)(lambda *inp: py_function(func, inp, Tout))
     return _call_python(func, [convert_to_tensor(value) for value in inp or ()], Tout, "tf.py_function")
 
 
@@ -107,7 +130,9 @@ def numpy_function(
     stateful: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Return `func(*inp)` as tensors of types `Tout`; `func` gets NumPy arrays."""
+    """Return `func(*inp)` as tensors of types `Tout`; `func` gets NumPy arrays. Without `func` it is a decorator."""
+    if func is None:
+        return lambda func: functools.wraps(func)(lambda *inp: numpy_function(func, inp, Tout))
     tensors = [convert_to_tensor(value) for value in inp or ()]
     known = [t if isinstance(t, Tracer) else np.asarray(t) for t in tensors]
     return _call_python(func, known, Tout, "tf.numpy_function")
@@ -119,13 +144,26 @@ def _call_python(func: Any, arguments: list[Any], wanted: Any, name: str) -> Any
             f"{name} gives tensors of unknown shape, which XLA cannot compile. Call the function outside of "
             "tf.function, in Dataset.map, or use jax.pure_callback with the result's shape."
         )
-    results = func(*arguments)
+    # A call of `numpy_function` outside of a graph is Python's own.
+    is_plain = name == "tf.numpy_function" and current_scope() is None
+    results = func(*arguments) if is_plain else _with_tensorflows_errors(func, arguments)
     if wanted is None:
         return None
     if isinstance(wanted, list | builtins.tuple):
         listed = results if isinstance(results, list | builtins.tuple) else [] if results is None else [results]
         return [convert_to_tensor(result, dtype) for result, dtype in zip(listed, wanted, strict=True)]
     return convert_to_tensor(results, wanted)
+
+
+def _with_tensorflows_errors(func: Any, arguments: list[Any]) -> Any:
+    """Call a Python function; what it raises is TensorFlow's error of that kind."""
+    try:
+        return func(*arguments)
+    except (OpError, ConcreteValueRequiredError, jax.errors.JAXTypeError):
+        raise
+    except Exception as error:
+        kind = next((kind for raised, kind in _KINDS.items() if isinstance(error, raised)), UnknownError)
+        raise kind(None, None, f"{type(error).__name__}: {error}") from error
 
 
 def guarantee_const(input: Any, name: str | None = None) -> Any:

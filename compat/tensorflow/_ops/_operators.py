@@ -18,7 +18,10 @@ from tfdist_jax.compat.tensorflow._ops._binary import truediv
 from tfdist_jax.compat.tensorflow._ops._subgradients import absolute
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._checks import check_divisor, missing_entry
+from tfdist_jax.compat.tensorflow._tensors._host import holds_texts
+from tfdist_jax.compat.tensorflow._tensors._meeting import brought_together, is_of_devices
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._texts import is_text
 
 _TWO_WAYS = "add sub mul truediv floordiv mod pow matmul and or xor"
 _COMPARISONS = "lt le gt ge"
@@ -67,11 +70,14 @@ def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any,
             if own_way is not None and self.aval.dtype.kind in "iu":
                 return own_way(original, self, other)
         try:
-            return original(self, other)
+            result = original(self, other)
+            if result is NotImplemented and is_text(other) and _is_tensorflow_program(frame(1)):
+                raise _unlike_text(name, self, other)  # Python would take numbers and texts as not equal.
+            return result
         except (TypeError, ValueError) as error:
             if isinstance(error, jax.errors.JAXTypeError) or not _is_tensorflow_program(frame(1)):
                 raise
-            return _unlike(name, self, other, error)
+            return _unlike(name, original, self, other, error)
 
     return operate
 
@@ -102,14 +108,27 @@ def _inside(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return getitem
 
 
-def _unlike(name: str, mine: jax.Array, other: Any, error: Exception) -> Any:
-    """Return what TensorFlow makes of operands whose shapes do not fit: they differ, or it is an error."""
+def _unlike(name: str, original: Callable[[Any, Any], Any], mine: jax.Array, other: Any, error: Exception) -> Any:
+    """Return what TensorFlow makes of operands that JAX refuses: of other devices, or with shapes that do not fit.
+
+    Those differ, or it is an error.
+    """
+    if is_of_devices(error):
+        return original(*brought_together((mine, other)))
     if not hasattr(other, "shape"):
         raise error
+    if holds_texts(other):
+        shown = f"cannot compute {name.strip('_')} of a {mine.aval.dtype.name} tensor and texts."
+        raise InvalidArgumentError(None, None, shown) from error
     if name in ("__eq__", "__ne__"):
         return jnp.asarray(name == "__ne__")
     message = f"Incompatible shapes for {name.strip('_')}: {list(mine.aval.shape)} and {list(np.shape(other))}."
     raise (ValueError(message) if isinstance(mine, Tracer) else InvalidArgumentError(None, None, message)) from error
+
+
+def _unlike_text(name: str, mine: jax.Array, other: Any) -> Exception:
+    message = f"cannot compute {name.strip('_')} of a {mine.aval.dtype.name} tensor and {other!r}."
+    return _wrong_types(mine, message) if name == "__add__" else TypeError(message)
 
 
 def _is_tensorflow_program(frame: FrameType) -> bool:

@@ -2,15 +2,17 @@
 
 import builtins
 import sys
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
+from tfdist_jax._replica import is_per_replica
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor, is_tracing
+from tfdist_jax.compat.tensorflow._tensors._tensor_text import replicas_text, tensor_repr
 
 
 def print(*inputs: Any, **kwargs: Any) -> None:
@@ -29,7 +31,7 @@ def print(*inputs: Any, **kwargs: Any) -> None:
     kwargs.pop("name", None)
     if kwargs:
         raise ValueError(f"Unrecognized keyword arguments for tf.print: {kwargs}")
-    leaves, tree = jax.tree.flatten(inputs, is_leaf=_is_leaf)
+    leaves, tree = jax.tree.flatten(jax.tree.map(_with_parts, inputs, is_leaf=_is_leaf), is_leaf=_is_leaf)
     places = [i for i, leaf in enumerate(leaves) if is_tensor(leaf) and not isinstance(leaf, HostTensor)]
     tensors = [_array(leaves[i]) for i in places]
 
@@ -47,7 +49,24 @@ def print(*inputs: Any, **kwargs: Any) -> None:
 
 
 def _is_leaf(value: Any) -> bool:
-    return is_tensor(value) or value is None
+    return is_tensor(value) or value is None or is_per_replica(value)
+
+
+@final
+@jax.tree_util.register_pytree_node_class
+class _Replicas(list):
+    """The values of replicas, each of which is printed by its own."""
+
+    def tree_flatten(self) -> tuple[list[Any], None]:
+        return list(self), None
+
+    @classmethod
+    def tree_unflatten(cls, nothing: None, values: Any) -> "_Replicas":
+        return cls(values)
+
+
+def _with_parts(leaf: Any) -> Any:
+    return _Replicas(leaf.values) if is_per_replica(leaf) else leaf
 
 
 def _array(value: Any) -> Any:
@@ -72,6 +91,9 @@ def _write_to_path(path: str, text: str) -> None:
 
 def _text(value: Any, summarize: int) -> str:
     """Write a value as TensorFlow does: arrays without commas, floats as short as they can be."""
+    if isinstance(value, _Replicas):
+        is_array = lambda part: isinstance(part, np.ndarray) and not isinstance(part, HostTensor)
+        return replicas_text("PerReplica", (tensor_repr(v, v.dtype.name) if is_array(v) else repr(v) for v in value))
     if isinstance(value, np.ndarray | np.generic):
         return _array_text(np.asarray(value), summarize)
     if isinstance(value, dict):

@@ -140,6 +140,8 @@ def argmin(input: Any, axis: Any = None, output_type: Any = _dtypes.int64, name:
 
 def _arg(function: Callable[..., Any], input: Any, axis: Any, output_type: Any) -> jax.Array:
     tensor, along = convert_to_tensor(input), 0 if axis is None else static_int(axis, "axis")
+    if not -tensor.ndim <= along < tensor.ndim:
+        raise invalid(f"Expected dimension in the range [{-tensor.ndim}, {tensor.ndim}), but got {along}")
     return compute(_position, function, tensor, along).astype(as_dtype(output_type).dtype)
 
 
@@ -193,6 +195,8 @@ def _cumulative(
     function: Callable[..., Any], x: Any, axis: Any, *, exclusive: bool, reverse: bool, nothing: Any
 ) -> jax.Array:
     tensor = convert_to_tensor(x)
+    if np.ndim(axis):
+        raise invalid(f"ScanOp: axis must be a scalar, not {list(np.shape(axis))}")
     axis = static_int(axis, "axis")
     if not -tensor.ndim <= axis < tensor.ndim:
         raise invalid(f"ScanOp: Expected scan axis in the range [{-tensor.ndim}, {tensor.ndim}), but got {axis}.")

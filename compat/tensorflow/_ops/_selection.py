@@ -9,6 +9,7 @@ import numpy as np
 
 from tfdist_jax._autodiff._custom_pullback import take_rows
 from tfdist_jax.compat.tensorflow._ops._arguments import (
+    carries_texts,
     compute,
     invalid,
     keeps_static,
@@ -21,7 +22,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._checks import check_indices
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, holds_texts
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
@@ -40,7 +41,7 @@ class UniqueWithCounts(NamedTuple):
     count: jax.Array  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> jax.Array:
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Any:
     """Return elements of `x` where the condition is true and of `y` elsewhere, all broadcast.
 
     Without `x` and `y`, the indices of true elements, `[number, rank]` int64; their number must be known, so this
@@ -49,10 +50,15 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     """
     condition = convert_to_tensor(condition)
     if x is None and y is None:
-        return convert_to_tensor(np.argwhere(known(condition, "tf.where(condition)") != 0).astype(np.int64))
+        return convert_to_tensor(
+            np.argwhere(known(require(condition, "fcib", "where"), "tf.where(condition)") != 0).astype(np.int64)
+        )
     if x is None or y is None:
         raise ValueError("x and y must both be non-None or both be None.")
-    return compute(jnp.where, require(condition, "b", "where"), *same_type(x, y))
+    chosen, (x, y) = require(condition, "b", "where"), same_type(x, y)
+    if holds_texts(x):
+        return HostTensor.of(np.where(known(chosen, "tf.where of texts"), x, y))
+    return compute(jnp.where, chosen, x, y)
 
 
 def known(tensor: Any, what: str) -> np.ndarray:
@@ -113,6 +119,7 @@ def _take_rows(params: Any, indices: Any) -> Any:
     return jnp.take(params, indices, axis=0, mode="fill", fill_value=0)
 
 
+@carries_texts
 def gather_nd(
     params: Any, indices: Any, batch_dims: int = 0, name: str | None = None, bad_indices_policy: str = ""
 ) -> jax.Array:

@@ -6,11 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._ops._arguments import axes, compute, invalid, keeps_static, static_int, static_ints
+from tfdist_jax.compat.tensorflow._ops._arguments import (
+    axes,
+    carries_texts,
+    compute,
+    invalid,
+    keeps_static,
+    static_int,
+    static_ints,
+)
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._checks import check_indices
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, holds_texts
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
@@ -74,18 +82,21 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
     return compute(jnp.reshape, values, sizes)
 
 
+@carries_texts
 @keeps_static
 def expand_dims(input: Any, axis: Any, name: str | None = None) -> Any:
     """Return the tensor with a new axis of size 1."""
     return compute(jnp.expand_dims, convert_to_tensor(input), static_int(axis, "axis"))
 
 
+@carries_texts
 @keeps_static
 def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
     """Return the tensor without the given axes, or all axes, of size 1."""
     return compute(jnp.squeeze, convert_to_tensor(input), axes(axis) if axis != [] else None)
 
 
+@carries_texts
 def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str | None = "transpose") -> jax.Array:
     """Return the tensor with its axes in another order, the opposite one by default."""
     order = None if perm is None else static_ints(perm, "perm")
@@ -93,6 +104,7 @@ def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str | Non
     return jnp.conj(turned) if conjugate and jnp.iscomplexobj(turned) else turned
 
 
+@carries_texts
 @keeps_static
 def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
     """Return the tensor repeated as a whole, `multiples[i]` times along axis i."""
@@ -104,6 +116,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
     return jnp.tile(tensor, counts)
 
 
+@carries_texts
 def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) -> jax.Array:
     """Return the tensor with each entry along `axis` (of the flattened tensor, if None) repeated.
 
@@ -117,14 +130,13 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
     return compute(jnp.repeat, tensor, np.asarray(counts), along, total_repeat_length=sum(counts))
 
 
+@carries_texts
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> jax.Array:
     """Return the tensor broadcast to a shape."""
     return compute(jnp.broadcast_to, convert_to_tensor(input), static_ints(shape, "shape"))
 
 
-def pad(
-    tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
-) -> jax.Array:
+def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None) -> Any:
     """Return the tensor with more entries before and after along each axis.
 
     Args:
@@ -135,6 +147,8 @@ def pad(
         name: Unused.
     """
     values = convert_to_tensor(tensor)
+    if holds_texts(values):
+        return _padded_texts(values, paddings, mode, constant_values or b"")
     widths = [static_ints(pair, "paddings") for pair in _rows(paddings)]
     kind = mode.upper()
     if kind == "CONSTANT":
@@ -145,21 +159,31 @@ def pad(
     return compute(jnp.pad, values, widths, mode=kind.lower())
 
 
+def _padded_texts(texts: HostTensor, paddings: Any, mode: str, filler: Any) -> HostTensor:
+    filled = [*np.asarray(texts).ravel(), *np.asarray(convert_to_tensor([filler], _dtypes.string))]
+    with jax.ensure_compile_time_eval():
+        numbers = pad(np.arange(texts.size).reshape(texts.numpy().shape), paddings, mode, texts.size)
+    return HostTensor.of(np.array(filled, object)[np.asarray(numbers)])
+
+
 def _rows(paddings: Any) -> Any:
     return list(paddings) if isinstance(paddings, list | tuple) else np.asarray(convert_to_tensor(paddings))
 
 
+@carries_texts
 @keeps_static
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Any:
     """Return the tensor with its entries in opposite order along the given axes."""
     return compute(jnp.flip, convert_to_tensor(tensor), static_ints(axis, "axis"))
 
 
+@carries_texts
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> jax.Array:
     """Return the tensor with entries moved along axes, from the end back to the start."""
     return compute(jnp.roll, convert_to_tensor(input), convert_to_tensor(shift), axes(axis))
 
 
+@carries_texts
 def reverse_sequence(
     input: Any, seq_lengths: Any, seq_axis: Any = None, batch_axis: Any = None, name: str | None = None
 ) -> jax.Array:

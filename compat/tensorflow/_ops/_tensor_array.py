@@ -8,11 +8,25 @@ import numpy as np
 
 from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import known_value
-from tfdist_jax.compat.tensorflow._ops._arguments import static_int
+from tfdist_jax.compat.tensorflow._ops._arguments import static_int, value_of
+from tfdist_jax.compat.tensorflow._ops._concat import concat
+from tfdist_jax.compat.tensorflow._ops._creation import zeros
+from tfdist_jax.compat.tensorflow._ops._selection import gather
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError, OutOfRangeError
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+
+
+def _replaced(elements: Any, places: Any, values: Any) -> Any:
+    """Return elements with other ones at some places, which have to be known if they are texts."""
+    if not isinstance(elements, HostTensor):
+        return elements.at[places].set(values)
+    where = value_of(places, "The places of texts in a tf.TensorArray must be known while a function is traced.")
+    texts = np.array(elements)
+    texts[np.asarray(where)] = np.array(values)[()]
+    return HostTensor.of(texts)
 
 
 @final
@@ -55,7 +69,7 @@ class TensorArray:
         self._buffer: Any = None
         shape = None if element_shape is None else TensorShape(element_shape)
         if shape is not None and shape.is_fully_defined():
-            self._buffer = jnp.zeros((self._size, *shape.as_list()), self._dtype.dtype)
+            self._buffer = zeros((self._size, *shape.as_list()), self._dtype)
 
     def tree_flatten(self) -> tuple[tuple[Any], Any]:
         """Return the elements, and what is constant."""
@@ -120,7 +134,7 @@ class TensorArray:
                 f"Could not write to TensorArray index {index}: the element has shape {tuple(value.shape)}, but the "
                 f"others have {tuple(buffer.shape[1:])}.",
             )
-        return self._with(buffer.at[index].set(value), size)
+        return self._with(_replaced(buffer, index, value), size)
 
     def _size_with(self, index: Any) -> int:
         """Return the size of the array after a write at `index`."""
@@ -152,8 +166,10 @@ class TensorArray:
                     "A tf.TensorArray that is written to in a loop of a compiled function needs `size`: it cannot grow "
                     "there."
                 )
-            return jnp.zeros((size, *shape), self._dtype.dtype)
+            return zeros((size, *shape), self._dtype)
         missing = size - self._buffer.shape[0]
+        if isinstance(self._buffer, HostTensor):
+            return concat([self._buffer, zeros((missing, *shape), self._dtype)], 0)
         return jnp.pad(self._buffer, [(0, missing)] + [(0, 0)] * (self._buffer.ndim - 1)) if missing else self._buffer
 
     def _with(self, buffer: Any, size: int) -> "TensorArray":
@@ -180,7 +196,7 @@ class TensorArray:
         if self._buffer is None:
             if self._size:
                 raise InvalidArgumentError(None, None, "TensorArray has no elements yet: write them first.")
-            return jnp.zeros((0,), self._dtype.dtype)
+            return zeros((0,), self._dtype)
         return self._buffer
 
     def read(self, index: Any, name: str | None = None) -> jax.Array:
@@ -189,7 +205,7 @@ class TensorArray:
         known = known_value(index)
         if known is not None and not 0 <= int(known) < self._size:
             raise OutOfRangeError(None, None, f"Tried to read from index {int(known)} but array size is: {self._size}")
-        return elements[index]
+        return elements[int(index)] if isinstance(elements, HostTensor) else elements[index]
 
     def stack(self, name: str | None = None) -> jax.Array:
         """Return all elements, `[size, *element]`."""
@@ -197,7 +213,7 @@ class TensorArray:
 
     def gather(self, indices: Any, name: str | None = None) -> jax.Array:
         """Return the elements at `indices`."""
-        return self._filled()[convert_to_tensor(indices)]
+        return gather(self._filled(), indices)
 
     def concat(self, name: str | None = None) -> jax.Array:
         """Return the elements joined along their first axis."""
@@ -220,7 +236,7 @@ class TensorArray:
         value = convert_to_tensor(value, dtype=self._dtype)
         places = np.asarray(indices)
         size = self._grown(int(places.max())) if places.size else self._size
-        return self._with(self._room(value.shape[1:], size).at[places].set(value), size)
+        return self._with(_replaced(self._room(value.shape[1:], size), places, value), size)
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> "TensorArray":
         """Return an array of the parts of `value` along its first axis; all must have one length."""

@@ -19,6 +19,7 @@ from tfdist_jax._cluster import Task
 from tfdist_jax._internals import backends_are_initialized, joined_processes
 from tfdist_jax._sharding._mesh import Device
 from tfdist_jax.compat.tensorflow._platform import _environment
+from tfdist_jax.compat.tensorflow._platform._device_spec import DeviceSpec
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 
 _NAME = re.compile(
@@ -86,6 +87,14 @@ def device_name(array: jax.Array) -> str:
     """Return TensorFlow's name of the (first) device of this process that holds an array."""
     own = [device for device in array.devices() if device.process_index == _own_process()]
     return full_name(min(own or array.devices(), key=lambda each: each.id))
+
+
+def requested_device() -> str:
+    """Return the device of `tf.device` as TensorFlow names that of a tensor in a function; empty outside of one."""
+    device: Any = jax.config.jax_default_device
+    if device is None or isinstance(device, str):
+        return ""
+    return "/" + full_name(device).rpartition("/")[2]
 
 
 def host_name() -> str:
@@ -233,7 +242,7 @@ def device(device_name: Any) -> Iterator[None]:
     Raises:
         InvalidArgumentError: If there is no such device and soft placement is off, or if it is another process's.
     """
-    name = getattr(device_name, "name", device_name)
+    name = device_name.to_string() if isinstance(device_name, DeviceSpec) else getattr(device_name, "name", device_name)
     place = None if name is None else parse_device(name)
     _must_be_own(name or "")
     if place is None:

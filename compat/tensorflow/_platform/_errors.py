@@ -86,11 +86,15 @@ class DeadlineExceededError(OpError):
     _code = DEADLINE_EXCEEDED
 
 
-@final
 class NotFoundError(OpError):
     """A file or a device is not there."""
 
     _code = NOT_FOUND
+
+
+@final
+class NoTPUError(NotFoundError, ValueError):
+    """There is no TPU: TensorFlow has one of both errors, depending on why."""
 
 
 @final

@@ -1,7 +1,8 @@
 """Tensors that stay on the host: strings, and sizes that a program must know while it is traced."""
 
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import numpy as np
@@ -10,7 +11,7 @@ from jax.export import is_symbolic_dim
 from tfdist_jax._user_code import is_user_code
 from tfdist_jax.compat.tensorflow._platform._devices import host_name
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
-from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors import _dtypes, _texts
 from tfdist_jax.compat.tensorflow._tensors._checks import missing_entry
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, user_shape
 from tfdist_jax.compat.tensorflow._tensors._tensor_text import tensor_repr, tensor_str
@@ -38,6 +39,44 @@ class HostTensor(np.ndarray):
     def has_symbols(self) -> bool:
         """Whether it holds sizes that are symbols."""
         return np.ndarray.dtype.__get__(self).kind == "O" and any(is_symbolic_dim(item) for item in self.flat)
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether it holds texts."""
+        return np.ndarray.dtype.__get__(self).kind == "O" and not self.has_symbols
+
+    def __eq__(self, other: object) -> Any:
+        """Tell where texts are equal, also to Python's; of other shapes they are not. None is no text."""
+        return self._compare(other, _texts.equal) if self.has_texts else super().__eq__(other)
+
+    def __ne__(self, other: object) -> Any:
+        """Tell where texts differ."""
+        return self._compare(other, _texts.not_equal) if self.has_texts else super().__ne__(other)
+
+    def _compare(self, other: Any, compare: Callable[[np.ndarray, np.ndarray], Any]) -> Any:
+        is_other = compare is _texts.not_equal
+        if other is None:
+            return is_other
+        try:
+            return HostTensor.of(compare(self, _texts.operand(other, compare.__name__)))
+        except InvalidArgumentError:
+            if np.dtype(getattr(other, "dtype", object)).kind not in "OSU":
+                raise
+            return HostTensor.of(is_other)
+
+    def __add__(self, other: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Put texts one behind the other; add sizes."""
+        return self._join(other, _texts.join) if self.has_texts else super().__add__(other)
+
+    def __radd__(self, other: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Put texts one before the other; add sizes."""
+        return self._join(other, lambda x, y: _texts.join(y, x)) if self.has_texts else super().__radd__(other)
+
+    def _join(self, other: Any, join: Callable[[np.ndarray, np.ndarray], Any]) -> "HostTensor":
+        try:
+            return HostTensor.of(join(self, _texts.operand(other, "add")))
+        except TypeError as error:
+            raise InvalidArgumentError(None, None, f"cannot compute add of texts and {other!r}: {error}") from None
 
     def numpy(self) -> Any:
         """Return a NumPy array, or for a scalar its value."""
@@ -99,6 +138,11 @@ class HostTensor(np.ndarray):
         return tensor_str(self.numpy(), self._tf_dtype().name)
 
 
+def holds_texts(value: Any) -> bool:
+    """Tell whether a value is a tensor of texts."""
+    return isinstance(value, HostTensor) and value.has_texts
+
+
 def _as_array(value: Any) -> np.ndarray:
     if not any(is_symbolic_dim(item) for item in (value if isinstance(value, list | tuple) else [value])):
         return np.asarray(value)
@@ -111,3 +155,23 @@ def check_shape(shape: tuple[int, ...], wanted: Any) -> None:
     """Raise TensorFlow's ValueError if a tensor's shape does not fit the wanted one."""
     if not TensorShape(wanted).is_compatible_with(shape):
         raise ValueError(f"Tensor's shape {shape} is not compatible with supplied shape {TensorShape(wanted)}.")
+
+
+def _refuse_texts(name: str) -> None:
+    original = getattr(np.ndarray, f"__{name}__")
+
+    @functools.wraps(original)
+    def operate(self: HostTensor, *other: Any) -> Any:
+        if self.has_texts:
+            raise InvalidArgumentError(None, None, f"cannot compute {name} of tensors of texts.")
+        return original(self, *other)
+
+    setattr(HostTensor, f"__{name}__", operate)
+
+
+# Python's bytes have some of these: a product would be repetitions.
+for _name in ("sub", "mul", "mod", "truediv", "floordiv", "pow"):
+    _refuse_texts(_name)
+    _refuse_texts(f"r{_name}")
+for _name in ("lt", "le", "gt", "ge", "neg", "abs"):
+    _refuse_texts(_name)

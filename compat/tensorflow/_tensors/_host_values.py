@@ -8,6 +8,7 @@ from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 
+_INT64_MAX, _UINT64_MAX = 2**63 - 1, 2**64 - 1
 _INT32 = np.iinfo(np.int32)
 _PYTHON_TYPES = {"b": _dtypes.bool_, "i": _dtypes.int32, "f": _dtypes.float32, "c": _dtypes.complex128}
 # Kinds of Python values that a kind of tensor can hold.
@@ -38,6 +39,8 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
     first = _first_leaf(value)
     if hasattr(first, "__array__"):
         return _converted(array, dtype or hint or _dtypes.known_dtype(np.asarray(first).dtype))
+    if dtype is _dtypes.uint64 and _are_large_integers(array, value):
+        return np.array(value, np.uint64)
     natural = _natural_type(array, value)
     if dtype is None and hint is not None and _fits(natural, hint):
         dtype = hint
@@ -70,6 +73,13 @@ def _natural_type(array: np.ndarray, value: Any) -> DType:
     if kind == "i" and (array.min() < _INT32.min or array.max() > _INT32.max):
         return _dtypes.int64
     return _PYTHON_TYPES[kind]
+
+
+def _are_large_integers(array: np.ndarray, value: Any) -> bool:
+    """Whether Python's integers fit uint64 alone: NumPy makes floats of them where there are small ones, too."""
+    if array.dtype.kind not in "ufO" or not array.size or array.max() <= _INT64_MAX:
+        return False
+    return all(type(item) is int and 0 <= item <= _UINT64_MAX for item in np.array(value, object).flat)
 
 
 def _fits(natural: DType, wanted: DType) -> bool:

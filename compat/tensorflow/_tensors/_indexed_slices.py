@@ -6,8 +6,9 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
+from tfdist_jax._errors import ConcreteValueRequiredError
+from tfdist_jax._internals import known_value
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
@@ -25,9 +26,7 @@ class IndexedSlices:
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
         """Hold `values`, `[n, *row]`, and `indices`, `[n]`; `dense_shape` is the whole tensor's shape, if known."""
         self._values, self._indices = convert_to_tensor(values), convert_to_tensor(indices)
-        if isinstance(dense_shape, Tracer):
-            raise NotImplementedError("The `dense_shape` of tf.IndexedSlices must be known while a function is traced.")
-        self._dense_shape = None if dense_shape is None else tuple(int(n) for n in np.asarray(dense_shape))
+        self._dense_shape = None if dense_shape is None else _sizes(dense_shape)
 
     @property
     def values(self) -> jax.Array:
@@ -63,6 +62,10 @@ class IndexedSlices:
         """Return other values for the same rows."""
         return IndexedSlices(values, self._indices, self._dense_shape)
 
+    def parts(self) -> list[Any]:
+        """Return the tensors that it is made of: values, rows' numbers, and the whole shape if it is known."""
+        return [self._values, self._indices, *([] if self._dense_shape is None else [self.dense_shape])]
+
     def consumers(self) -> list[Any]:
         """Return the operations that use it: they are not recorded."""
         return []
@@ -95,6 +98,15 @@ class IndexedSlices:
         slices._values, slices._indices = parts
         slices._dense_shape = dense_shape
         return slices
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    known = known_value(shape)
+    if known is None:
+        raise ConcreteValueRequiredError(
+            "The `dense_shape` of tf.IndexedSlices depends on values that are not known while the function is traced."
+        )
+    return tuple(int(n) for n in np.asarray(known))
 
 
 def is_slices(value: Any) -> bool:

@@ -14,21 +14,23 @@ from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_orde
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
 
+_COMPOSITES = (IndexedSlices, SparseTensor)
+
 
 def _is_leaf(value: Any) -> bool:
     """Whether JAX would look into a value that TensorFlow takes as one."""
-    return value is None or isinstance(value, TensorShape | PerReplica | IndexedSlices | SparseTensor)
+    return value is None or isinstance(value, (TensorShape, PerReplica, *_COMPOSITES))
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
     """Return the leaves, None included; those of dictionaries in the order of their keys.
 
-    A sparse tensor is one leaf, or its three tensors with `expand_composites`.
+    Sparse tensors and `tf.IndexedSlices` are leaves, or with `expand_composites` their parts.
     """
     leaves = jax.tree.leaves(structure, is_leaf=_is_leaf)
     if not expand_composites:
         return leaves
-    return [part for leaf in leaves for part in (leaf.parts() if isinstance(leaf, SparseTensor) else [leaf])]
+    return [part for leaf in leaves for part in (leaf.parts() if isinstance(leaf, _COMPOSITES) else [leaf])]
 
 
 def is_nested(seq: Any) -> bool:

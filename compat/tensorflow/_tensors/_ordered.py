@@ -40,14 +40,34 @@ def _with_parts(structure: Any, fn: Callable[[Any], Any]) -> Any:
     return kind(*parts) if named else kind(parts)
 
 
+def leaves_of(structure: Any) -> list[Any]:
+    """Return the leaves of a structure, in JAX's order; also of dictionaries whose keys cannot be sorted."""
+    try:
+        return jax.tree.leaves(structure)
+    except ValueError:
+        return jax.tree.leaves(in_order(structure))
+
+
+def _sorted(keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return keys in an order that does not depend on theirs; None if there is none, as of `variable.ref()`."""
+    try:
+        return tuple(sorted(keys))
+    except TypeError:
+        return None
+
+
 @final
 class _Keys:
-    """The keys of a dictionary in their order; equal to the same ones in any order, as dictionaries are."""
+    """The keys of a dictionary in their order; equal to the same ones in any order, as dictionaries are.
+
+    Keys that cannot be sorted are equal in the same order only: their leaves are in that.
+    """
 
     __slots__ = ("keys", "same")
 
-    def __init__(self, keys: tuple[Any, ...]) -> None:
-        self.keys, self.same = keys, frozenset(keys)
+    def __init__(self, keys: tuple[Any, ...], are_sortable: bool) -> None:
+        self.keys = keys
+        self.same = frozenset(keys) if are_sortable else keys
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Keys) and self.same == other.same
@@ -56,13 +76,13 @@ class _Keys:
         return hash(self.same)
 
     def __repr__(self) -> str:
-        return repr(sorted(self.keys))
+        return repr(list(_sorted(self.keys) or self.keys))
 
 
 @final
 @jax.tree_util.register_pytree_node_class
 class _Ordered:
-    """A dictionary that JAX gives back in its order. Its leaves are in the order of the sorted keys."""
+    """A dictionary that JAX gives back in its order. Its leaves are in the order of the sorted keys, where these can be sorted."""
 
     __slots__ = ("items",)
 
@@ -70,11 +90,13 @@ class _Ordered:
         self.items = items
 
     def tree_flatten(self) -> tuple[list[Any], _Keys]:
-        return [self.items[key] for key in sorted(self.items)], _Keys(tuple(self.items))
+        keys = tuple(self.items)
+        in_leaf_order = _sorted(keys)
+        return [self.items[key] for key in in_leaf_order or keys], _Keys(keys, in_leaf_order is not None)
 
     @classmethod
     def tree_unflatten(cls, keys: _Keys, values: Any) -> "_Ordered":
-        by_key = dict(zip(sorted(keys.keys), values, strict=True))
+        by_key = dict(zip(_sorted(keys.keys) or keys.keys, values, strict=True))
         return cls({key: by_key[key] for key in keys.keys})
 
 

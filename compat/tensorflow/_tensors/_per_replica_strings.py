@@ -23,6 +23,22 @@ class UnavailableString:
 
     __array__ = __iter__ = __len__ = __getitem__ = __bool__ = __jax_array__
 
+    def __eq__(self, other: object) -> bool:
+        """Tell whether it is the same object; it is compared with nothing but its like, since it has no value.
+
+        Raises:
+            NoValueError: If it is compared with a text.
+        """
+        if not isinstance(other, UnavailableString):
+            raise self._no_value()
+        return self is other
+
+    def __add__(self, other: Any) -> NoReturn:
+        raise self._no_value()
+
+    __radd__ = __add__
+    __hash__ = object.__hash__
+
     def __getattr__(self, name: str) -> NoReturn:
         raise self._no_value()
 

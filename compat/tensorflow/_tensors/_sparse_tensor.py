@@ -200,6 +200,8 @@ def type_spec_from_value(value: Any) -> Any:
     """
     if isinstance(value, SparseTensor):
         return SparseTensorSpec.from_value(value)
+    if hasattr(value, "_type_spec"):
+        return value._type_spec  # noqa: SLF001 -- TensorFlow's name: datasets have it.
     try:
         return TensorSpec.from_tensor(convert_to_tensor(value))
     except (TypeError, ValueError):

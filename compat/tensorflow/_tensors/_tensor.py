@@ -14,13 +14,20 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax import PerReplica
-from tfdist_jax._internals import ArrayImpl, EvalTrace, current_trace, restore_trace_after_interrupts
+from tfdist_jax._internals import (
+    ArrayImpl,
+    EvalTrace,
+    current_trace,
+    released_from_device,
+    restore_trace_after_interrupts,
+)
 from tfdist_jax._user_code import is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import merging_context
-from tfdist_jax.compat.tensorflow._platform._devices import device_name
+from tfdist_jax.compat.tensorflow._platform._devices import device_name, requested_device
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype, known_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, check_shape
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
+from tfdist_jax.compat.tensorflow._tensors._meeting import meeting
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, user_shape
 from tfdist_jax.compat.tensorflow._tensors._slices import accept_slices
 from tfdist_jax.compat.tensorflow._tensors._tensor_text import replicas_text, tensor_repr, tensor_str
@@ -159,7 +166,7 @@ def _stacked(values: Any, wanted: DType | None) -> Any:
     if all(isinstance(item, HostTensor) for item in values):
         with jax.ensure_compile_time_eval():
             return jnp.stack(items)
-    return jnp.stack(items)
+    return meeting(jnp.stack, items)
 
 
 def _on_device(value: np.ndarray) -> Any:
@@ -204,14 +211,57 @@ def install() -> None:
         cls.shape = _property(cls.shape, user_shape)
         cls.dtype = _property(cls.dtype, known_dtype)
         accept_slices(cls)
+    for cls in (ArrayImpl, Tracer):
+        cls.__hash__ = _unhashable
+        cls.__len__ = _of_a_scalar(cls.__len__, "Scalar tensor has no `len()`")
+        cls.__iter__ = _of_a_scalar(cls.__iter__, "Cannot iterate over a scalar tensor.")
+    ArrayImpl.__setitem__ = _refuse_assignment
+    for number in (int, float):
+        name = f"__{number.__name__}__"
+        setattr(ArrayImpl, name, _of_complex(number, getattr(ArrayImpl, name)))
     for name in ("__repr__", "__str__"):
         setattr(PerReplica, name, _for_user(getattr(PerReplica, name), functools.partial(_replicas, name)))
+    values: Any = PerReplica.values
+    PerReplica.values = property(_for_user(values.fget, _free_values), doc=values.__doc__)
     ArrayImpl.numpy = _numpy
     device: Any = ArrayImpl.device
+    ArrayImpl.backing_device = property(device_name, doc="The name of the device that holds the tensor.")
+    Tracer.device = property(_device_of_traced, doc="The empty name: XLA places a function's tensors.")
     ArrayImpl.device = property(_for_user(device.fget, device_name), doc=device.__doc__)
     for name, text in (("__repr__", tensor_repr), ("__str__", tensor_str)):
         setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text)))
     Tracer.__getattr__ = _without_value(Tracer.__getattr__)
+
+
+def _unhashable(self: Any) -> int:
+    raise TypeError("Tensor is unhashable. Instead, use tensor.ref() as the key.")
+
+
+def _of_a_scalar(original: Callable[[Any], Any], message: str) -> Callable[[Any], Any]:
+    @functools.wraps(original)
+    def get(self: Any) -> Any:
+        if not self.ndim:
+            raise TypeError(message)
+        return original(self)
+
+    return get
+
+
+def _refuse_assignment(self: Any, key: Any, value: Any) -> None:
+    raise TypeError(
+        "'Tensor' object does not support item assignment. Use tf.tensor_scatter_nd_update, or assign to a slice of a "
+        "tf.Variable: v[i].assign(value)."
+    )
+
+
+def _of_complex(number: Callable[[Any], Any], original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Convert a complex tensor as NumPy does: with a warning, and without its imaginary part."""
+
+    @functools.wraps(original)
+    def convert(self: Any) -> Any:
+        return original(self) if self.dtype.kind != "c" else number(np.asarray(self)[()])
+
+    return convert
 
 
 def _numpy(self: jax.Array) -> Any:
@@ -225,6 +275,17 @@ def _values(self: jax.Array) -> tuple[Any, ...]:
     if context is None:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute 'values'")
     return context.strategy.experimental_local_results(self)
+
+
+def free_value(value: Any) -> Any:
+    """Return one replica's value as one that operations may combine with those of other devices."""
+    if type(value) is ArrayImpl and value.committed and len(value.devices()) == 1:
+        return released_from_device(value)
+    return value
+
+
+def _free_values(value: PerReplica) -> tuple[Any, ...]:
+    return tuple(map(free_value, value.values))
 
 
 def _property(original: Any, for_user: Callable[[Any], Any]) -> Any:
@@ -260,12 +321,22 @@ def _replicas(name: str, value: PerReplica) -> str:
     return replicas_text("PerReplica", map(shown, value.values))
 
 
+def _device_of_traced(self: Tracer) -> str:
+    if is_user_code(sys._getframe(1)):
+        return ""
+    raise AttributeError("device")  # So that libraries get what JAX has under the name.
+
+
 class NoValueError(AttributeError):
     """A tensor was asked for its value while a function is traced, when it has none."""
 
 
 def _without_value(original: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    frame = sys._getframe
+
     def get(self: Any, name: str) -> Any:
+        if name == "device" and is_user_code(frame(1)):
+            return requested_device()
         if name == "numpy":
             raise NoValueError(
                 f"{type(self).__name__} (a tensor in a function that is being traced) has no `numpy()`: its value is "

@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from tfdist_jax import PerReplica, ReduceOp
 from tfdist_jax._errors import ConcreteValueRequiredError
-from tfdist_jax._internals import computing_now, known_value
+from tfdist_jax._internals import computing_now
 from tfdist_jax._sharding._placement import local
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._state import Merge
@@ -28,8 +28,13 @@ from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 from tfdist_jax.compat.tensorflow._tensors._tensor import Reference, convert_to_tensor, get_static_value, is_tracing
 from tfdist_jax.compat.tensorflow._tensors._tensor_text import replicas_text, variable_repr
+from tfdist_jax.compat.tensorflow._variables._components import component_storages
 from tfdist_jax.compat.tensorflow._variables._scatter import batch_rows, by_indices, by_slices, scattered
-from tfdist_jax.compat.tensorflow._variables._variable_creators import ByCreators, note_creation
+from tfdist_jax.compat.tensorflow._variables._variable_creators import (
+    ByCreators,
+    UnknownInitialValueError,
+    note_creation,
+)
 from tfdist_jax.compat.tensorflow._variables._variable_operators import operate_by_value
 
 if TYPE_CHECKING:
@@ -61,8 +66,7 @@ class Variable(metaclass=ByCreators):
     Made in a strategy's scope it lies on all of the strategy's devices. With `synchronization=ON_READ` each replica
     has a value of its own, combined by `aggregation` when it is read outside of `strategy.run`.
 
-    Differs from TensorFlow: inside `tf.function` the initial value follows from constants, not from other variables;
-    `v[1:].assign(...)` and a change of shape are for outside of it.
+    Differs from TensorFlow: `v[1:].assign(...)` and a change of shape are for outside of `tf.function`.
     Ref: https://www.tensorflow.org/api_docs/python/tf/Variable
     """
 
@@ -90,21 +94,10 @@ class Variable(metaclass=ByCreators):
             raise ValueError(
                 "The `initial_value` arg to `tf.Variable` must be specified, a tensor or a function giving one."
             )
-        with computing_now():
-            value = convert_to_tensor(initial_value() if callable(initial_value) else initial_value, dtype=dtype)
-        value = known_value(value)
-        if value is None:
-            raise ValueError(
-                "A variable made inside tf.function or strategy.run needs an initial value that is known now, but this "
-                "one depends on the function's tensors. Make it from constants and assign the tensor afterwards."
-            )
-        if value.dtype == object:
-            raise NotImplementedError(
-                "JAX has no arrays of strings: keep strings in a Python attribute or a tf.constant."
-            )
+        value = _known(initial_value, dtype)
         note_creation(self)
-        self._synchronization = VariableSynchronization(synchronization)
-        self._aggregation = VariableAggregation(aggregation)
+        self._synchronization = VariableSynchronization(0 if synchronization is None else synchronization)
+        self._aggregation = VariableAggregation(0 if aggregation is None else aggregation)
         on_read = self._synchronization is VariableSynchronization.ON_READ
         if self._synchronization is VariableSynchronization.NONE and current_strategy() is not None:
             raise ValueError(
@@ -117,6 +110,7 @@ class Variable(metaclass=ByCreators):
         self._constraint = constraint
         self._shape, self._dtype = _declared(shape, value, validate_shape), value.dtype
         self._strategy = current_strategy()
+        self._components: tuple[Variable, ...] | None = None
         self.stored: Any = None
         self.storage: Storage = PLAIN
         if self._strategy is not None:
@@ -150,8 +144,8 @@ class Variable(metaclass=ByCreators):
         return PerReplica(value, value.shape[0])
 
     def numpy(self) -> np.ndarray:
-        """Return a copy of the value as a NumPy array."""
-        return np.array(self.value())
+        """Return a copy of the value as a NumPy array, of a scalar as a NumPy scalar."""
+        return np.array(self.value())[()]
 
     def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
         """Replace the value; inside `strategy.run`, by what `aggregation` makes of the replicas' values."""
@@ -364,16 +358,21 @@ class Variable(metaclass=ByCreators):
         return as_dtype(self._dtype)
 
     @property
-    def values(self) -> tuple[Any, ...]:
-        """The replicas' values, of a variable that was made in a strategy's scope."""
+    def values(self) -> tuple["Variable", ...]:
+        """The components of a variable that was made in a strategy's scope: a variable for each replica of this process."""
         if self._strategy is None:
             raise AttributeError("Only variables made in the scope of a strategy have `values`, one for each replica.")
-        if self.storage.per_replica:
-            return self.per_replica_value().values
-        value = self.value()
-        if isinstance(value, Tracer) or not value.is_fully_replicated:
-            return (value,) * self._strategy.num_replicas_in_sync
-        return tuple(shard.data for shard in value.addressable_shards)
+        if self._components is None:
+            storages = component_storages(self, self._strategy.native.mesh)
+            self._components = tuple(self._component(i, storage) for i, storage in storages.items())
+        return self._components
+
+    def _component(self, replica: int, storage: Storage) -> "Variable":
+        part = object.__new__(Variable)
+        vars(part).update(vars(self))
+        part._name = f"{self._name}/replica_{replica}" if replica else self._name
+        part._strategy, part._components, part.stored, part.storage = None, None, None, storage
+        return part
 
     @property
     def device(self) -> str:
@@ -392,6 +391,11 @@ class Variable(metaclass=ByCreators):
         """
         self._shape = TensorShape(shape).merge_with(self._shape)
 
+    @property
+    def initializer(self) -> None:
+        """None: there is no operation that gives the variable its first value, as in TensorFlow's eager mode."""
+        return None
+
     def is_initialized(self, name: str | None = None) -> jax.Array:
         """Return True: a variable has a value from the start."""
         return convert_to_tensor(True)
@@ -407,6 +411,7 @@ class Variable(metaclass=ByCreators):
     def __deepcopy__(self, memo: Any) -> "Variable":
         twin = object.__new__(Variable)
         vars(twin).update(vars(self))
+        twin._components = None
         memo[id(self)] = twin
         twin.storage.adopt(twin, jnp.copy(_state.load(self)))
         return twin
@@ -424,11 +429,13 @@ class Variable(metaclass=ByCreators):
         text = functools.partial(variable_repr, shape=self._shape, dtype_name=self._dtype.name)
         if _state.current_scope() is not None:
             return text(self.name)
-        if self._strategy is None or self._strategy.num_replicas_in_sync == 1:
+        if self._strategy is None:
             return text(self.name, array=np.asarray(_state.load(self)))
-        names = [f"{self._name}/replica_{i}:0" if i else self.name for i in range(len(self.values))]
-        parts = [text(name, array=np.asarray(value)) for name, value in zip(names, self.values, strict=True)]
-        return replicas_text("SyncOnReadVariable" if self.storage.per_replica else "MirroredVariable", parts)
+        if self._strategy.num_replicas_in_sync == 1:
+            return repr(self.values[0])
+        return replicas_text(
+            "SyncOnReadVariable" if self.storage.per_replica else "MirroredVariable", map(repr, self.values)
+        )
 
     def __iter__(self) -> Any:
         return iter(self.value())
@@ -459,6 +466,26 @@ class Variable(metaclass=ByCreators):
         return convert_to_tensor(value, dtype=self._dtype)
 
 
+def _known(initial_value: Any, dtype: Any) -> jax.Array:
+    """Return the value with which a variable starts; inside a function, what it is for the arguments that it is traced for.
+
+    Raises:
+        UnknownInitialValueError: If it is not known.
+    """
+    with computing_now():
+        value = convert_to_tensor(initial_value() if callable(initial_value) else initial_value, dtype=dtype)
+    value = _state.present_value(value)
+    if value is None:
+        raise UnknownInitialValueError(
+            "A variable made inside tf.function or strategy.run needs an initial value that is known now, but this one "
+            "depends on tensors that have no value yet, such as those of a loop, of one replica or of a signature. Make it "
+            "from constants and assign the tensor afterwards."
+        )
+    if value.dtype == object:
+        raise NotImplementedError("JAX has no arrays of strings: keep strings in a Python attribute or a tf.constant.")
+    return value
+
+
 def _declared(shape: Any, value: jax.Array, validate: bool) -> TensorShape:
     found = TensorShape(tuple(value.shape))
     if shape is None:
@@ -470,7 +497,7 @@ def _declared(shape: Any, value: jax.Array, validate: bool) -> TensorShape:
 
 
 _NOT_HERE: dict[str, str] = dict.fromkeys(
-    ("handle", "op", "graph", "initializer"),
+    ("handle", "op", "graph"),
     ": a variable is no operation in a graph here. Use the variable itself, `read_value()` or `ref()`.",
 )
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
+from tfdist_jax.compat.tensorflow._platform._context import replica_context
+
 Creator = Callable[..., Any]
 
 _creators: ContextVar[tuple[Creator, ...]] = ContextVar("variable_creators", default=())
@@ -35,7 +37,7 @@ class ByCreators(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Make a variable."""
-        make: Creator = super().__call__
+        make: Creator = functools.partial(_make_once, super().__call__)
         creators = _creators.get()
         if not creators:
             return make(*args, **kwargs)
@@ -45,6 +47,16 @@ class ByCreators(type):
         for creator in creators:
             make = functools.partial(creator, make)
         return make(**given.arguments)
+
+
+def _make_once(make: Creator, *args: Any, **kwargs: Any) -> Any:
+    """Make a variable for all replicas, if the code runs in one."""
+    context = replica_context()
+    return make(*args, **kwargs) if context is None else context.make_once(lambda: make(*args, **kwargs))
+
+
+class UnknownInitialValueError(ValueError):
+    """A variable was to be made, while a function is traced, from a value that depends on the function's tensors."""
 
 
 _created: ContextVar[list[Any] | None] = ContextVar("created", default=None)
@@ -66,3 +78,9 @@ def note_creation(variable: Any) -> None:
     created = _created.get()
     if created is not None:
         created.append(variable)
+
+
+def is_new(variable: Any) -> bool:
+    """Whether the function that is being traced has made the variable."""
+    created = _created.get()
+    return created is not None and any(one is variable for one in created)

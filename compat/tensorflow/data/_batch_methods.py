@@ -6,6 +6,7 @@ from typing import Any, Self, final
 
 import numpy as np
 
+from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow.data import _batching, _elements, _padding
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._planned import Planned, positive
@@ -77,7 +78,9 @@ class Groups(Planned):
 
     def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Self:
         """Join the rows of batches to batches of another size, or of several sizes in turn."""
-        sizes = [positive("batch_size", size) for size in np.ravel(batch_size)]
+        sizes = [int(size) for size in np.ravel(batch_size)]
+        if min(sizes, default=-1) < 0 or not any(sizes):
+            raise invalid(f"`batch_size` must be 1 or more, or such numbers and zeros in turn, got {batch_size!r}.")
         return self._with(_batching.Rebatch(self._plan, sizes, drop_remainder=bool(drop_remainder)))
 
     def group_by_window(

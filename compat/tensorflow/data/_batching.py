@@ -9,8 +9,9 @@ from typing import Any, final
 
 import numpy as np
 
+from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow.data import _elements
+from tfdist_jax.compat.tensorflow.data import _elements, _failures
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._mapping import first_of
 from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN, Batches, Plan, Stream, Uncounted, rows_in_each
@@ -55,7 +56,7 @@ class Unbatch(Stream):
     parent: Plan
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return itertools.chain.from_iterable(map(_elements.rows, self.parent.elements(seed_log)))
+        return _failures.flatten(map(_elements.rows, self.parent.elements(seed_log)))
 
     def make_spec(self) -> Any:
         return _elements.unbatched_spec(self.parent.make_spec())
@@ -76,18 +77,33 @@ class Rebatch(Uncounted):
     drop_remainder: bool = False
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return self._joined(Unbatch(self.parent).elements(seed_log))
+        rows = _failures.guarded(Unbatch(self.parent).elements(seed_log))
+        return map(self._joined, self._groups(rows))
 
-    def _joined(self, rows: Iterator[Any]) -> Iterator[Any]:
+    def _groups(self, rows: Iterator[Any]) -> Iterator[list[Any]]:
         for size in itertools.cycle(self.batch_size):
             group = list(itertools.islice(rows, size))
-            if not group or (self.drop_remainder and len(group) < size):
+            if (size and not group) or (self.drop_remainder and len(group) < size):
                 return
-            yield _elements.stack(group)
+            yield group
+
+    def _joined(self, group: list[Any]) -> Any:
+        if not group:  # TensorFlow has empty batches for a size of zero among others.
+            example = _elements.example_of(Unbatch(self.parent).make_spec())
+            return _elements.map_structure(lambda array: array[None][:0], example)
+        return _elements.stack(list(_failures.raising(iter(group))))
 
     def make_spec(self) -> Any:
-        size = self.batch_size[0] if self.drop_remainder and len(set(self.batch_size)) == 1 else None
+        size = self.batch_size[0] if len(set(self.batch_size)) == 1 and self._is_even() else None
         return _elements.batched_spec(Unbatch(self.parent).make_spec(), size)
+
+    def _is_even(self) -> bool:
+        """Tell whether no batch can be smaller than the others."""
+        if self.drop_remainder:
+            return True
+        shapes = [spec.shape for spec in _elements.leaves(self.parent.make_spec())]
+        sizes = [shape[0] for shape in shapes if shape.rank and shape[0] is not None]
+        return bool(sizes) and not any(size % self.batch_size[0] for size in sizes)
 
 
 @final
@@ -103,13 +119,13 @@ class Window(Stream):
     dataset_of: Callable[[Plan], Any] = dataclasses.field(repr=False)
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        found = windows(
-            self.parent.elements(seed_log), self.size, self.shift, self.stride, drop_remainder=self.drop_remainder
-        )
+        items = _failures.guarded(self.parent.elements(seed_log))
+        found = windows(items, self.size, self.shift, self.stride, drop_remainder=self.drop_remainder)
         return map(self._datasets, found)
 
     def _datasets(self, elements: list[Any]) -> Any:
-        return _elements.map_columns(self._dataset, elements, self.parent.make_spec())
+        found = list(_failures.raising(iter(elements)))
+        return _elements.map_columns(self._dataset, found, self.parent.make_spec())
 
     def _dataset(self, column: list[Any], spec: Any) -> Any:
         return self.dataset_of(Elements(column, spec))
@@ -150,7 +166,7 @@ def window_count(count: int, size: int, shift: int, stride: int, *, drop_remaind
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class GroupByWindow(Uncounted):
+class GroupByWindow(Stream):
     """What `reduce_func` makes of every `window_size` elements with the same key, and of what is left.
 
     `window_size` may be a function of the key; `dataset_of` makes datasets of plans.
@@ -165,26 +181,38 @@ class GroupByWindow(Uncounted):
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         call = self.key_func.caller(seed_log.part("key"))
-        found = enumerate(self._full_groups(call, self.parent.elements(seed_log.part("outer"))))
-        part = seed_log.parts(self.seed)
-        made = (self._reduced(key, group).elements(part(number)) for number, (key, group) in found)
-        return itertools.chain.from_iterable(made)
+        with_key = lambda element: (int(call(element)), element)
+        keyed = map(with_key, self.parent.elements(seed_log.part("outer")))
+        part, numbers = seed_log.parts(self.seed), itertools.count()
+        made = lambda group: self._reduced(*group).elements(part(next(numbers)))
+        return _failures.flatten(map(made, _failures.raising(self._full_groups(_failures.guarded(keyed)))))
 
-    def _full_groups(self, call: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[tuple[int, list[Any]]]:
+    def _full_groups(self, keyed: Iterator[Any]) -> Iterator[Any]:
         groups: dict[int, list[Any]] = {}
-        for element in items:
-            key = int(call(element))
+        for item in keyed:
+            if isinstance(item, _failures.Failure):
+                yield item
+                continue
+            key, element = item
             groups.setdefault(key, []).append(element)
-            if len(groups[key]) >= int(self._size(np.int64(key))):
+            if len(groups[key]) >= self._size(np.int64(key)):
                 yield key, groups.pop(key)
         yield from sorted(groups.items(), key=operator.itemgetter(0))
 
-    def _size(self, key: np.int64) -> Any:
-        return self.window_size(convert_to_tensor(key)) if callable(self.window_size) else self.window_size
+    def _size(self, key: np.int64) -> int:
+        given: Any = self.window_size
+        asked: Any = given(convert_to_tensor(key)) if callable(given) else given
+        size = int(asked)
+        if size < 1:
+            raise invalid(f"Window size must be greater than zero, but got {size}.")
+        return size
 
     def _reduced(self, key: int, group: list[Any]) -> Plan:
         dataset = self.dataset_of(Elements(group, self.parent))
         return self.reduce_func(convert_to_tensor(np.int64(key)), dataset)._plan
+
+    def cardinality(self) -> int:
+        return INFINITE if self.parent.cardinality() == INFINITE else UNKNOWN
 
     def make_spec(self) -> Any:
         first = first_of(self.parent)

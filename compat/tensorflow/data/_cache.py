@@ -1,12 +1,12 @@
 """Plans whose elements are kept in memory once they have all been seen, in their order."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
 
-from tfdist_jax.compat.tensorflow.data import _elements, _order
+from tfdist_jax.compat.tensorflow.data import _elements, _failures, _order
 from tfdist_jax.compat.tensorflow.data._plan import Batches, Plan, Rows, rows_in_each
 from tfdist_jax.compat.tensorflow.data._seed_log import DataShard, SeedLog
 
@@ -60,7 +60,7 @@ class Cache(Batches):
         def keep(seen: list[Any]) -> None:
             self.kept[seed_log.share] = seen, seed_log.taken()
 
-        return _remembering(self.parent.elements(seed_log.part("cached")), keep)
+        return _failures.remember(self.parent.elements(seed_log.part("cached")), keep, self.parent.cardinality())
 
     def make_spec(self) -> Any:
         return self.parent.make_spec()
@@ -70,14 +70,6 @@ class Cache(Batches):
 
     def rows_in_each(self) -> int | None:
         return rows_in_each(self.parent)
-
-
-def _remembering(items: Iterator[Any], keep: Callable[[list[Any]], None]) -> Iterator[Any]:
-    seen = []
-    for item in items:
-        seen.append(item)
-        yield item
-    keep(seen)
 
 
 @final
@@ -93,6 +85,7 @@ class _RowCache:
         self._order: list[np.ndarray] | None = None
         self._seeds: dict[str, list[int]] = {}
         self._pieces: list[tuple[np.ndarray, Any]] = []
+        self._failed: list[np.ndarray] = []
         self._joined: tuple[np.ndarray, Any] | None = None
 
     def order(self, seed_log: SeedLog) -> Iterator[np.ndarray]:
@@ -100,7 +93,7 @@ class _RowCache:
             self._forget()
             self._share = seed_log.share
         if self._order is not None:
-            if self._joined is None:
+            if self._joined is None and self._order:
                 self._join(np.concatenate(self._order))
             seed_log.take(self._seeds)
             return iter(self._order)
@@ -110,7 +103,10 @@ class _RowCache:
                 self._order, self._seeds = order, seed_log.taken()
 
         self._pieces.clear()
-        return _remembering(self._plan.order(seed_log.part("cached")), keep)
+        self._failed.clear()
+        count = self._plan.cardinality()
+        chunks = _order.with_last_alone(self._plan.order(seed_log.part("cached")), count)
+        return _failures.remember(chunks, keep, count, len)
 
     def get(self, positions: np.ndarray) -> Any:
         if self._joined is not None:
@@ -119,17 +115,26 @@ class _RowCache:
             places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             # An iteration over another part of the data may not have ended yet.
             return _elements.pick(rows, places) if (keys[places] == wanted).all() else self._plan.get(positions)
-        rows = self._plan.get(positions)
+        try:
+            rows = self._plan.get(positions)
+        except Exception:
+            if len(positions) == 1:
+                self._failed.append(positions)
+            raise
         self._pieces.append((positions, rows))
         return rows
 
     def _join(self, positions: np.ndarray) -> None:
-        """Join the rows that have been got, and those that nobody has asked for so far."""
-        found = [_order.keys(part) for part, _ in self._pieces]
-        missing = ~np.isin(_order.keys(positions), np.concatenate(found)) if found else np.ones(len(positions), bool)
+        """Join the rows that have been got, and those that nobody has asked for so far, but not those that have failed."""
+        known = [_order.keys(part) for part in (*(part for part, _ in self._pieces), *self._failed)]
+        missing = ~np.isin(_order.keys(positions), np.concatenate(known)) if known else np.ones(len(positions), bool)
         if missing.any():
             self.get(positions[missing])
         pieces, self._pieces = self._pieces, []
+        if not pieces:
+            self._order = []
+            return
         keys, first = np.unique(_order.keys(np.concatenate([part for part, _ in pieces])), return_index=True)
         rows = _elements.map_structure(lambda *parts: np.concatenate(parts), *(rows for _, rows in pieces))
         self._joined = keys, _elements.pick(rows, first)
+        self._order = list(_order.cut(positions[np.isin(_order.keys(positions), keys)]))

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _cache, _elements, _mapping, _plan, _sampling
 from tfdist_jax.compat.tensorflow.data._batch_methods import Groups
-from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
+from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction, tuple_of
 from tfdist_jax.compat.tensorflow.data._iterator import DatasetIterator
 from tfdist_jax.compat.tensorflow.data._options import AUTOTUNE, SHARD_HINT, Options
 from tfdist_jax.compat.tensorflow.data._planned import positive
@@ -152,7 +154,14 @@ class Dataset(Sources, Groups, Unsupported):
         return Dataset.zip(numbers, self)
 
     def concatenate(self, dataset: "Dataset", name: str | None = None) -> "Dataset":
-        """Append the elements of `dataset`."""
+        """Append the elements of `dataset`.
+
+        Raises:
+            TypeError: If its elements have another structure or other types; where only the data show that, when they do.
+        """
+        plans = self._plan, dataset._plan
+        if all(isinstance(plan, _plan.Rows) for plan in plans):
+            _elements.common_spec(*(plan.make_spec() for plan in plans))
         return self._with(_sampling.Concatenate(self._plan, dataset._plan), dataset)
 
     def apply(self, transformation_func: Callable[["Dataset"], "Dataset"]) -> "Dataset":
@@ -160,15 +169,20 @@ class Dataset(Sources, Groups, Unsupported):
         return transformation_func(self)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
-        """Combine all elements: `state = reduce_func(state, element)`."""
+        """Combine all elements: `state = reduce_func(state, element)`.
+
+        Raises:
+            TypeError: If the function returns a state of another structure or type than it was given.
+        """
         state = _elements.as_tensors(_elements.as_arrays(initial_state))
+        types = _elements.map_structure(lambda part: as_dtype(part.dtype), state)
         for element in self:
-            state = reduce_func(state, element)
+            state = _elements.checked_state(tuple_of(reduce_func(state, element)), types)
         return state
 
     def with_options(self, options: Options, name: str | None = None) -> "Dataset":
         """Use `options`, where they are set, for what follows."""
-        return Dataset(self._plan, self._options.merge(options), self._files)
+        return Dataset(self._plan, self._options.merge(options).fixed(), self._files)
 
     def shared(self, share: DataShard) -> "Dataset":
         """Return the dataset of one part of the data, of each source its own."""
@@ -194,6 +208,7 @@ class Dataset(Sources, Groups, Unsupported):
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Yield the elements with NumPy arrays."""
+        require_host()
         return map(_elements.as_numpy, self._plan.elements(SeedLog()))
 
     def get_single_element(self, name: str | None = None) -> Any:
@@ -202,11 +217,16 @@ class Dataset(Sources, Groups, Unsupported):
         Raises:
             tf.errors.InvalidArgumentError: If there is none, or more than one.
         """
+        require_host()
         elements = self._plan.elements(SeedLog())
         first, second = next(elements, None), next(elements, None)
         if first is None or second is not None:
             raise invalid(f"Dataset {'was empty' if first is None else 'had more than one element'}.")
         return _elements.as_tensors(first)
+
+    @property
+    def _type_spec(self) -> Any:
+        return _elements.DatasetSpec(self.element_spec)
 
     def __repr__(self) -> str:
         try:

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any, final
 
@@ -11,11 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
-from tfdist_jax._errors import ConcreteValueRequiredError
+from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._stateful import _state
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted
-from tfdist_jax.compat.tensorflow._platform._errors import OpError
+from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._platform._errors import OpError, OutOfRangeError
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _plan_text
 from tfdist_jax.compat.tensorflow.data._element_scope import ElementScope
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
@@ -24,7 +27,7 @@ from tfdist_jax.compat.tensorflow.random._random_state import drawing_for_functi
 _logger = logging.getLogger("tfdist_jax")
 
 # What comes when a function needs values that a trace does not have; a mistake in it will come again when it runs.
-_NEEDS_VALUES = (TypeError, ValueError, AttributeError, NotImplementedError, OpError, ConcreteValueRequiredError)
+_NEEDS_VALUES = (TypeError, ValueError, AttributeError, NotImplementedError, OpError, NotCompilableError)
 _NO_WORDS = np.zeros(4, np.uint32)
 
 
@@ -76,10 +79,12 @@ class ElementFunction:
         program = self._program(element)
         if program is None:
             with drawing_for_function(), _state.entering(ElementScope(words, is_traced=False)):
-                return _elements.as_arrays(tuple_of(call_in_python(self._fn, element)))
+                result = tuple_of(call_in_python(self._fn, element))
+                _require_tensors(result)
+                return _elements.as_arrays(result)
         with jax.enable_x64(True), jax.default_device(self._device):
             own = words() if program.is_random else _NO_WORDS
-            return program.result(program.single(own, _elements.leaves(element)))
+            return program.run(program.single, own, _elements.leaves(element))
 
     def words(self, seed_log: SeedLog) -> np.ndarray:
         """Return the words of an iteration's first element, for `call_rows`."""
@@ -111,7 +116,7 @@ class ElementFunction:
         if program is None:
             raise RuntimeError(f"{self._fn!r} could be compiled before, and cannot be now.")
         with jax.enable_x64(True), jax.default_device(self._device):
-            return program.result(program.many(words, _elements.leaves(batch)))
+            return program.run(program.many, words, _elements.leaves(batch))
 
     def spec_of(self, element: Any) -> Any:
         """Return the spec of the result for an element of this kind, if it can be found without its values."""
@@ -142,6 +147,7 @@ class ElementFunction:
             scopes.append(ElementScope(lambda: words, is_traced=True))
             with drawing_for_function(), _state.entering(scopes[-1]):
                 result = tuple_of(self._fn(*arguments(inputs)))
+            _require_tensors(result)
             result = _elements.map_structure(jnp.asarray, result)
             outputs, template = jax.tree.flatten(in_order(result))
             return outputs
@@ -150,6 +156,8 @@ class ElementFunction:
         try:
             with jax.enable_x64(True):
                 traced = jax.make_jaxpr(flat)(_NO_WORDS, shapes)
+        except UnsupportedResultError:
+            raise
         except _NEEDS_VALUES as error:
             _logger.info("map: %r runs in Python for each element: %s", self._fn, error)
             return None
@@ -161,6 +169,7 @@ class ElementFunction:
             many=jax.jit(jax.vmap(run, in_axes=(0 if scope.has_drawn else None, 0))),
             template=template,
             variables=scope.reads,
+            checks=scope.checks,
             is_random=scope.has_drawn,
             spec=_elements.spec_of(restore_dict_order(jax.tree.unflatten(template, traced.out_avals))),
         )
@@ -175,14 +184,40 @@ class _Program:
     many: Callable[[Any, list[Any]], Any]
     template: Any
     variables: list[tuple[Any, Any]]
+    checks: list[Callable[[], None]]
     is_random: bool
     spec: Any
+    checking: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def is_current(self) -> bool:
         return all(cell.stored is array for cell, array in self.variables)
 
-    def result(self, arrays: Any) -> Any:
+    def run(self, function: Callable[[Any, list[Any]], Any], words: np.ndarray, arrays: list[Any]) -> Any:
+        """Return the result of `function`, one of this program's; raise if an assertion in it fails."""
+        if not self.checks:
+            return self._result(function(words, arrays))
+        with self.checking:  # Another thread's failures are another iteration's.
+            result = self._result(function(words, arrays))
+            jax.effects_barrier()
+            for check in self.checks:
+                check()
+        return result
+
+    def _result(self, arrays: Any) -> Any:
         return _elements.map_structure(np.asarray, restore_dict_order(jax.tree.unflatten(self.template, arrays)))
+
+
+class UnsupportedResultError(TypeError):
+    """A dataset's function has returned what cannot be an element."""
+
+
+_VALUES = (bool, int, float, complex, str, bytes, list, tuple, np.ndarray, np.generic)
+
+
+def _require_tensors(result: Any) -> None:
+    for part in _elements.leaves(result):
+        if not (isinstance(part, _VALUES) or is_tensor(part) or hasattr(part, "__array__") or _elements.is_whole(part)):
+            raise UnsupportedResultError(f"Unsupported return value from function passed to Dataset.map(): {part!r}.")
 
 
 def arguments(element: Any) -> tuple[Any, ...]:
@@ -196,5 +231,12 @@ def tuple_of(result: Any) -> Any:
 
 
 def call_in_python(fn: Callable[..., Any], element: Any) -> Any:
-    """Call `fn` on one element's tensors, eagerly."""
-    return fn(*arguments(_elements.as_tensors(element)))
+    """Call `fn` on one element's tensors, eagerly.
+
+    Raises:
+        InvalidArgumentError: If it raises what would mean that the dataset is over.
+    """
+    try:
+        return fn(*arguments(_elements.as_tensors(element)))
+    except (StopIteration, OutOfRangeError) as error:
+        raise invalid(f"Function invocation produced {type(error).__name__}: {error}") from error

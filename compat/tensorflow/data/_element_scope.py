@@ -19,6 +19,7 @@ class ElementScope(StateScope):
 
     Attributes:
         reads: The variables that have been read, with their values.
+        checks: What raises after a run in which an assertion has failed.
     """
 
     def __init__(self, words: Callable[[], Any], *, is_traced: bool) -> None:
@@ -33,9 +34,16 @@ class ElementScope(StateScope):
         self._around = current_trace()
         self._streams: dict[KeyStream, Any] = {}
         self.reads: list[tuple[Cell, Any]] = []
+        self.checks: list[Callable[[], None]] = []
 
     @property
     def is_traced(self) -> bool:
+        return self._is_traced
+
+    def after_run(self, check: Callable[[], None]) -> bool:
+        """Let `check` be called after each run of a traced function."""
+        if self._is_traced:
+            self.checks.append(check)
         return self._is_traced
 
     @property

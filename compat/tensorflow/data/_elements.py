@@ -14,6 +14,7 @@ from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor, SparseTensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
@@ -28,8 +29,28 @@ class DatasetSpec:
     element_spec: Any
     dataset_shape: Any = ()
 
+    def __hash__(self) -> int:
+        """Hash the types of the elements, whatever structure they are in."""
+        return hash((DatasetSpec, *leaves(self.element_spec)))
+
+    def is_subtype_of(self, other: Any) -> bool:
+        """Tell whether all datasets of this type are of another one, too."""
+        if not isinstance(other, DatasetSpec) or TensorShape(self.dataset_shape) != TensorShape(other.dataset_shape):
+            return False
+        try:
+            parts = leaves(map_structure(_is_subtype, self.element_spec, other.element_spec))
+        except (ValueError, KeyError, TypeError):
+            return False
+        return all(parts)
+
     def __repr__(self) -> str:
         return f"DatasetSpec({self.element_spec!r}, {TensorShape(self.dataset_shape)!r})"
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class NoneTensorSpec:
+    """The type of a part of an element that is None."""
 
 
 def map_structure(fn: Callable[..., Any], element: Any, *others: Any) -> Any:
@@ -42,6 +63,10 @@ def map_structure(fn: Callable[..., Any], element: Any, *others: Any) -> Any:
     if isinstance(element, collections.abc.Mapping):
         return {key: map_structure(fn, value, *(other[key] for other in others)) for key, value in element.items()}
     return fn(element, *others)
+
+
+def _is_subtype(spec: Any, other: Any) -> bool:
+    return spec.is_subtype_of(other) if hasattr(spec, "is_subtype_of") else spec == other
 
 
 def map_columns(fn: Callable[[list[Any], Any], Any], elements: Sequence[Any], spec: Any) -> Any:
@@ -63,7 +88,7 @@ def as_arrays(element: Any) -> Any:
 
 
 def _as_array(value: Any) -> Any:
-    if is_dataset(value):
+    if is_whole(value):
         return value
     if isinstance(value, jax.Array) or hasattr(value, "stored"):
         return np.asarray(value)
@@ -75,14 +100,52 @@ def is_dataset(value: Any) -> bool:
     return hasattr(value, "as_numpy_iterator")
 
 
+def is_whole(value: Any) -> bool:
+    """Tell whether a part of an element stays what it is: a dataset, a sparse tensor, or None."""
+    return value is None or isinstance(value, SparseTensor) or is_dataset(value)
+
+
 def as_tensors(element: Any) -> Any:
     """Turn an element of NumPy arrays into tensors."""
-    return map_structure(lambda value: value if is_dataset(value) else convert_to_tensor(value), element)
+    return map_structure(lambda value: value if is_whole(value) else convert_to_tensor(value), element)
+
+
+def checked_state(state: Any, types: Any) -> Any:
+    """Return a state of `Dataset.reduce` as tensors of the initial one's types.
+
+    Raises:
+        TypeError: If it is not of these types, or of another structure.
+    """
+
+    def check(dtype: Any, part: Any) -> Any:
+        tensor = convert_to_tensor(part, dtype_hint=dtype)
+        if as_dtype(tensor.dtype) != dtype:
+            raise TypeError(
+                f"The element types for the new state must match the initial state. Expected {dtype!r} but got "
+                f"{as_dtype(tensor.dtype)!r}."
+            )
+        return tensor
+
+    try:
+        return map_structure(check, types, state)
+    except (ValueError, KeyError) as error:
+        raise TypeError(
+            f"The structure of the new state must match the initial state's, {types}; got {state}."
+        ) from error
 
 
 def as_numpy(element: Any) -> Any:
     """Turn an element into what `as_numpy_iterator` yields: scalars become NumPy scalars."""
-    return map_structure(lambda value: value.as_numpy_iterator() if is_dataset(value) else value[()], element)
+    return map_structure(_as_numpy, element)
+
+
+def _as_numpy(value: Any) -> Any:
+    if is_whole(value):
+        return value.as_numpy_iterator() if is_dataset(value) else value
+    array = value[()]
+    if isinstance(array, np.ndarray):  # A view: as in TensorFlow, nobody changes what others may see.
+        array.flags.writeable = False
+    return array
 
 
 def stack(elements: Sequence[Any]) -> Any:
@@ -92,7 +155,9 @@ def stack(elements: Sequence[Any]) -> Any:
         InvalidArgumentError: If the elements' shapes differ.
     """
 
-    def join(*arrays: np.ndarray) -> np.ndarray:
+    def join(*arrays: Any) -> Any:
+        if is_whole(arrays[0]):
+            return _joined_whole(arrays)
         if len({array.shape for array in arrays}) > 1:
             shapes = sorted({str(array.shape) for array in arrays})
             raise InvalidArgumentError(
@@ -103,11 +168,34 @@ def stack(elements: Sequence[Any]) -> Any:
     return map_structure(join, *elements)
 
 
-def groups(items: Iterator[Any], size: int, *, drop_remainder: bool) -> Iterator[list[Any]]:
-    """Yield lists of `size` items, the last one smaller unless it is dropped."""
-    while group := list(itertools.islice(items, size)):
-        if len(group) == size or not drop_remainder:
-            yield group
+def _joined_whole(parts: Sequence[Any]) -> Any:
+    """Return a batch of parts that are no arrays: None of Nones, a sparse tensor of sparse ones of the same shape."""
+    first = parts[0]
+    if isinstance(first, SparseTensor):
+        return _batch_of_sparse(parts)
+    if first is None:
+        return None
+    raise InvalidArgumentError(
+        None, None, "Cannot batch datasets. Use `flat_map` or `interleave` to take their elements."
+    )
+
+
+def _batch_of_sparse(parts: Sequence[SparseTensor]) -> SparseTensor:
+    shapes = {tuple(map(int, part.shape)) for part in parts}
+    if len(shapes) > 1:
+        raise InvalidArgumentError(None, None, f"Cannot batch sparse tensors of different shapes: {sorted(shapes)}.")
+    indices = [np.asarray(part.indices) for part in parts]
+    numbered = [np.insert(index, 0, number, axis=1) for number, index in enumerate(indices)]
+    values = np.concatenate([np.asarray(part.values) for part in parts])
+    return SparseTensor(np.concatenate(numbered), values, [len(parts), *shapes.pop()])
+
+
+def slices_of_sparse(tensor: SparseTensor) -> list[SparseTensor]:
+    """Return the entries of a sparse tensor along its first axis, sparse."""
+    count, *rest = map(int, tensor.shape)
+    indices, values = np.asarray(tensor.indices), np.asarray(tensor.values)
+    places = [np.flatnonzero(indices[:, 0] == number) for number in range(count)]
+    return [SparseTensor(indices[place][:, 1:], values[place], rest) for place in places]
 
 
 def rows(element: Any) -> Iterator[Any]:
@@ -152,6 +240,10 @@ def spec_of(element: Any) -> Any:
 
 
 def _spec(value: Any) -> Any:
+    if value is None:
+        return NoneTensorSpec()
+    if isinstance(value, SparseTensor):
+        return SparseTensorSpec.from_value(value)
     return DatasetSpec(value.element_spec) if is_dataset(value) else TensorSpec(value.shape, _dtype(value))
 
 
@@ -172,13 +264,19 @@ def common_spec(first: Any, second: Any) -> Any:
     """
     try:
         return map_structure(_common, first, second)
-    except (ValueError, KeyError, TypeError):
-        raise TypeError(f"The elements of two datasets have different types: {first} and {second}.") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise TypeError(
+            f"Incompatible dataset elements: The elements of two datasets have different types: {first} and {second}."
+        ) from None
 
 
 def _common(first: Any, second: Any) -> Any:
     if first == second:
         return first
+    if type(first) is not type(second):
+        raise TypeError
+    if isinstance(first, SparseTensorSpec):
+        return SparseTensorSpec(common_shape(first.shape, second.shape), first.dtype)
     if first.dtype != second.dtype:
         raise TypeError
     return TensorSpec(common_shape(first.shape, second.shape), first.dtype)
@@ -193,7 +291,14 @@ def common_shape(first: Any, second: Any) -> TensorShape:
 
 def batched_spec(spec: Any, size: int | None) -> Any:
     """Return the spec of batches of elements."""
-    return map_structure(lambda s: TensorSpec(TensorShape([size]).concatenate(s.shape), s.dtype), spec)
+
+    def batched(one: Any) -> Any:
+        if isinstance(one, NoneTensorSpec):
+            return one
+        kind = SparseTensorSpec if isinstance(one, SparseTensorSpec) else TensorSpec
+        return kind(TensorShape([size]).concatenate(one.shape), one.dtype)
+
+    return map_structure(batched, spec)
 
 
 def unbatched_spec(spec: Any) -> Any:

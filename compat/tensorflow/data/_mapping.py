@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
-from tfdist_jax.compat.tensorflow.data import _elements, _order, _plan_text
+from tfdist_jax.compat.tensorflow.data import _elements, _failures, _order, _plan_text
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction, call_in_python, tuple_of
 from tfdist_jax.compat.tensorflow.data._plan import Part, Plan, Rows, Stream, Uncounted, made_once, rows_at_once
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
@@ -156,13 +156,14 @@ class Scan(Stream):
     scan_func: ElementFunction
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return self._scanned(self.scan_func.caller(seed_log), self.parent.elements(seed_log.part("scanned")))
+        call, state = self.scan_func.caller(seed_log), self.initial_state
 
-    def _scanned(self, call: Callable[[Any], Any], source: Iterator[Any]) -> Iterator[Any]:
-        state = self.initial_state
-        for element in source:
+        def step(element: Any) -> Any:
+            nonlocal state
             state, result = call((state, element))
-            yield result
+            return result
+
+        return map(step, self.parent.elements(seed_log.part("scanned")))
 
     @made_once
     def make_spec(self) -> Any:
@@ -192,8 +193,9 @@ class DatasetFunction:
 
     def iterations(self, plan: Plan, seed_log: SeedLog) -> Iterator[Iterator[Any]]:
         """Return an iteration over each dataset that is made of the elements of `plan`."""
-        part, outer = seed_log.parts(self.seed), enumerate(plan.elements(seed_log.part("outer")))
-        return (self.plan_of(element).elements(part(number)) for number, element in outer)
+        part, numbers = seed_log.parts(self.seed), itertools.count()
+        iteration = lambda element: self.plan_of(element).elements(part(next(numbers)))
+        return map(iteration, plan.elements(seed_log.part("outer")))
 
     def spec_for(self, plan: Plan) -> Any:
         """Find the type of the datasets' elements; sizes in which the first two datasets differ are open."""
@@ -210,7 +212,7 @@ class FlatMap(Uncounted):
     map_func: DatasetFunction
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return itertools.chain.from_iterable(self.map_func.iterations(self.parent, seed_log))
+        return _failures.flatten(self.map_func.iterations(self.parent, seed_log))
 
     @made_once
     def make_spec(self) -> Any:
@@ -228,7 +230,9 @@ class Interleave(Uncounted):
     block_length: int
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return in_turn(self.map_func.iterations(self.parent, seed_log), self.cycle_length, self.block_length)
+        # A dataset that cannot be made is a failure, which raises as an element of its own.
+        iterations = map(_failures.guarded, _failures.guarded(self.map_func.iterations(self.parent, seed_log)))
+        return _failures.raising(in_turn(iterations, self.cycle_length, self.block_length))
 
     @made_once
     def make_spec(self) -> Any:

@@ -42,7 +42,27 @@ class ExternalStatePolicy(enum.Enum):
 class _Settings:
     """Settings of which each is None until it is set. A name that there is not is an AttributeError, as in TensorFlow."""
 
-    __slots__ = ()
+    __slots__ = ("_is_fixed",)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set what is not a dataset's own.
+
+        Raises:
+            ValueError: If these are settings of a dataset.
+        """
+        if getattr(self, "_is_fixed", False):
+            raise ValueError(
+                "Mutating `tf.data.Options()` returned by `tf.data.Dataset.options()` has no effect. Use "
+                "`tf.data.Dataset.with_options(options)` to set or update dataset options."
+            )
+        object.__setattr__(self, name, value)
+
+    def fixed(self) -> Any:
+        """Return a copy that cannot be changed."""
+        values = {field.name: getattr(self, field.name) for field in _fields(self)}
+        copy = type(self)(**{k: v.fixed() if isinstance(v, _Settings) else v for k, v in values.items()})
+        object.__setattr__(copy, "_is_fixed", True)
+        return copy
 
     def merged(self, other: Any) -> Any:
         """Return these settings, overridden by those that are set in `other`."""

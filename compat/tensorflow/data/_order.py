@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import Any, final
 
 import numpy as np
 
@@ -18,6 +19,17 @@ def in_order(count: int) -> Iterator[np.ndarray]:
 def cut(positions: np.ndarray) -> Iterator[np.ndarray]:
     """Yield positions in chunks."""
     return (positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK))
+
+
+def with_last_alone(chunks: Iterable[np.ndarray], count: int) -> Iterator[np.ndarray]:
+    """Yield the chunks of `count` positions, the last position as a chunk of its own: who takes it takes nothing else."""
+    for chunk in chunks:
+        count -= len(chunk)
+        if count == 0 and len(chunk) > 1:
+            yield chunk[:-1]
+            yield chunk[-1:]
+        else:
+            yield chunk
 
 
 def regroup(chunks: Iterable[np.ndarray], size: int, *, drop_remainder: bool) -> Iterator[np.ndarray]:
@@ -67,20 +79,44 @@ def every(chunks: Iterable[np.ndarray], step: int, first: int) -> Iterator[np.nd
         seen += len(chunk)
 
 
-def shuffled(items: Iterable, buffer_size: int, rng: np.random.Generator) -> Iterator:
-    """Yield items in the order of a buffer from which each next one is drawn, and which then takes the next item.
+@final
+class shuffled(Iterator[Any]):
+    """Items in the order of a buffer from which each next one is drawn, and which then takes the next item.
 
-    With a buffer for all items it is a uniformly random order.
+    With a buffer for all items it is a uniformly random order. An item that raises does so when the buffer asks for it.
     """
-    source = iter(items)
-    buffer = list(itertools.islice(source, buffer_size))
-    draws = _draws(rng, len(buffer))
-    for item in source:
-        position = next(draws)
-        drawn, buffer[position] = buffer[position], item
-        yield drawn
-    rng.shuffle(order := np.arange(len(buffer)))
-    yield from (buffer[i] for i in order)
+
+    def __init__(self, items: Iterable[Any], buffer_size: int, rng: np.random.Generator) -> None:
+        """Start with an empty buffer."""
+        self._source = iter(items)
+        self._size = buffer_size
+        self._rng = rng
+        self._buffer: list[Any] = []
+        self._draws: Iterator[int] | None = None
+        self._rest: Iterator[Any] | None = None
+
+    def __next__(self) -> Any:
+        if self._rest is not None:
+            return next(self._rest)
+        while len(self._buffer) < self._size:
+            try:
+                self._buffer.append(next(self._source))
+            except StopIteration:
+                return self._next_of_rest()
+        try:
+            item = next(self._source)
+        except StopIteration:
+            return self._next_of_rest()
+        if self._draws is None:
+            self._draws = _draws(self._rng, len(self._buffer))
+        position = next(self._draws)
+        drawn, self._buffer[position] = self._buffer[position], item
+        return drawn
+
+    def _next_of_rest(self) -> Any:
+        self._rng.shuffle(order := np.arange(len(self._buffer)))
+        self._rest = map(self._buffer.__getitem__, order)
+        return next(self._rest)
 
 
 def _draws(rng: np.random.Generator, below: int) -> Iterator[int]:

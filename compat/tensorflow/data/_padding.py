@@ -9,7 +9,7 @@ import numpy as np
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
-from tfdist_jax.compat.tensorflow.data import _elements
+from tfdist_jax.compat.tensorflow.data import _elements, _failures
 from tfdist_jax.compat.tensorflow.data._batching import batch_count
 from tfdist_jax.compat.tensorflow.data._plan import Batches, Plan
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
@@ -29,7 +29,7 @@ class PaddedBatch(Batches):
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         elements = self.parent.elements(seed_log)
-        return map(self._join, _elements.groups(elements, self.batch_size, drop_remainder=self.drop_remainder))
+        return map(self._join, _failures.groups(elements, self.batch_size, drop_remainder=self.drop_remainder))
 
     def _join(self, group: list[Any]) -> Any:
         return _elements.map_structure(join, self.limits, self.padding_values, *group)
@@ -54,13 +54,27 @@ def shapes(spec: Any, given: Any) -> Any:
 
     Raises:
         TypeError: If the shapes are not in the elements' structure.
-        ValueError: If none are given for tensors of unknown rank.
+        ValueError: If none are given for tensors of unknown rank, or if one is too small.
     """
     if given is None:
         return _elements.map_structure(_own_shape, spec)
     if isinstance(spec, tuple) and not isinstance(given, tuple):
         raise TypeError(f"`padded_shapes` must be a tuple, as the elements {spec} are, got {given!r}.")
-    return _elements.map_structure(lambda s, shape: _shape(shape), spec, given)
+    return _elements.map_structure(_wanted_shape, spec, given)
+
+
+def _wanted_shape(spec: TensorSpec, given: Any) -> TensorShape:
+    shape, own = _shape(given), spec.shape
+    fits = own.rank is None or (
+        own.rank == shape.rank
+        and all(None in (size, wanted) or size <= wanted for size, wanted in zip(own, shape, strict=True))
+    )
+    if not fits:
+        raise ValueError(
+            f"The padded shape {tuple(shape)} is not compatible with the shape {tuple(own)} of the corresponding input "
+            "component."
+        )
+    return shape
 
 
 def _own_shape(spec: Any) -> TensorShape:
@@ -75,7 +89,10 @@ def open_shape(shape: TensorShape) -> TensorShape:
 
 
 def _shape(given: Any) -> TensorShape:
-    sizes = given.as_list() if isinstance(given, TensorShape) else np.asarray(given, object).ravel().tolist()
+    listed = np.asarray(given.as_list() if isinstance(given, TensorShape) else given, object)
+    if listed.ndim > 1:
+        raise ValueError(f"Padded shape {given} must be a vector of sizes, but its shape was {listed.shape}.")
+    sizes = listed.ravel().tolist()
     return TensorShape([None if size in (None, -1) else int(size) for size in sizes])
 
 
@@ -138,5 +155,6 @@ def join(shape: TensorShape, value: Any, *arrays: Any) -> np.ndarray:
         )
     batch = np.full([len(arrays), *wanted], value, arrays[0].dtype)
     for i, array in enumerate(arrays):
-        batch[(i, *(slice(0, n) for n in array.shape))] = array
+        # The ellipsis keeps a text from being put in as an array.
+        batch[(i, *(slice(0, n) for n in array.shape), ...)] = array
     return batch

@@ -10,7 +10,6 @@ names; what is no parameter has `repr=False`. So a plan prints as the calls that
 import abc
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar, final
@@ -18,7 +17,7 @@ from typing import Any, Self, TypeVar, final
 import jax
 import numpy as np
 
-from tfdist_jax.compat.tensorflow.data import _elements, _order, _plan_text
+from tfdist_jax.compat.tensorflow.data import _elements, _failures, _order, _plan_text
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
 
 INFINITE = -1
@@ -85,21 +84,36 @@ class Rows(Plan):
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         at_once = self.at_once()
         pieces = (
-            self.get(chunk[start : start + at_once])
-            for chunk in self.order(seed_log)
-            for start in range(0, len(chunk), at_once)
+            chunk[start : start + at_once] for chunk in self.order(seed_log) for start in range(0, len(chunk), at_once)
         )
-        return itertools.chain.from_iterable(map(_elements.rows, pieces))
+        return _failures.flatten(map(self._rows, pieces))
+
+    def _rows(self, positions: np.ndarray) -> Iterator[Any]:
+        """Return an iterator over rows that are got together, or, where one cannot be got, each on its own."""
+        try:
+            return _elements.rows(self.get(positions))
+        except Exception:
+            if len(positions) == 1:
+                raise
+            return map(self._row, np.split(positions, len(positions)))
+
+    def _row(self, position: np.ndarray) -> Any:
+        return next(_elements.rows(self.get(position)))
 
     def batches(self, seed_log: SeedLog, size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
         cut = _order.regroup(self.order(seed_log), size, drop_remainder=drop_remainder)
-        at_once = self.at_once()
-        return self._together(cut, at_once // size) if at_once >= 2 * size else map(self.get, cut)
+        several = self.at_once() // size
+        if several < 2:
+            return map(self.get, cut)
+        return _failures.flatten(map(self._together, _failures.groups(cut, several, drop_remainder=False)))
 
-    def _together(self, cut: Iterator[np.ndarray], batches: int) -> Iterator[Any]:
-        while several := list(itertools.islice(cut, batches)):
-            rows = self.get(np.concatenate(several))
-            yield from _elements.split(rows, [len(positions) for positions in several])
+    def _together(self, batches: list[np.ndarray]) -> Iterator[Any]:
+        """Return an iterator over batches whose rows are got together, or, where that fails, those of one batch."""
+        try:
+            rows = self.get(np.concatenate(batches))
+        except Exception:
+            return map(self.get, batches)
+        return _elements.split(rows, [len(positions) for positions in batches])
 
 
 def rows_at_once(spec: Any) -> int:
@@ -116,7 +130,8 @@ class Stream(Plan):
     """Elements that come one after the other."""
 
     def batches(self, seed_log: SeedLog, size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
-        return map(_elements.stack, _elements.groups(self.elements(seed_log), size, drop_remainder=drop_remainder))
+        grouped = _failures.groups(self.elements(seed_log), size, drop_remainder=drop_remainder)
+        return map(_elements.stack, grouped)
 
 
 class Uncounted(Stream):

@@ -51,7 +51,7 @@ class Planned:
     @classmethod
     def _of_all(cls, plan: Plan, datasets: "Sequence[Planned]") -> Self:
         """Make the dataset of a plan that is made of several datasets'; options of later ones override earlier ones'."""
-        options = functools.reduce(Options.merge, (dataset.options() for dataset in datasets))
+        options = functools.reduce(Options.merge, (dataset._options for dataset in datasets))  # noqa: SLF001
         return cls(plan, options, Files.of_all(datasets))
 
     def _with(self, plan: Plan, *beside: "Planned") -> Self:
@@ -61,8 +61,8 @@ class Planned:
         return self._with(select(self._plan, selection))
 
     def options(self) -> Options:
-        """Return the options in force."""
-        return self._options
+        """Return the options in force, which cannot be changed."""
+        return self._options.fixed()
 
     @property
     def files(self) -> Files | None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, final
 
+from tfdist_jax.compat.tensorflow.data._failures import guarded, raising
 from tfdist_jax.compat.tensorflow.data._plan import Batches, Plan, rows_in_each
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
 
@@ -32,7 +33,7 @@ class _Ahead:
     def fill(self) -> None:
         """Get items ready until they end or the consumer stops."""
         try:
-            for item in self._items:
+            for item in guarded(iter(self._items)):
                 self._free.get()
                 if self._is_stopped:
                     return
@@ -42,7 +43,7 @@ class _Ahead:
             self._ready.put((_END, error))
 
     def take(self) -> Iterator[Any]:
-        """Yield the items, or raise what getting them has raised."""
+        """Yield the items, failures in place of those that have raised; raise what ends the thread."""
         while True:
             item, error = self._ready.get()
             if error is not None:
@@ -61,8 +62,8 @@ class _Ahead:
 def prefetched(items: Iterable[Any], depth: int) -> Iterator[Any]:
     """Yield items, up to `depth` of which a thread has ready.
 
-    An exception in the thread is raised where its item would have come. The thread ends when the items do, or when
-    the consumer stops, which waits no more than 2 s for an item that is being made.
+    A `Failure` stands where an item could not be made; what is no error, such as an exit, is raised. The thread ends when the
+    items do, or when the consumer stops, which waits no more than 2 s for an item that is being made.
     """
     ahead = _Ahead(items, depth)
     thread = threading.Thread(target=ahead.fill, name="prefetch", daemon=True)
@@ -84,7 +85,7 @@ class Prefetch(Batches):
     buffer_size: int
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return prefetched(self.parent.elements(seed_log), self.buffer_size)
+        return raising(prefetched(self.parent.elements(seed_log), self.buffer_size))
 
     def make_spec(self) -> Any:
         return self.parent.make_spec()

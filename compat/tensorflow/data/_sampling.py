@@ -4,13 +4,13 @@ import dataclasses
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow.data import _elements
+from tfdist_jax.compat.tensorflow.data import _elements, _failures
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._mapping import first_of
 from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN, Part, Plan, Stream, Uncounted
@@ -26,7 +26,7 @@ class Zip(Stream):
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         iterations = _iterations(_elements.leaves(self.datasets), seed_log)
-        return (_elements.rebuilt(self.datasets, together) for together in zip(*iterations, strict=False))
+        return map(functools.partial(_elements.rebuilt, self.datasets), _failures.together(iterations))
 
     def make_spec(self) -> Any:
         return _elements.map_structure(operator.methodcaller("make_spec"), self.datasets)
@@ -57,7 +57,7 @@ class Concatenate(Stream):
 
     def cardinality(self) -> int:
         counts = self.parent.cardinality(), self.dataset.cardinality()
-        return UNKNOWN if UNKNOWN in counts else INFINITE if INFINITE in counts else sum(counts)
+        return INFINITE if INFINITE in counts else UNKNOWN if UNKNOWN in counts else sum(counts)
 
 
 @final
@@ -70,11 +70,10 @@ class ChooseFromDatasets(Uncounted):
     stop_on_empty_dataset: bool
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return self._chosen(
-            _iterations(self.datasets, seed_log), self.choice_dataset.elements(seed_log.part("choices"))
-        )
+        sources = list(map(_failures.guarded, _iterations(self.datasets, seed_log)))
+        return _failures.raising(self._chosen(sources, self.choice_dataset.elements(seed_log.part("choices"))))
 
-    def _chosen(self, sources: list[Iterator[Any]], numbers: Iterator[Any]) -> Iterator[Any]:
+    def _chosen(self, sources: Sequence[Iterator[Any]], numbers: Iterator[Any]) -> Iterator[Any]:
         left = set(range(len(sources)))
         for choice in numbers:
             number = _checked(int(choice), len(sources))
@@ -114,10 +113,11 @@ class SampleFromDatasets(Stream):
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         part = seed_log.part("weights")
         weights = self.weights.elements(part) if isinstance(self.weights, Plan) else itertools.repeat(self.weights)
-        return self._sampled(_iterations(self.datasets, seed_log), weights, seed_log.generator(self.seed))
+        sources = list(map(_failures.guarded, _iterations(self.datasets, seed_log)))
+        return _failures.raising(self._sampled(sources, weights, seed_log.generator(self.seed)))
 
     def _sampled(
-        self, sources: list[Iterator[Any]], weights: Iterator[Any], generator: np.random.Generator
+        self, sources: Sequence[Iterator[Any]], weights: Iterator[Any], generator: np.random.Generator
     ) -> Iterator[Any]:
         left = np.ones(len(sources), bool)
         for weight in weights:
@@ -148,14 +148,15 @@ class Unique(Part):
     parent: Plan
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return self._new(self.parent.elements(seed_log))
-
-    def _new(self, items: Iterator[Any]) -> Iterator[Any]:
         seen: set[str] = set()
-        for element in items:
-            if (value := str(np.asarray(element).tolist())) not in seen:
-                seen.add(value)
-                yield element
+
+        def is_new(element: Any) -> bool:
+            value = str(np.asarray(element).tolist())
+            is_first = value not in seen
+            seen.add(value)
+            return is_first
+
+        return filter(is_new, self.parent.elements(seed_log))
 
 
 @final
@@ -173,14 +174,19 @@ class RejectionResample(Uncounted):
     seed: SeedSource
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        items = self.parent.elements(seed_log.part("resampled"))
-        return self._kept(self.class_func.caller(seed_log.part("class")), items, seed_log.generator(self.seed))
+        call = self.class_func.caller(seed_log.part("class"))
+        with_class = lambda element: (np.asarray(call(element)), element)
+        items = map(with_class, self.parent.elements(seed_log.part("resampled")))
+        return _failures.raising(self._kept(_failures.guarded(items), seed_log.generator(self.seed)))
 
-    def _kept(self, call: Callable[[Any], Any], items: Iterator[Any], generator: np.random.Generator) -> Iterator[Any]:
+    def _kept(self, items: Iterator[Any], generator: np.random.Generator) -> Iterator[Any]:
         wanted, given = self.target_dist, self.initial_dist
         counts = np.zeros(len(wanted))
-        for element in items:
-            kind = np.asarray(call(element))
+        for item in items:
+            if isinstance(item, _failures.Failure):
+                yield item
+                continue
+            kind, element = item
             counts[int(kind)] += 1
             share = counts / counts.sum() if given is None else given
             ratio = np.divide(wanted, share, out=np.zeros(len(wanted)), where=share > 0)

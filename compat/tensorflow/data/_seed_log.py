@@ -52,6 +52,10 @@ class SeedSource:
         self._next += not self.fixed
         return seed
 
+    def first_seed(self) -> list[int]:
+        """Return the seed that belongs to no iteration."""
+        return [*self._words, 0]
+
     def coming_seed(self) -> list[int]:
         """Return the same without going on."""
         return [*self._words, self._next]

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._platform._errors import FailedPreconditionError
-from tfdist_jax.compat.tensorflow.data import _order
+from tfdist_jax.compat.tensorflow.data import _failures, _order
 from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN, Part, Plan, Rows, Selection, select
 from tfdist_jax.compat.tensorflow.data._seed_log import DataShard, SeedLog, SeedSource
 
@@ -43,23 +43,18 @@ class Repeat(Selection):
     count: int
 
     def positions(self, rows: Rows, seed_log: SeedLog) -> Iterator[np.ndarray]:
-        return self._first(rows.order, seed_log)
+        return self._epochs(rows.order, seed_log)
 
     def elements(self, plan: Plan, seed_log: SeedLog) -> Iterator[Any]:
-        return self._first(plan.elements, seed_log)
+        return self._epochs(plan.elements, seed_log)
 
-    def _first(self, make: Callable[[SeedLog], Iterator[Any]], seed_log: SeedLog) -> Iterator[Any]:
-        return self._all(make, seed_log, make(seed_log.for_repetition(0))) if self.count else iter(())
-
-    def _all(self, make: Callable[[SeedLog], Iterator[Any]], seed_log: SeedLog, items: Iterator[Any]) -> Iterator[Any]:
-        for number in itertools.count(1) if self.count < 0 else range(1, self.count + 1):
-            first = next(items, None)
-            if first is None:  # Repeating nothing for ever would never come back.
-                return
-            yield first
-            yield from items
-            if number != self.count:
-                items = make(seed_log.for_repetition(number))
+    def _epochs(self, make: Callable[[SeedLog], Iterator[Any]], seed_log: SeedLog) -> Iterator[Any]:
+        if not self.count:
+            return iter(())
+        first = make(seed_log.for_repetition(0))
+        numbers = itertools.count(1) if self.count < 0 else range(1, self.count)
+        epochs = itertools.chain([first], (make(seed_log.for_repetition(number)) for number in numbers))
+        return _failures.flatten(epochs if self.count >= 0 else _until_empty(epochs))
 
     def cardinality(self, count: int) -> int:
         if count == 0 or self.count == 0:
@@ -67,6 +62,16 @@ class Repeat(Selection):
         if count == UNKNOWN:
             return INFINITE if self.count < 0 else UNKNOWN
         return INFINITE if self.count < 0 or count == INFINITE else count * self.count
+
+
+def _until_empty(epochs: Iterator[Iterator[Any]]) -> Iterator[Iterator[Any]]:
+    """Yield epochs until one has no elements: repeating nothing for ever would never come back."""
+    for epoch in map(_failures.guarded, epochs):
+        for first in epoch:
+            yield _failures.raising(itertools.chain([first], epoch))
+            break
+        else:
+            return
 
 
 @final
@@ -81,7 +86,7 @@ class Take(Selection):
 
     def elements(self, plan: Plan, seed_log: SeedLog) -> Iterator[Any]:
         elements = plan.elements(seed_log)
-        return elements if self.count < 0 else itertools.islice(elements, self.count)
+        return elements if self.count < 0 else _failures.first(elements, self.count)
 
     def cardinality(self, count: int) -> int:
         if self.count < 0 or count == UNKNOWN:
@@ -102,7 +107,7 @@ class Skip(Selection):
 
     def elements(self, plan: Plan, seed_log: SeedLog) -> Iterator[Any]:
         elements = plan.elements(seed_log)
-        return itertools.islice(elements, 0) if self.count < 0 else itertools.islice(elements, self.count, None)
+        return _failures.first(elements, 0) if self.count < 0 else _failures.every(elements, self.count)
 
     def cardinality(self, count: int) -> int:
         if self.count < 0:
@@ -122,7 +127,7 @@ class Shard(Selection):
         return _order.every(rows.order(seed_log), self.num_shards, self.index)
 
     def elements(self, plan: Plan, seed_log: SeedLog) -> Iterator[Any]:
-        return itertools.islice(plan.elements(seed_log), self.index, None, self.num_shards)
+        return _failures.every(plan.elements(seed_log), self.index, self.num_shards)
 
     def cardinality(self, count: int) -> int:
         return count if count < 0 else len(range(self.index, count, self.num_shards))

@@ -12,6 +12,7 @@ import numpy as np
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensors._dtypes import int64
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor, SparseTensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _order
 from tfdist_jax.compat.tensorflow.data._plan import INFINITE, Plan, Rows, Stream, Uncounted, made_once, rows_at_once
@@ -197,8 +198,12 @@ def _yielded(spec: Any, element: Any) -> Any:
     return _elements.rebuilt(spec, map(_yielded_array, _elements.leaves(spec), values))
 
 
-def _yielded_array(spec: TensorSpec, value: Any) -> np.ndarray:
+def _yielded_array(spec: Any, value: Any) -> Any:
     """Convert by NumPy's rules, which are wider than those for tensors; a copy, since the generator may go on changing it."""
+    if isinstance(spec, SparseTensorSpec) and isinstance(value, SparseTensor):
+        if value.dtype == spec.dtype and spec.shape.is_compatible_with(value.shape):
+            return value
+        raise invalid(f"`generator` yielded {value}, which is not compatible with {spec}.")
     try:
         is_text = spec.dtype.name == "string"
         array = np.array(convert_to_tensor(value, spec.dtype) if is_text else value)

@@ -1,5 +1,6 @@
 """Methods of `tf.data.Dataset` that make a dataset of tensors, of a generator or of other datasets."""
 
+import functools
 import glob
 import operator
 import os
@@ -10,8 +11,9 @@ import jax
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype, int64
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _sampling, _source_plans
 from tfdist_jax.compat.tensorflow.data._plan import Plan, select
@@ -26,6 +28,9 @@ class Sources(Planned):
     @classmethod
     def from_tensor_slices(cls, tensors: Any, name: str | None = None) -> Self:
         """Make the dataset of the rows of `tensors`: a tensor-like, or tuples and dicts of them."""
+        parts = _elements.leaves(tensors)
+        if any(isinstance(part, SparseTensor) or _holds_datasets(part) for part in parts):
+            return cls(_slices_of_each(tensors))
         return cls(_source_plans.FromTensorSlices(_elements.as_arrays(tensors)))
 
     @classmethod
@@ -36,7 +41,10 @@ class Sources(Planned):
     @classmethod
     def range(cls, *args: int, output_type: Any = np.int64, name: str | None = None) -> Self:
         """Make the dataset of the numbers of `range(*args)`."""
-        numbers = np.arange(*(int(arg) for arg in args))
+        bounds = [int(arg) for arg in args]
+        if bounds[2:] == [0]:
+            raise invalid("step must be a non-zero integer.")
+        numbers = np.arange(*bounds)
         return cls(_source_plans.FromTensorSlices(numbers.astype(getattr(output_type, "as_numpy_dtype", output_type))))
 
     @classmethod
@@ -87,6 +95,10 @@ class Sources(Planned):
     @classmethod
     def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Self:
         """Make the dataset whose elements hold one element of each dataset."""
+        if not args and datasets is None:
+            raise TypeError("Must pass at least one dataset to `zip`.")
+        if args and datasets is not None:
+            raise TypeError("Both `*args` and `datasets` cannot be set.")
         given = datasets if datasets is not None else (args[0] if len(args) == 1 else args)
         plan = _sampling.Zip(_elements.map_structure(operator.attrgetter("_plan"), given))
         return cls._of_all(plan, jax.tree.leaves(given))  # By the order of keys, as in TensorFlow.
@@ -134,11 +146,40 @@ class Sources(Planned):
     def choose_from_datasets(
         cls, datasets: Sequence[Planned], choice_dataset: Planned, stop_on_empty_dataset: bool = True
     ) -> Self:
-        """Take each element from the dataset whose number is next in `choice_dataset`."""
+        """Take each element from the dataset whose number is next in `choice_dataset`.
+
+        Raises:
+            TypeError: If its elements are not int64 scalars.
+        """
+        if choice_dataset.element_spec != TensorSpec(TensorShape([]), int64):
+            raise TypeError(
+                "Invalid `choice_dataset`. Elements of `choice_dataset` must be scalar `tf.int64` tensors but are "
+                f"{choice_dataset.element_spec}."
+            )
         plan = _sampling.ChooseFromDatasets(
             _plans(datasets), choice_dataset._plan, stop_on_empty_dataset=stop_on_empty_dataset
         )
         return cls._of_all(plan, [choice_dataset, *datasets])
+
+
+def _holds_datasets(part: Any) -> bool:
+    return isinstance(part, list) and bool(part) and all(map(_elements.is_dataset, part))
+
+
+def _slices_of_each(tensors: Any) -> Plan:
+    """Plan the slices of tensors some of which are sparse, or lists of datasets."""
+
+    def slices(part: Any) -> list[Any]:
+        if isinstance(part, SparseTensor):
+            return _elements.slices_of_sparse(part)
+        return part if _holds_datasets(part) else list(_elements.rows(_elements.as_arrays(part)))
+
+    columns = [slices(part) for part in _elements.leaves(tensors)]
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(f"Slices need the same first dimension, got {[len(column) for column in columns]}.")
+    specs = [functools.reduce(_elements.common_spec, map(_elements.spec_of, column)) for column in columns]
+    elements = [_elements.rebuilt(tensors, parts) for parts in zip(*columns, strict=True)]
+    return _source_plans.Elements(elements, _elements.rebuilt(tensors, specs))
 
 
 def _plans(datasets: Sequence[Planned]) -> list[Plan]:

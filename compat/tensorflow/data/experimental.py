@@ -11,6 +11,7 @@ __getattr__ = LazyNames(
             "AUTOTUNE AutoShardPolicy AutotuneAlgorithm AutotuneOptions DistributeOptions ExternalStatePolicy "
             "OptimizationOptions SHARD_HINT ThreadingOptions"
         ),
+        "data._random_access": "at",
         "data._plan": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
         "data._transformations": (
             "Counter=counter RandomDataset assert_cardinality bucket_by_sequence_length "

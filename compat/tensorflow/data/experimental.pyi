@@ -20,6 +20,9 @@ from tfdist_jax.compat.tensorflow.data._plan import (
     INFINITE as _INFINITE_CARDINALITY,
     UNKNOWN as _UNKNOWN_CARDINALITY,
 )
+from tfdist_jax.compat.tensorflow.data._random_access import (
+    at as at,
+)
 from tfdist_jax.compat.tensorflow.data._transformations import (
     RandomDataset as RandomDataset,
     assert_cardinality as assert_cardinality,

@@ -16,13 +16,20 @@ from tfdist_jax._stateful._eager_replicas import EagerReplicas, run_eagerly
 from tfdist_jax._stateful._lockstep import LockStep
 from tfdist_jax._stateful._merging import row_counts
 from tfdist_jax._stateful._replica_state import is_replicated
-from tfdist_jax.compat.tensorflow._functions._results import SCALARS, mark_replicated
+from tfdist_jax.compat.tensorflow._functions._results import (
+    SCALARS,
+    Constant,
+    is_constant,
+    keep_variables,
+    mark_replicated,
+)
 from tfdist_jax.compat.tensorflow._platform._context import entering_replica
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import strings_of_this_process
 from tfdist_jax.compat.tensorflow._tensors._tensor import NoValueError
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
+from tfdist_jax.compat.tensorflow._variables._variable_creators import noting_creations
 from tfdist_jax.compat.tensorflow.distribute._execution_contexts import EagerContext
 
 if TYPE_CHECKING:
@@ -56,12 +63,13 @@ def run_with_values(
         def replica() -> Any:
             context = EagerContext(strategy, lockstep, replicas, i)
             with entering_replica(strategy, context):
-                return mark_replicated(jax.tree.map(_value, in_order(fn(*mine_args, **mine_kwargs))), context.merged)
+                results = in_order(keep_variables(fn(*mine_args, **mine_kwargs)))
+                return mark_replicated(jax.tree.map(_value, results, is_leaf=is_constant), context.merged)
 
         return replica
 
     counts = row_counts((args, kwargs), strategy.num_replicas_in_sync)
-    with replicas.together():
+    with noting_creations(), replicas.together():
         return _joined(run_eagerly(make_replica, replicas, counts), replicas)
 
 
@@ -71,6 +79,8 @@ def _own(leaf: Any, i: int, device: Device, mesh: Mesh) -> Any:
 
 
 def _value(leaf: Any) -> Any:
+    if isinstance(leaf, Constant):
+        return leaf.value
     return leaf.read_value() if isinstance(leaf, Variable) else leaf
 
 

@@ -13,6 +13,7 @@ from tfdist_jax._autodiff._custom_pullback import unseen
 from tfdist_jax._errors import DiffersByReplicaError
 from tfdist_jax._stateful._eager_replicas import EagerReplicas
 from tfdist_jax._stateful._lockstep import LockStep
+from tfdist_jax.compat.tensorflow._ops._arguments import compute
 from tfdist_jax.compat.tensorflow._ops._binary import truediv
 from tfdist_jax.compat.tensorflow.distribute._replica_context import ReplicaContext
 
@@ -71,6 +72,10 @@ class ProgramContext(ReplicaContext):
 class BranchContext(ProgramContext):
     """The context of replicas of one program whose arguments differ in shape: in different branches they cannot meet."""
 
+    def make_once(self, make: Callable[[], Any]) -> Any:
+        """Leave it to replicas that are traced side by side: each branch would make an object of its own."""
+        raise DiffersByReplicaError("its replicas make variables while their batches differ in size.")
+
     def _communicate(self) -> None:
         raise DiffersByReplicaError("its replicas communicate while their batches differ in size.")
 
@@ -88,6 +93,11 @@ class LockStepContext(ReplicaContext):
         """Return replica 0's value everywhere."""
         return self._exchange(value, lambda values: [values[0]] * len(values))
 
+    def make_once(self, make: Callable[[], Any]) -> Any:
+        """Let the first replica make an object for all."""
+        place = self._place_in_lockstep
+        return self._lockstep.exchange(place, make() if place == 0 else None, lambda made: [made[0]] * len(made))
+
     def _all_reduce(self, op: ReduceOp, values: list[jax.Array], pack_bytes: int) -> list[Any]:
         def combine(contributions: list[list[jax.Array]]) -> list[list[jax.Array]]:
             sums = [functools.reduce(operator.add, same) for same in zip(*contributions, strict=True)]
@@ -102,7 +112,7 @@ class LockStepContext(ReplicaContext):
 
     def _all_gather(self, value: jax.Array, axis: int) -> jax.Array:
         def combine(parts: list[list[jax.Array]]) -> list[list[jax.Array]]:
-            return [[jnp.concatenate([part for (part,) in parts], axis)] for _ in parts]
+            return [[compute(jnp.concatenate, [part for (part,) in parts], axis)] for _ in parts]
 
         def pullback(cotangents: Sequence[Any]) -> list[jax.Array]:
             (total,) = self._all_reduce(ReduceOp.SUM, list(cotangents), 0)
@@ -121,6 +131,11 @@ class LockStepContext(ReplicaContext):
         meeting.defvjp(lambda given: (compute(given), None), lambda _, cotangents: (pullback(cotangents),))
         return meeting(values)
 
+    @property
+    def _place_in_lockstep(self) -> int:
+        """Which of the replicas that run side by side in this process it is."""
+        return self._place
+
     def _exchange(self, value: Any, combine: Callable[[list[Any]], list[Any]]) -> Any:
         return self._lockstep.exchange(self._place, value, combine)
 
@@ -133,6 +148,10 @@ class EagerContext(LockStepContext):
         """Be the one at `position` of this process's `replicas`, on its device."""
         super().__init__(strategy, lockstep, replicas.numbers[position])
         self._replicas, self._position = replicas, position
+
+    @property
+    def _place_in_lockstep(self) -> int:
+        return self._position
 
     def _exchange(self, value: Any, combine: Callable[[list[Any]], list[Any]]) -> Any:
         replicas = self._replicas

@@ -158,6 +158,10 @@ class DistributedDataset(_Distributed):
 
     def __init__(self, strategy: "Strategy", dataset: Any, options: InputOptions | None = None) -> None:
         """Split the batches of `dataset`: ours, TensorFlow's or any iterable of batches."""
+        if options is not None and options.per_replica:
+            raise NotImplementedError(
+                "InputReplicationMode.PER_REPLICA is only supported in `distribute_datasets_from_function`."
+            )
         super().__init__(strategy, dataset, options)
         self._dataset, self.is_own = auto_sharded(dataset, processes(self._mesh))
 
@@ -322,6 +326,8 @@ def distribute_from_function(
     With one pipeline for each replica, `dataset_fn` makes a dataset for each of this process's, from which it gets its batches.
     """
     replicas = strategy.num_replicas_in_sync
+    if options is not None:
+        options.check_placement()
     if options is None or not options.per_replica:
         pipelines = processes(strategy.native.mesh)
         context = InputContext(len(pipelines), pipelines.index(jax.process_index()), replicas)

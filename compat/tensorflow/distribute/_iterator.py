@@ -14,6 +14,7 @@ from tfdist_jax._replica import is_per_replica
 from tfdist_jax._sharding._input import prefetch
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
+from tfdist_jax.compat.tensorflow._platform._context import in_replica
 from tfdist_jax.compat.tensorflow._platform._errors import OutOfRangeError
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import map_in_order
@@ -68,6 +69,10 @@ class DistributedIterator(Resumable):
         self._batches = self._dataset.placed(rounds, self._note_rows)
         self._position, self._is_over = position, False
 
+    def initialize(self) -> None:
+        """Begin the iteration anew, as the iterators of TensorFlow 1 do."""
+        self._begin(None, 0)
+
     def _noting_end(self, rounds: Iterator[Any]) -> Iterator[Any]:
         for position, own in enumerate(rounds):
             if self._dataset.is_beyond_end(own):
@@ -85,6 +90,11 @@ class DistributedIterator(Resumable):
         return batch
 
     def _next(self) -> Any:
+        if in_replica():
+            raise ValueError(
+                "next(iterator) should be called from outside of replica_fn: a batch is for all replicas. E.g. "
+                "strategy.run(replica_fn, args=(next(iterator),))"
+            )
         if current_scope() is not None:
             require_host()
         return self._take(self._take_next)

@@ -141,3 +141,22 @@ class InputOptions:
     def per_replica(self) -> bool:
         """Whether each replica has an input pipeline of its own."""
         return self.experimental_replication_mode is InputReplicationMode.PER_REPLICA
+
+    def check_placement(self) -> None:
+        """Check what a `dataset_fn` is to make datasets with.
+
+        Raises:
+            ValueError: If datasets are to be placed on devices, but are not those of single replicas, or are sent there.
+        """
+        if not self.experimental_place_dataset_on_device:
+            return
+        if not self.per_replica:
+            raise ValueError(
+                "When `experimental_place_dataset_on_device` is set for dataset placement, you must also specify `PER_REPLICA` for "
+                "the replication mode"
+            )
+        if self.experimental_fetch_to_device is not False:
+            raise ValueError(
+                "`experimental_place_dataset_on_device` can not be set to True when experimental_fetch_to_device is True and "
+                "replication mode is set to `PER_REPLICA`"
+            )

@@ -1,6 +1,7 @@
 """The steps that a strategy runs eagerly: how each one runs is decided once and kept, with its programs."""
 
 import dataclasses
+import functools
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import final
@@ -23,7 +24,7 @@ class PlannedStep:
     """
 
     plan: ExecutionPlan | None = None
-    programs: CallCache = dataclasses.field(default_factory=CallCache)
+    programs: CallCache = dataclasses.field(default_factory=functools.partial(CallCache, makes_variables=True))
 
 
 @final

@@ -16,6 +16,7 @@ from tfdist_jax.compat.tensorflow._ops._concat import concat, stack
 from tfdist_jax.compat.tensorflow._ops._reductions import reduce_sum
 from tfdist_jax.compat.tensorflow._tensors._ordered import map_in_order
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tracing
+from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow.distribute._replica_context import ReplicaContext, axis_of
 
 
@@ -32,8 +33,21 @@ def reduce_replicas(op: ReduceOp, value: Any, axis: int | None, num_replicas: in
         ValueError: If a value that is the same everywhere is to be summed, or a value has no such axis.
         InvalidArgumentError: If the values are no numbers, or their shapes differ.
     """
-    reduce_one = functools.partial(_reduce_one, op, axis, num_replicas)
+    reduce_one = lambda leaf: _reduce_one(op, axis, num_replicas, _as_values(leaf))
     return map_in_order(reduce_one, value, is_leaf=is_per_replica)
+
+
+def _as_values(leaf: Any) -> Any:
+    """Return the replicas' values of a variable that has one for each."""
+    return leaf.per_replica_value() if isinstance(leaf, Variable) and leaf.storage.per_replica else leaf
+
+
+def _copies(leaf: Any) -> Any:
+    """Return the copies of a mirrored variable."""
+    if not isinstance(leaf, Variable) or leaf.distribute_strategy is None:
+        return leaf
+    count = leaf.distribute_strategy.num_replicas_in_sync
+    return leaf if count == 1 else PerReplica.uneven([leaf.value()] * count)
 
 
 def _reduce_one(op: ReduceOp, axis: int | None, num_replicas: int, value: Any) -> Any:
@@ -81,7 +95,7 @@ def _combined(op: ReduceOp, num_replicas: int, blocks: bool, data: jax.Array) ->
 
 def gather_replicas(value: Any, axis: int) -> Any:
     """Join the replicas' values along `axis`, in a structure of them; other values stay as they are."""
-    return jax.tree.map(functools.partial(gather_one, axis), value, is_leaf=is_per_replica)
+    return jax.tree.map(lambda leaf: gather_one(axis, _copies(_as_values(leaf))), value, is_leaf=is_per_replica)
 
 
 def gather_one(axis: int, value: Any) -> Any:

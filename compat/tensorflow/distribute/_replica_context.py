@@ -87,7 +87,7 @@ class ReplicaContext:
     def _reduce_rows(self, op: Any, value: Any, options: Any) -> Any:
         if not is_slices(value):
             return self.all_reduce(op, value, options)
-        values, indices = self.all_gather((value.values, value.indices), 0)
+        values, indices = self.gather((value.values, value.indices), 0)
         if as_reduce_op(op) is ReduceOp.MEAN:
             values = truediv(values, self.num_replicas_in_sync)
         return IndexedSlices(values, indices, value.dense_shape)
@@ -117,6 +117,7 @@ class ReplicaContext:
     def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
         """Return all replicas' values joined along `axis`."""
         self._must_be_current()
+        refuse_slices(value, "all_gather")
         warn_per_call_timeout(options)
         return self.gather(value, axis)
 
@@ -145,6 +146,10 @@ class ReplicaContext:
         ]
         return results
 
+    def make_once(self, make: Callable[[], Any]) -> Any:
+        """Return what `make` makes, such as a variable: one object for all replicas, which all call this."""
+        return make()
+
     @contextlib.contextmanager
     def replicated_update(self) -> Iterator[None]:
         """Mark a part of a step whose writes are equal on all replicas, such as an optimizer's update."""
@@ -172,6 +177,14 @@ class ReplicaContext:
         return RuntimeError(
             "Replicas communicate only while they run: this context is not the one that tf.distribute."
             "get_replica_context() returns inside the present `strategy.run`."
+        )
+
+
+def refuse_slices(structure: Any, method: str) -> None:
+    """Refuse to join `tf.IndexedSlices`: rows of one table are no values one behind the other."""
+    if any(map(is_slices, jax.tree.leaves(structure, is_leaf=is_slices))):
+        raise NotImplementedError(
+            f"{method} does not support IndexedSlices: use tf.convert_to_tensor, or gather `values` and `indices`."
         )
 
 

@@ -8,6 +8,7 @@ import jax
 from tfdist_jax.compat.tensorflow._platform._devices import device_type
 from tfdist_jax.compat.tensorflow._platform._tpu import tpu_devices
 from tfdist_jax.compat.tensorflow.tpu._system import TPUSystemMetadata, initialize_tpu_system
+from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
 
 
 class ClusterResolver:
@@ -65,6 +66,10 @@ class ClusterResolver:
         return dict(Counter(device_type(device) for device in jax.local_devices() if device.platform != "cpu"))
 
 
+# Nobody connects to it: the program has the TPU itself.
+_TPU_ADDRESS = "localhost:8470"
+
+
 def with_protocol(address: str, rpc_layer: str | None) -> str:
     """Return an address as a URL, where there is a protocol."""
     return f"{rpc_layer}://{address}" if rpc_layer else address
@@ -92,7 +97,7 @@ class TPUClusterResolver(ClusterResolver):
         """Find the TPU of this machine; `tpu=""`, `"local"` and None mean that one, a name is that of this slice.
 
         Raises:
-            NotFoundError: If there is no TPU.
+            NotFoundError: If there is no TPU; it is a ValueError, too.
         """
         super().__init__(job_name, 0)
         self._tpu = tpu
@@ -115,6 +120,10 @@ class TPUClusterResolver(ClusterResolver):
     def master(self, task_type: Any = None, task_id: Any = None, rpc_layer: Any = None) -> str:
         """Return the address of the process to connect to: this one."""
         return ""
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Return the addresses of the processes that have the TPU's cores: this one's, where TPU hosts listen."""
+        return ClusterSpec({str(self.task_type): [_TPU_ADDRESS]})
 
     def get_tpu_system_metadata(self) -> TPUSystemMetadata:
         """Return how many cores there are."""

@@ -14,7 +14,7 @@ from tfdist_jax._errors import DiffersByReplicaError, NotCompilableError
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._sharding._collectives import BUCKET_BYTES
 from tfdist_jax._sharding._mesh import replicas
-from tfdist_jax._sharding._placement import stack_replicas
+from tfdist_jax._sharding._placement import local_replicas, stack_replicas
 from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._lockstep import LockStep, run_in_lockstep
 from tfdist_jax._stateful._merging import row_counts
@@ -35,6 +35,7 @@ from tfdist_jax.compat.tensorflow._functions._results import (
     as_replica_results,
     from_spmd_results,
     join_results,
+    keep_variables,
 )
 from tfdist_jax.compat.tensorflow._platform._context import (
     as_reduce_op,
@@ -46,14 +47,16 @@ from tfdist_jax.compat.tensorflow._platform._context import (
 )
 from tfdist_jax.compat.tensorflow._platform._devices import full_name, resolve_devices
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._nest import is_nested
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import (
     UnavailableString,
     has_own_strings,
     per_replica_strings,
 )
-from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, free_value
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
+from tfdist_jax.compat.tensorflow._variables._variable_creators import UnknownInitialValueError
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
 from tfdist_jax.compat.tensorflow.distribute._cross_device_ops import CrossDeviceOps
 from tfdist_jax.compat.tensorflow.distribute._eager import NEEDS_VALUES, run_with_values
@@ -69,8 +72,10 @@ from tfdist_jax.compat.tensorflow.distribute._input import (
     InputContext,
     distribute_from_function,
 )
+from tfdist_jax.compat.tensorflow.distribute._options import InputReplicationMode
 from tfdist_jax.compat.tensorflow.distribute._planned_steps import AS_ONE_PROGRAM, PlannedStep, PlannedSteps
 from tfdist_jax.compat.tensorflow.distribute._reduction import gather_replicas, reduce_merging, reduce_replicas
+from tfdist_jax.compat.tensorflow.distribute._replica_context import refuse_slices
 
 
 class Strategy:
@@ -195,12 +200,12 @@ class Strategy:
         @functools.wraps(fn)
         def traced(*args: Any, **kwargs: Any) -> Any:
             nonlocal plan
-            plan, results = self._trace(plan, fn, args, kwargs)
-            return as_replica_results(results)
+            plan, results = self._trace(plan, fn, args, kwargs, finish=keep_variables)
+            return as_replica_results(keep_variables(results))
 
         try:
             program = step.programs.bind(traced, args, kwargs)
-        except (*NEEDS_VALUES, NotCompilableError) as error:
+        except (*NEEDS_VALUES, NotCompilableError, UnknownInitialValueError) as error:
             plan = make_uncompiled_plan(Way.EAGER, error)
             warn_not_compiled(fn, plan)
         # Processes may have lines of their own, but all must run a step in the same way. They agree once.
@@ -221,10 +226,20 @@ class Strategy:
         return self.run(fn, args=args, kwargs=kwargs)
 
     def _trace(
-        self, plan: ExecutionPlan, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        plan: ExecutionPlan,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        finish: Callable[[Any], Any] = lambda results: results,
     ) -> tuple[ExecutionPlan, Any]:
-        """Run a step's replicas inside a program as planned; return the results, and the plan that the step turns out to need."""
-        code, fn = _code_of(fn), converted_inside(fn)
+        """Run a step's replicas inside a program as planned; return the results, and the plan that the step turns out to need.
+
+        `finish` is what becomes of a replica's results while it runs.
+        """
+        code, step = _code_of(fn), converted_inside(fn)
+        fn = lambda *args, **kwargs: finish(step(*args, **kwargs))
         leaves = jax.tree.leaves((args, kwargs), is_leaf=is_per_replica)
         is_even = not any(
             isinstance(leaf, PerReplica) and leaf.is_uneven and not has_own_strings(leaf) for leaf in leaves
@@ -299,18 +314,32 @@ class Strategy:
     def gather(self, value: Any, axis: int) -> Any:
         """Join the replicas' values along `axis`, in replica order."""
         self._require_cross_replica()
+        refuse_slices(value, "gather")
         context = merging_context()
         return gather_replicas(value, axis) if context is None else context.gather(value, axis)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
-        """Return the values of this process's replicas as a tuple."""
+        """Return the values of this process's replicas as a tuple, of a structure as many structures."""
+        if not is_nested(value) and not _has_values_of_replicas(value):
+            return self._local_values(value)
+        count = self.num_replicas_in_sync if merging_context() is not None else len(local_replicas(self.native.mesh))
+        leaves, tree = jax.tree.flatten(in_order(value), is_leaf=is_per_replica)
+        parts = [own if len(own) == count else own * count for own in map(self._local_values, leaves)]
+        return tuple(restore_dict_order(tree.unflatten([own[i] for own in parts])) for i in range(count))
+
+    def unwrap(self, value: Any) -> tuple[Any, ...]:
+        """Do as `experimental_local_results`: its name in TensorFlow 1."""
+        return self.experimental_local_results(value)
+
+    def _local_values(self, value: Any) -> tuple[Any, ...]:
         if isinstance(value, Variable):
-            return value.values
+            strategy = value.distribute_strategy
+            return (value,) if strategy is None or strategy.num_replicas_in_sync == 1 else value.values
         context = merging_context()
         if context is not None and isinstance(value, jax.Array):
             gathered = context.gather(value[None], 0)
             return tuple(gathered[i] for i in range(self.num_replicas_in_sync))
-        return self.native.local_results(value)
+        return tuple(map(free_value, self.native.local_results(value)))
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> DistributedDataset:
         """Split each batch of `dataset` over the replicas."""
@@ -319,6 +348,16 @@ class Strategy:
     def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> Any:
         """Let `dataset_fn` make the dataset of this process; its batches are per replica."""
         return distribute_from_function(self, dataset_fn, options)
+
+    def make_input_fn_iterator(
+        self,
+        input_fn: Callable[[InputContext], Any],
+        replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER,
+    ) -> Any:
+        """Do as `iter(distribute_datasets_from_function(input_fn))`: its name in TensorFlow 1."""
+        if replication_mode != InputReplicationMode.PER_WORKER:
+            raise ValueError(f"Input replication mode not supported: {replication_mode!r}")
+        return iter(self.distribute_datasets_from_function(input_fn))
 
     def experimental_distribute_values_from_function(self, value_fn: Callable[..., Any]) -> Any:
         """Give each replica the value that `value_fn` makes for it; Python's numbers and strings stay what they are."""
@@ -480,6 +519,13 @@ def _program_scope() -> CaptureScope:
     if not isinstance(scope, CaptureScope):
         raise RuntimeError("Replicas with uneven batches cannot run inside other replicas.")
     return scope
+
+
+def _has_values_of_replicas(value: Any) -> bool:
+    """Whether a tensor that consists of several arrays, such as a sparse one, holds those of replicas."""
+    return not isinstance(value, PerReplica) and any(
+        map(is_per_replica, jax.tree.leaves(value, is_leaf=is_per_replica))
+    )
 
 
 def _in_many_replicas() -> bool:

@@ -5,7 +5,7 @@ listed in `_internals`. `tests/compat/keras/test_internals.py` compares this lis
 checks for each replaced name that Keras still has it, with the parameters that the replacement counts on.
 """
 
-from tfdist_jax.compat.tensorflow.keras import _downloads
+from tfdist_jax.compat.tensorflow.keras import _data_modules, _downloads
 from tfdist_jax.compat.tensorflow.keras._change import Change
 from tfdist_jax.compat.tensorflow.keras._legacy import (
     _arguments,
@@ -22,7 +22,9 @@ from tfdist_jax.compat.tensorflow.keras._resume import _backup, _position
 from tfdist_jax.compat.tensorflow.keras._saving import _hdf5, _orbax_folders, _saving, _seeds
 from tfdist_jax.compat.tensorflow.keras._training import (
     _adapters,
+    _batch_checks,
     _callbacks,
+    _cross_entropies,
     _dynamic_scale,
     _loss_scaling,
     _optimizer,
@@ -33,11 +35,20 @@ from tfdist_jax.compat.tensorflow.keras._training import (
     _trainer,
     _workers,
 )
-from tfdist_jax.compat.tensorflow.keras._variables import _initial_values, _random, _tracked, _variables
+from tfdist_jax.compat.tensorflow.keras._variables import (
+    _initial_values,
+    _precision,
+    _random,
+    _tensor_attributes,
+    _tracked,
+    _variables,
+)
 
 CHANGES: tuple[Change, ...] = (
+    *_precision.CHANGES,
     *_variables.CHANGES,
     *_initial_values.CHANGES,
+    *_tensor_attributes.CHANGES,
     *_optimizer.CHANGES,
     *_dynamic_scale.CHANGES,
     *_random.CHANGES,
@@ -51,6 +62,7 @@ CHANGES: tuple[Change, ...] = (
     *_backend_state.CHANGES,
     *_symbolic_calls.CHANGES,
     *_downloads.CHANGES,
+    *_data_modules.CHANGES,
     *_hdf5.CHANGES,
     *_saving.CHANGES,
     *_orbax_folders.CHANGES,
@@ -60,6 +72,8 @@ CHANGES: tuple[Change, ...] = (
     *_overhead.CHANGES,
     *_tracked.CHANGES,
     *_loss_scaling.CHANGES,
+    *_cross_entropies.CHANGES,
+    *_batch_checks.CHANGES,
     *_adapters.CHANGES,
     *_train_step_signature.CHANGES,
     *_workers.CHANGES,

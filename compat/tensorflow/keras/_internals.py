@@ -37,7 +37,8 @@ from typing import Any, Protocol
 
 import keras
 from keras.src import activations, backend, initializers, losses, metrics
-from keras.src.backend.common import global_state
+from keras.src.backend import config as backend_config
+from keras.src.backend.common import dtypes, global_state
 from keras.src.backend.common.keras_tensor import KerasTensor
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.name_scope import name_scope
@@ -48,6 +49,15 @@ from keras.src.backend.jax.core import JaxVariable
 from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.callbacks import orbax_checkpoint, tensorboard
 from keras.src.callbacks.callback_list import CallbackList
+from keras.src.layers.preprocessing import (
+    discretization,
+    hashed_crossing,
+    hashing,
+    integer_lookup,
+    normalization,
+    string_lookup,
+    text_vectorization,
+)
 from keras.src.legacy import backend as legacy_backend
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
@@ -63,7 +73,16 @@ from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.trainers.trainer import Trainer
-from keras.src.utils import file_utils, jax_utils, python_utils, rng_utils
+from keras.src.utils import (
+    dataset_utils,
+    file_utils,
+    image_dataset_utils,
+    jax_utils,
+    module_utils,
+    python_utils,
+    rng_utils,
+    timeseries_dataset_utils,
+)
 from keras.src.utils.module_utils import tensorflow as lazy_tensorflow
 from keras.src.utils.python_utils import is_default
 
@@ -100,15 +119,23 @@ __all__ = [
     "Trainer",
     "activations",
     "backend",
+    "backend_config",
     "class_weight_to_sample_weights",
     "data_adapters",
+    "dataset_utils",
+    "discretization",
+    "dtypes",
     "file_utils",
     "get_keras_mask",
     "get_stateless_scope",
     "global_seed_generator",
     "global_state",
+    "hashed_crossing",
+    "hashing",
+    "image_dataset_utils",
     "in_symbolic_scope",
     "initializers",
+    "integer_lookup",
     "is_default",
     "jax_trainer",
     "jax_utils",
@@ -119,7 +146,9 @@ __all__ = [
     "losses",
     "map_graph",
     "metrics",
+    "module_utils",
     "name_scope",
+    "normalization",
     "orbax_checkpoint",
     "python_utils",
     "rng_utils",
@@ -127,5 +156,8 @@ __all__ = [
     "saving_lib",
     "serialization_lib",
     "set_keras_mask",
+    "string_lookup",
     "tensorboard",
+    "text_vectorization",
+    "timeseries_dataset_utils",
 ]

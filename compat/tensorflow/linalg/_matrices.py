@@ -1,5 +1,6 @@
 """Matrices: products, norms, decompositions and equations."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     all_same_type,
     axes,
     compute,
+    invalid,
     require,
     same_type,
     static_int,
@@ -61,7 +63,14 @@ def matmul(
     left = _oriented(a, transpose=transpose_a, adjoint=adjoint_a)
     right = _oriented(b, transpose=transpose_b, adjoint=adjoint_b)
     wanted = None if output_type is None else as_dtype(output_type).dtype
+    _must_fit(a, b, left.shape[-1:], right.shape[-2:-1])
     return compute(jnp.matmul, left, right, preferred_element_type=wanted)
+
+
+def _must_fit(a: Any, b: Any, left: tuple[Any, ...], right: tuple[Any, ...]) -> None:
+    """Refuse factors whose sizes, where they are summed over, differ; symbols are left to JAX."""
+    if all(isinstance(size, int) for size in (*left, *right)) and left != right:
+        raise invalid(f"Matrix size-incompatible: In[0]: {list(a.shape)}, In[1]: {list(b.shape)}")
 
 
 def _two_axes_needed(a: Any, b: Any) -> None:
@@ -95,6 +104,9 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> jax.Array:
     pairs = (
         [static_ints(part, "axes") for part in axes] if np.ndim(axes) or isinstance(axes, list | tuple) else int(axes)
     )
+    number = pairs if isinstance(pairs, int) else None
+    if number is not None and 0 < number <= min(a.ndim, b.ndim):
+        _must_fit(a, b, a.shape[-number:], b.shape[:number])
     return compute(jnp.tensordot, a, b, pairs)
 
 
@@ -158,7 +170,10 @@ def _matrix(name: str, function: Callable[..., Any], doc: str) -> Callable[..., 
 
 
 def _square_root(matrix: jax.Array) -> jax.Array:
-    root = jax.scipy.linalg.sqrtm(matrix)
+    # JAX's own begins its loops with constants of the widest type that is switched on.
+    wide = jnp.finfo(matrix.dtype).bits == 64
+    with jax.enable_x64(True) if wide else contextlib.nullcontext():
+        root = jax.scipy.linalg.sqrtm(matrix)
     return root if jnp.iscomplexobj(matrix) else jnp.real(root).astype(matrix.dtype)
 
 

@@ -1,4 +1,4 @@
-"""SeedLog from distributions, given a key."""
+"""Numbers from distributions, given a key of JAX or a `Philox`, whose numbers are TensorFlow's."""
 
 from typing import Any
 
@@ -11,12 +11,16 @@ from tfdist_jax.compat.tensorflow._ops._cast import cast
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.random import _philox
+from tfdist_jax.compat.tensorflow.random._philox import Philox
 
 _TRUNCATION = 2.0
 _WIDE = 8
 
+Key = jax.Array | Philox
 
-def uniform(key: jax.Array, shape: Any, minval: Any, maxval: Any, dtype: Any) -> jax.Array:
+
+def uniform(key: Key, shape: Any, minval: Any, maxval: Any, dtype: Any) -> jax.Array:
     """Return numbers from `minval` up to, and without, `maxval` (1 for floats if None)."""
     wanted, sizes = as_dtype(dtype), static_ints(shape, "shape")
     if maxval is None:
@@ -28,11 +32,16 @@ def uniform(key: jax.Array, shape: Any, minval: Any, maxval: Any, dtype: Any) ->
     return compute(draw, key, sizes, low, high, wanted.dtype)
 
 
-def _uniform(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any, dtype: Any) -> jax.Array:
-    return jax.random.uniform(key, shape, dtype) * (high - low) + low
+def _uniform(key: Key, shape: tuple[int, ...], low: Any, high: Any, dtype: Any) -> jax.Array:
+    draw: Any = _philox.uniform if isinstance(key, Philox) else jax.random.uniform
+    return draw(key, shape, dtype) * (high - low) + low
 
 
-def _integers(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any, dtype: Any) -> jax.Array:
+def _integers(key: Key, shape: tuple[int, ...], low: Any, high: Any, dtype: Any) -> jax.Array:
+    if isinstance(key, Philox):
+        unsigned = np.dtype(f"uint{8 * dtype.itemsize}")
+        span = high.astype(unsigned) - low.astype(unsigned)
+        return low + (_philox.bits(key, shape, unsigned) % span).astype(dtype)
     if dtype.itemsize < _WIDE:
         return jax.random.randint(key, shape, low, high, dtype)
     # jax 0.10 leaves the range with 64-bit integers while its global 64-bit switch is off.
@@ -40,29 +49,32 @@ def _integers(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any, dtype
     return low + (jax.random.bits(key, shape, np.uint64) % span).astype(dtype)
 
 
-def full_int(key: jax.Array, shape: Any, dtype: Any) -> jax.Array:
+def full_int(key: Key, shape: Any, dtype: Any) -> jax.Array:
     """Return integers from the whole range of their type."""
     wanted = as_dtype(dtype)
-    bits = jax.random.bits(key, static_ints(shape, "shape"), np.dtype(f"uint{8 * wanted.size}"))
+    draw: Any = _philox.bits if isinstance(key, Philox) else jax.random.bits
+    bits = draw(key, static_ints(shape, "shape"), np.dtype(f"uint{8 * wanted.size}"))
     return jax.lax.bitcast_convert_type(bits, wanted.dtype)
 
 
-def normal(key: jax.Array, shape: Any, mean: Any, stddev: Any, dtype: Any) -> jax.Array:
+def normal(key: Key, shape: Any, mean: Any, stddev: Any, dtype: Any) -> jax.Array:
     """Return numbers from a normal distribution."""
     wanted = as_dtype(dtype)
     unit = _between(key, static_ints(shape, "shape"), None, wanted)
     return compute(lambda: unit * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted))
 
 
-def truncated_normal(key: jax.Array, shape: Any, mean: Any, stddev: Any, dtype: Any) -> jax.Array:
+def truncated_normal(key: Key, shape: Any, mean: Any, stddev: Any, dtype: Any) -> jax.Array:
     """Return numbers from a normal distribution without those farther than two standard deviations from the mean."""
     wanted = as_dtype(dtype)
     unit = _between(key, static_ints(shape, "shape"), _TRUNCATION, wanted)
     return compute(lambda: unit * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted))
 
 
-def _between(key: jax.Array, shape: tuple[int, ...], bound: float | None, wanted: DType) -> jax.Array:
+def _between(key: Key, shape: tuple[int, ...], bound: float | None, wanted: DType) -> jax.Array:
     """Return standard normal numbers between `-bound` and `bound`."""
+    if isinstance(key, Philox):
+        return (_philox.normal if bound is None else _philox.truncated_normal)(key, shape, wanted.dtype)
     if wanted is not _dtypes.float64:
         if bound is None:
             return jax.random.normal(key, shape, wanted.dtype)

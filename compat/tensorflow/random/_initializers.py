@@ -102,7 +102,7 @@ class random_uniform_initializer(_Initializer):
     """Makes evenly distributed numbers.
 
     See https://www.tensorflow.org/api_docs/python/tf/random_uniform_initializer. With a seed every call gives the same
-    numbers, which are JAX's.
+    numbers.
     """
 
     def __init__(self, minval: Any = -0.05, maxval: Any = 0.05, seed: int | None = None) -> None:
@@ -126,7 +126,7 @@ class random_normal_initializer(_Initializer):
     """Makes normally distributed numbers.
 
     See https://www.tensorflow.org/api_docs/python/tf/random_normal_initializer. With a seed every call gives the same
-    numbers, which are JAX's.
+    numbers.
     """
 
     def __init__(self, mean: Any = 0.0, stddev: Any = 0.05, seed: int | None = None) -> None:

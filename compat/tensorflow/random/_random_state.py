@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 import os
 import weakref
 from collections.abc import Iterator
@@ -15,9 +16,11 @@ from jax.experimental import io_callback
 
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._storage import PLAIN
-from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_ints
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
-from tfdist_jax.compat.tensorflow._tensors._tensor import is_tracing
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tracing
+from tfdist_jax.compat.tensorflow.random import _philox
+from tfdist_jax.compat.tensorflow.random._philox import Philox
 
 _IMPL = "threefry2x32"
 _WORD = 0xFFFFFFFF
@@ -50,7 +53,7 @@ class KeyStream:
         if isinstance(self._words, np.ndarray):
             # Not before the first draw: making an array starts JAX.
             with jax.ensure_compile_time_eval():
-                self._words = jnp.asarray(self._words)
+                self._words = convert_to_tensor(self._words)
         return self._words
 
     @stored.setter
@@ -74,15 +77,16 @@ class KeyStream:
         """Return the words before they are moved on."""
         given = _given.get()
         if given is not None:
-            return given.next_words()
+            return self._of_given(given.next_words())
         if _state.current_scope() is not None:
             words = _state.read(self)
-            _state.write(self, words.at[2].add(delta))
+            _state.write(self, self._moved(words, delta))
             return words
         on_host = functools.partial(self.move_on_host, delta)
         # Inside a transformation that knows nothing of cells, such as the step of a Keras model without a strategy,
         # each run of the program asks the host.
-        return io_callback(on_host, jax.ShapeDtypeStruct((3,), np.uint32)) if is_tracing() else on_host()
+        shape = jax.ShapeDtypeStruct(self._words.shape, self._words.dtype)
+        return io_callback(on_host, shape) if is_tracing() else on_host()
 
     def move_on_host(self, delta: int) -> np.ndarray:
         """Return the words before they are moved on, whatever is being traced."""
@@ -90,20 +94,25 @@ class KeyStream:
             with _state.CELLS:
                 held = self._words
                 if isinstance(held, np.ndarray):
-                    self._words = _moved(held, delta)
+                    self._words = self._moved_on_host(held, delta)
                     return held
             # A strategy's program leaves the words on all its devices; what is drawn outside must not be bound to them.
             words = np.asarray(held)  # It may have to be computed, and that program need the cells.
             with _state.CELLS:
                 if self._words is held:
-                    self._words = _moved(words, delta)
+                    self._words = self._moved_on_host(words, delta)
                     return words
 
+    def _of_given(self, words: jax.Array) -> jax.Array:
+        return words
 
-def _moved(words: np.ndarray, delta: int) -> np.ndarray:
-    new = words.copy()
-    new[2:] += np.uint32(delta)
-    return new
+    def _moved(self, words: jax.Array, delta: int) -> jax.Array:
+        return words.at[2].add(delta)
+
+    def _moved_on_host(self, words: np.ndarray, delta: int) -> np.ndarray:
+        new = words.copy()
+        new[2:] += np.uint32(delta)
+        return new
 
 
 @final
@@ -213,15 +222,15 @@ _default = KeyStream(_DEFAULT_SEED)
 _global_seed: int | None = None
 
 
-def set_seed(seed: int) -> None:
-    """Set the global seed: from here on the same draws give the same numbers.
+def set_seed(seed: int | None) -> None:
+    """Set the global seed: from here on the same draws give the same numbers; None lets them differ again.
 
     See https://www.tensorflow.org/api_docs/python/tf/random/set_seed. Difference: JAX's generators give other numbers
     than TensorFlow's for the same seed.
     """
     global _global_seed
     _process.restart(seed)
-    _global_seed = int(seed)
+    _global_seed = None if seed is None else int(seed)
     for stream, own in list(_of_functions.items()):
         stream.restart(_start(own))
 
@@ -278,12 +287,67 @@ def next_key(seed: int | None = None) -> jax.Array:
 
 
 def stateless_key(seed: Any) -> jax.Array:
-    """Return the key that two numbers name.
+    """Return JAX's key that two numbers name.
 
     Raises:
         InvalidArgumentError: If `seed` is not two numbers.
     """
-    words = jnp.asarray(seed)
-    if words.shape != (2,):
-        raise invalid(f"seed must have shape [2], got {words.shape}.")
-    return jax.random.wrap_key_data(words.astype(jnp.uint32), impl=_IMPL)
+    return jax.random.wrap_key_data(_checked_seed(seed).astype(jnp.uint32), impl=_IMPL)
+
+
+def stateless_philox(seed: Any) -> Philox:
+    """Return TensorFlow's generator that two numbers name.
+
+    Raises:
+        InvalidArgumentError: If `seed` is not two numbers.
+    """
+    return _philox.of_seed(_checked_seed(seed))
+
+
+def _checked_seed(seed: Any) -> jax.Array:
+    words = convert_to_tensor(seed)
+    if tuple(words.shape) != (2,):
+        raise invalid(f"seed must have shape [2], got {tuple(words.shape)}.")
+    return words
+
+
+@final
+class PhiloxStream(KeyStream):
+    """A cell with what TensorFlow's generators hold, `[counter, counter, key]` int64."""
+
+    def __init__(self, words: np.ndarray, *, is_hashed: bool) -> None:
+        """Start with words.
+
+        Args:
+            words: `[3]` int64.
+            is_hashed: Whether a single replica, too, draws numbers of its own, as under the strategy that it was made in.
+        """
+        self._words: Any = words
+        self._is_hashed = is_hashed
+
+    def draw_philox(self, shape: Any) -> Philox:
+        """Return this replica's generator for as many numbers as a shape has, and move on."""
+        generator = as_philox(self.move_on(math.prod(static_ints(shape, "shape"))))
+        context = replica_context()
+        if context is None or (context.num_replicas_in_sync == 1 and not self._is_hashed):
+            return generator
+        return _philox.of_replica(generator, context.replica_id_in_sync_group)
+
+    def _of_given(self, words: jax.Array) -> jax.Array:
+        low, high, count = (words[i].astype(np.uint64) for i in range(3))
+        return jax.lax.bitcast_convert_type(jnp.stack([count, low, high]), np.int64)
+
+    def _moved(self, words: jax.Array, delta: int) -> jax.Array:
+        generator = _philox.skip(as_philox(words), delta)
+        return jax.lax.bitcast_convert_type(jnp.stack([*generator.counter, generator.key]), np.int64)
+
+    def _moved_on_host(self, words: np.ndarray, delta: int) -> np.ndarray:
+        counter = int.from_bytes(words[:2].tobytes(), "little") + delta * _philox.SKIP_PER_NUMBER
+        new = np.frombuffer((counter % 2**128).to_bytes(16, "little"), np.int64)
+        return np.concatenate([new, words[2:]])
+
+
+def as_philox(words: Any) -> Philox:
+    """Return the generator with the state `[counter, counter, key]` int64."""
+    numbers = jax.lax.bitcast_convert_type(convert_to_tensor(words), np.uint64)
+    return Philox(numbers[2], numbers[:2])

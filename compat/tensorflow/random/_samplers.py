@@ -1,6 +1,7 @@
 """`tf.random`: draws that go on from one to the next, and draws that depend on nothing but their seed.
 
-The numbers are JAX's: for the same seed they differ from TensorFlow's.
+The numbers of `stateless_uniform`, `stateless_normal`, `stateless_truncated_normal`, `split` and `fold_in` are TensorFlow's;
+others are JAX's, and differ from TensorFlow's for the same seed.
 See https://www.tensorflow.org/api_docs/python/tf/random.
 """
 
@@ -14,7 +15,7 @@ from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.random import _distributions
-from tfdist_jax.compat.tensorflow.random._random_state import next_key, stateless_key
+from tfdist_jax.compat.tensorflow.random._random_state import next_key, stateless_key, stateless_philox
 
 
 def uniform(
@@ -95,8 +96,8 @@ def stateless_uniform(
 ) -> jax.Array:
     """Return the numbers of `uniform` that two seed numbers name; all integers if `minval` and `maxval` are None."""
     if minval is None and maxval is None:
-        return _distributions.full_int(stateless_key(seed), shape, dtype)
-    return _distributions.uniform(stateless_key(seed), shape, minval, maxval, dtype)
+        return _distributions.full_int(stateless_philox(seed), shape, dtype)
+    return _distributions.uniform(stateless_philox(seed), shape, minval, maxval, dtype)
 
 
 def stateless_normal(
@@ -109,7 +110,7 @@ def stateless_normal(
     alg: Any = "auto_select",
 ) -> jax.Array:
     """Return the numbers of `normal` that two seed numbers name."""
-    return _distributions.normal(stateless_key(seed), shape, mean, stddev, dtype)
+    return _distributions.normal(stateless_philox(seed), shape, mean, stddev, dtype)
 
 
 def stateless_truncated_normal(
@@ -122,7 +123,7 @@ def stateless_truncated_normal(
     alg: Any = "auto_select",
 ) -> jax.Array:
     """Return the numbers of `truncated_normal` that two seed numbers name."""
-    return _distributions.truncated_normal(stateless_key(seed), shape, mean, stddev, dtype)
+    return _distributions.truncated_normal(stateless_philox(seed), shape, mean, stddev, dtype)
 
 
 def stateless_categorical(
@@ -164,16 +165,11 @@ def stateless_shuffle(value: Any, seed: Any, alg: Any = "auto_select", name: str
 
 def split(seed: Any, num: int = 2, alg: Any = "auto_select") -> jax.Array:
     """Return `num` new seeds, `[num, 2]`, made from one."""
-    keys = jax.random.split(stateless_key(seed), num)
-    return _as_seed(keys, seed)
+    seed = convert_to_tensor(seed)
+    return stateless_uniform([num, 2], seed, None, None, seed.dtype)
 
 
 def fold_in(seed: Any, data: Any, alg: Any = "auto_select") -> jax.Array:
     """Return a new seed made from one and a number."""
-    return _as_seed(jax.random.fold_in(stateless_key(seed), convert_to_tensor(data).astype(jnp.uint32)), seed)
-
-
-def _as_seed(keys: jax.Array, seed: Any) -> jax.Array:
-    words = jax.random.key_data(keys)
-    wanted = convert_to_tensor(seed).dtype
-    return jax.lax.bitcast_convert_type(words, jnp.int32).astype(wanted)
+    number = convert_to_tensor(data)
+    return jnp.stack([stateless_uniform([], seed, None, None, number.dtype), number])

@@ -1,10 +1,12 @@
 """Profiles of a part of a program, for TensorBoard."""
 
+import logging
 import warnings
 from typing import Any
 
 import jax
 
+_log = logging.getLogger("tfdist_jax")
 _is_profiling = False
 
 
@@ -14,10 +16,7 @@ def trace_on(graph: bool = True, profiler: bool = False, profiler_outdir: Any = 
     Args:
         graph: TensorFlow's graphs; there are none, which a warning says once.
         profiler: Whether to record a profile.
-        profiler_outdir: The folder for the profile; needed with `profiler`.
-
-    Raises:
-        ValueError: If a profile is wanted but no folder is given.
+        profiler_outdir: The folder for the profile, without which none is recorded.
     """
     global _is_profiling
     if not profiler:
@@ -25,7 +24,8 @@ def trace_on(graph: bool = True, profiler: bool = False, profiler_outdir: Any = 
             warn_of_graphs()
         return
     if profiler_outdir is None:
-        raise ValueError("`profiler=True` needs `profiler_outdir`, the folder to write the profile to.")
+        _log.warning("No `profiler_outdir` passed to trace_on(). Profiler won't be enabled.")
+        return
     if _is_profiling:
         warnings.warn("Must disable trace before enabling a new one.", stacklevel=2)
         return

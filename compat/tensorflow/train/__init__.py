@@ -7,6 +7,8 @@ __getattr__ = LazyNames(
     {
         "train._checkpoint": "Checkpoint",
         "train._options": "CheckpointOptions",
+        "train._checkpoint_view": "CheckpointView",
+        "train._new_checkpoints": "checkpoints_iterator",
         "train._cluster_spec": "ClusterSpec",
         "train._manager": "CheckpointManager",
         "train._state_file": "get_checkpoint_state latest_checkpoint",

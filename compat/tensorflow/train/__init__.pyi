@@ -2,6 +2,9 @@
 from tfdist_jax.compat.tensorflow.train._checkpoint import (
     Checkpoint as Checkpoint,
 )
+from tfdist_jax.compat.tensorflow.train._checkpoint_view import (
+    CheckpointView as CheckpointView,
+)
 from tfdist_jax.compat.tensorflow.train._cluster_spec import (
     ClusterSpec as ClusterSpec,
 )
@@ -10,6 +13,9 @@ from tfdist_jax.compat.tensorflow.train._manager import (
 )
 from tfdist_jax.compat.tensorflow.train._moving_average import (
     ExponentialMovingAverage as ExponentialMovingAverage,
+)
+from tfdist_jax.compat.tensorflow.train._new_checkpoints import (
+    checkpoints_iterator as checkpoints_iterator,
 )
 from tfdist_jax.compat.tensorflow.train._options import (
     CheckpointOptions as CheckpointOptions,

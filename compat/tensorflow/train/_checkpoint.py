@@ -1,14 +1,18 @@
 """`tf.train.Checkpoint`: saves and restores variables by the attributes that lead to them."""
 
+import copy
 import os
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Mapping
 from typing import Any, final
 
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax._checkpoint._background_saving import BackgroundSaving
+from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._snapshot import SnapshotScope
+from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._variables._tracking import attributes_changed, tracked
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
@@ -29,6 +33,9 @@ class Checkpoint(Collection):
     Ref: https://www.tensorflow.org/api_docs/python/tf/train/Checkpoint
     """
 
+    # The names of what this checkpoint has put beside its root's own attributes; without a root, all attributes count.
+    _attached: tuple[str, ...] | None = None
+
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
         """Group objects.
 
@@ -39,21 +46,22 @@ class Checkpoint(Collection):
         Raises:
             ValueError: If an object has nothing to save, or `root` has another one of that name.
         """
-        self._root = root
         self._save_counter: Variable | None = None
         self._saving: BackgroundSaving | None = None
         self._lock = threading.RLock()
-        own = {} if root is None else dict(children(root))
-        for name, value in sorted(kwargs.items()):
-            if own.get(name, value) is not value:
+        objects = dict(sorted(kwargs.items()))
+        if root is not None:
+            _require_trackable("root", _followed(root), but=list | tuple | Mapping)
+            self._attached = tuple(sorted(["root", *objects]))
+            self.root = root
+        own = {name: child for each in self.roots() for name, child in children(each)}
+        for name, value in objects.items():
+            child = _followed(value)
+            if own.get(name, child) is not child:
                 raise ValueError(
                     f"Cannot create a Checkpoint with keyword argument {name} if root.{name} already exists."
                 )
-            if not is_trackable(value):
-                raise ValueError(
-                    f"`Checkpoint` was expecting {name} to be a trackable object (an object that holds variables), got "
-                    f"{value!r} of type {type(value).__name__}. {_instead_of(value)}"
-                )
+            _require_trackable(name, child)
             setattr(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -65,8 +73,11 @@ class Checkpoint(Collection):
         """How often `save` has been called, int64; saved with the rest."""
         counter = self._save_counter
         if counter is None:
+            of_root = (child for root in self.roots() for name, child in children(root) if name == "save_counter")
+            counter = next(of_root, None)
+        if counter is None:
             counter = Variable(0, dtype=_dtypes.int64, name="save_counter", trainable=False)
-            self._save_counter = counter
+        self._save_counter = counter
         return counter
 
     @property
@@ -76,11 +87,27 @@ class Checkpoint(Collection):
 
     def children(self) -> Iterator[tuple[str, Any]]:
         """Yield the objects to save, by name."""
-        if self._root is not None:
-            yield from children(self._root)
-        yield from [(name, value) for name, value in vars(self).items() if not name.startswith("_")]
+        for root in self.roots():
+            yield from children(root)
+        names = vars(self) if self._attached is None else self._attached
+        yield from [(name, _followed(vars(self)[name])) for name in names if not name.startswith("_")]
         if self._save_counter is not None:
             yield "save_counter", self._save_counter
+
+    def roots(self) -> Iterator[Any]:
+        """Yield the root, if there is one and it is still there."""
+        root = None if self._attached is None else _followed(self.root)
+        if root is not None:
+            yield root
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Checkpoint":
+        """Return a checkpoint of copies of the objects, which saves on its own."""
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        for name, own in vars(self).items():
+            apart = {"_lock": threading.RLock, "_saving": lambda: None}.get(name)
+            vars(copied)[name] = copy.deepcopy(own, memo) if apart is None else apart()
+        return copied
 
     def save(self, file_prefix: Any, options: CheckpointOptions | None = None) -> str:
         """Save as `file_prefix-N`, count up N, and note it in the folder as the newest.
@@ -95,7 +122,7 @@ class Checkpoint(Collection):
         Raises:
             RuntimeError: If what was written in the background before has failed.
         """
-        _require_outside()
+        _require_outside("Saving", _SAVING_IN_FUNCTION)
         with self._lock:
             self.save_counter.assign_add(1)
             path = f"{as_text(file_prefix)}-{int(self.save_counter.numpy())}"
@@ -103,8 +130,11 @@ class Checkpoint(Collection):
             return self.write(path, calling_too(options, note))
 
     def write(self, file_prefix: Any, options: CheckpointOptions | None = None) -> str:
-        """Do as `save`, but as `file_prefix`, without a number and without noting it as the newest."""
-        _require_outside()
+        """Do as `save`, but as `file_prefix`, without a number and without noting it as the newest.
+
+        A function that calls it runs as Python.
+        """
+        _require_outside("Writing")
         with self._lock:
             return self._write(as_text(file_prefix), options or CheckpointOptions())
 
@@ -154,17 +184,48 @@ class Checkpoint(Collection):
         return self.read(save_path)
 
     def read(self, save_path: Any, options: Any = None) -> "LoadStatus":
-        """Do as `restore`, for what `write` has saved."""
+        """Do as `restore`, for what `write` has saved.
+
+        A function that calls it runs as Python.
+        """
+        if replica_context() is None:
+            _require_outside("Reading")
         self.sync()
         return LoadStatus(self, None if save_path is None else Restoration(checked_path(save_path), self))
 
 
-def _require_outside() -> None:
-    if not isinstance(_state.current_scope(), SnapshotScope | None):
+_SAVING_IN_FUNCTION = (
+    "Calling tf.train.Checkpoint.save() from a function is not supported, as it counts and notes the checkpoint in its "
+    "folder. Use tf.train.Checkpoint.write(), or save when the function has returned."
+)
+
+
+def _require_outside(doing: str, refusal: str = "") -> None:
+    """Raise in code whose variables have no values yet; if that is a function, one that makes it run as Python."""
+    scope = _state.current_scope()
+    if isinstance(scope, SnapshotScope | None):
+        return
+    if replica_context() is not None or not scope.is_traced:
         raise NotImplementedError(
-            "Saving a checkpoint inside tf.function or strategy.run is not supported: the values are not known yet. Save "
-            "when the function has returned."
+            f"{doing} a checkpoint inside strategy.run is not supported: the values are not known yet. Do it when the "
+            "step has returned."
         )
+    if refusal:
+        raise NotImplementedError(refusal)
+    raise ConcreteValueRequiredError(f"{doing} a checkpoint takes the values of variables, at each call.")
+
+
+def _followed(value: Any) -> Any:
+    return value() if isinstance(value, weakref.ref) else value
+
+
+def _require_trackable(name: str, value: Any, *, but: Any = ()) -> None:
+    if is_trackable(value) and not isinstance(value, but):
+        return
+    raise ValueError(
+        f"`Checkpoint` was expecting {name} to be a trackable object (an object that holds variables), got "
+        f"{value!r} of type {type(value).__name__}. {_instead_of(value)}"
+    )
 
 
 def _instead_of(value: Any) -> str:
@@ -218,14 +279,14 @@ class LoadStatus:
         return self
 
     def assert_nontrivial_match(self) -> "LoadStatus":
-        """Require that at least one value besides `save_counter` has been restored.
+        """Require that at least one object besides the root has been found in the checkpoint.
 
         Raises:
             AssertionError: If not.
         """
         restoration = self._begun()
-        if not restoration.has_given(besides="save_counter"):
-            raise AssertionError(f"Nothing but the root object matched a checkpointed value of {restoration.path}.")
+        if not restoration.has_matched:
+            raise AssertionError(f"Nothing except the root object matched an object of {restoration.path}.")
         return self
 
     def expect_partial(self) -> "LoadStatus":

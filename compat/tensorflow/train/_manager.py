@@ -61,18 +61,21 @@ class CheckpointManager:
         self._last_step = last_checkpoint_step
         self._has_saved = False
         self._times: dict[str, float] = {}
-        self._preserved = time.time()
+        self._newest: str | None = None
+        self._preserved = time.time() - 1  # Before whatever is saved now, by a clock that may stand still.
         self._read_state()
 
     def _read_state(self) -> None:
         state = get_checkpoint_state(self._directory)
         if state is None:
             return
-        paths = state.all_model_checkpoint_paths
-        times = state.all_model_checkpoint_timestamps or [0.0] * len(paths)
-        known = zip(paths, times, strict=True)
-        self._times = {path: moment for path, moment in known if _checkpoint.is_saved(path)}
-        self._preserved = state.last_preserved_timestamp or self._preserved
+        self._newest = state.model_checkpoint_path
+        self._preserved = min(state.last_preserved_timestamp, time.time())
+        # Without times they have been saved by another than a manager, and are not this one's to remove.
+        managed = zip(state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps, strict=False)
+        self._times = {
+            path: moment for path, moment in managed if moment > self._preserved and _checkpoint.is_saved(path)
+        }
 
     @property
     def directory(self) -> str:
@@ -91,13 +94,14 @@ class CheckpointManager:
 
     @property
     def checkpoints(self) -> list[str]:
-        """The kept checkpoints, the oldest first."""
+        """The kept checkpoints, the oldest first; without those that no manager has saved."""
         return list(self._times)
 
     @property
     def latest_checkpoint(self) -> str | None:
         """The newest one that is not damaged, or None."""
-        return find_whole(reversed(self._times))
+        newest = [] if self._newest is None else [self._newest]
+        return find_whole(dict.fromkeys([*newest, *reversed(self._times)]))
 
     def save(
         self, checkpoint_number: Any = None, check_interval: bool = True, options: CheckpointOptions | None = None
@@ -138,6 +142,7 @@ class CheckpointManager:
         """Put a checkpoint that is written on the list, and take off and remove those that are too many."""
         # The dictionary is replaced, not changed: this may be another thread than that which reads it.
         self._times = {other: moment for other, moment in self._times.items() if other != path} | {path: time.time()}
+        self._newest = path
         # First the newest is noted, then the oldest are removed, then they are taken off: wherever this is stopped, the
         # list names the newest, and none that is there without being named.
         self._write_state()

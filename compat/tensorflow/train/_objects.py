@@ -46,6 +46,10 @@ class Collection(abc.ABC):
     def children(self) -> Iterator[tuple[str, Any]]:
         """Yield names and objects."""
 
+    @abc.abstractmethod
+    def roots(self) -> Iterator[Any]:
+        """Yield the objects that it stands for: they are the same node as it."""
+
 
 class Slot(NamedTuple):
     """A value that an object has.
@@ -80,14 +84,22 @@ class Node(NamedTuple):
 def graph_of(root: Any) -> list[Node]:
     """Return an object and all that hangs on it, each once, numbered in the order of their distance from the root."""
     nodes = [Node(root, "", {})]  # With the objects: the number of one that is gone may be given to another.
-    numbers = {id(root): 0}
+    numbers = {id(same): 0 for same in same_node(root)}
     for node in nodes:
         for name, child in children(node.owner):
             if id(child) not in numbers:
-                numbers[id(child)] = len(nodes)
+                numbers |= {id(same): len(nodes) for same in same_node(child)}
                 nodes.append(Node(child, f"{node.path}/{escaped(name)}" if node.path else escaped(name), {}))
             node.children[name] = numbers[id(child)]
     return nodes
+
+
+def same_node(owner: Any) -> Iterator[Any]:
+    """Yield an object and those that are one with it in a checkpoint."""
+    yield owner
+    if isinstance(owner, Collection):
+        for root in owner.roots():
+            yield from same_node(root)
 
 
 def is_trackable(value: Any) -> bool:
@@ -104,6 +116,8 @@ def escaped(name: str) -> str:
 def slot_of(owner: Any) -> Slot | None:
     """Return the value that an object has of its own, or None."""
     match owner:
+        case Collection():
+            return next((slot for root in owner.roots() if (slot := slot_of(root)) is not None), None)
         case Variable():
             return Slot(_VALUE, owner.read_value, lambda value: _assign(owner, value), owner)
         case Generator():

@@ -46,6 +46,14 @@ class CheckpointOptions:
         self.experimental_skip_slot_variables = experimental_skip_slot_variables
         self.experimental_sharding_callback = experimental_sharding_callback
 
+    def __copy__(self) -> "CheckpointOptions":
+        """Return equal options, with a list of callbacks of their own."""
+        copied = CheckpointOptions()
+        vars(copied).update(vars(self))
+        callbacks = self.experimental_write_callbacks
+        copied.experimental_write_callbacks = None if callbacks is None else list(callbacks)
+        return copied
+
 
 def _count_of_arguments(callback: Callable[..., Any]) -> int:
     count = len(inspect.signature(callback).parameters)

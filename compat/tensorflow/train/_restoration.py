@@ -3,6 +3,7 @@
 import logging
 import weakref
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -11,7 +12,7 @@ from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow._platform._errors import NotFoundError
 from tfdist_jax.compat.tensorflow._variables._tracking import TrackedDict, TrackedList, stop_waiting, wait_for_variables
 from tfdist_jax.compat.tensorflow.train._damage import reading
-from tfdist_jax.compat.tensorflow.train._objects import Slot, children, graph_of, slot_of
+from tfdist_jax.compat.tensorflow.train._objects import Slot, children, graph_of, same_node, slot_of
 
 _log = logging.getLogger(__name__)
 
@@ -41,8 +42,9 @@ class Restoration:
         self._bound: dict[int, _Bound] = {}
         self._taken: dict[int, int] = {}
         self.is_partial_expected = False
+        self.has_matched = False
         self._bind(root, 0)
-        self._descend([(root, 0)])
+        self._descend([(root, 0)], self._slot_for(root, 0))
         if self.unused:
             wait_for_variables(self)
 
@@ -60,16 +62,17 @@ class Restoration:
             if slot_of(node.owner) is not None and self._node_of(node.owner) not in self._keys
         ]
 
-    def has_given(self, *, besides: str) -> bool:
-        """Tell whether a value has been given to a variable, except to the one at a path."""
-        return any(not self._keys[node].startswith(f"{besides}/") for node in self._keys.keys() - self.unused.keys())
-
     def _node_of(self, owner: Any) -> int | None:
         bound = self._bound.get(id(owner))
         return bound.node if bound is not None and bound.owner() is owner else None
 
-    def _descend(self, waiting: list[tuple[Any, int]]) -> None:
-        ready: dict[str, Slot] = {}
+    def _slot_for(self, owner: Any, node: int) -> dict[str, Slot]:
+        """Return what of an object is to be given the value of a node, with the value's key; nothing if it has got it."""
+        slot = slot_of(owner) if node in self.unused else None
+        return {} if slot is None else {self.unused.pop(node): slot}
+
+    def _descend(self, waiting: list[tuple[Any, int]], ready: Mapping[str, Slot] = MappingProxyType({})) -> None:
+        ready = dict(ready)
         seen = set()
         for owner, node in waiting:
             for name, child in children(owner):
@@ -77,11 +80,10 @@ class Restoration:
                 if number is None or id(child) in seen:
                     continue
                 seen.add(id(child))
+                self.has_matched |= number != 0
                 if self._bind(child, number):
                     waiting.append((child, number))
-                    slot = slot_of(child)
-                    if slot is not None and number in self.unused:
-                        ready[self.unused.pop(number)] = slot
+                    ready |= self._slot_for(child, number)
         self._give(ready)
         if not self.unused:
             stop_waiting(self)
@@ -96,10 +98,14 @@ class Restoration:
         if other is not None and other.node == node and other.owner() is not None:
             _log.warning("Inconsistent references: two objects stand for one in the checkpoint %s.", self.path)
             return False
+        for same in same_node(owner):
+            self._note(same, node)
+        self._taken[node] = id(owner)
+        return True
+
+    def _note(self, owner: Any, node: int) -> None:
         number = id(owner)
         self._bound[number] = _Bound(weakref.ref(owner, lambda _: self._forget(number)), node)
-        self._taken[node] = number
-        return True
 
     def _forget(self, number: int) -> None:
         self._bound.pop(number, None)

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import re
-import time
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -66,12 +65,15 @@ def update_checkpoint_state(
     all_model_checkpoint_timestamps: Sequence[float] | None = None,
     last_preserved_timestamp: float | None = None,
 ) -> None:
-    """Write the state file of a folder; a reader sees the old one or the new one, whatever happens."""
+    """Write the state file of a folder; a reader sees the old one or the new one, whatever happens.
+
+    Only a manager gives times: by them another one knows what it may remove.
+    """
     folder, newest = as_text(save_dir), as_text(model_checkpoint_path)
     paths = [as_text(path) for path in all_model_checkpoint_paths or ()]
     paths = paths if paths and paths[-1] == newest else [*paths, newest]
-    times = list(all_model_checkpoint_timestamps or [time.time()] * len(paths))
-    if len(times) != len(paths):
+    times = list(all_model_checkpoint_timestamps or ())
+    if times and len(times) != len(paths):
         raise ValueError(f"There are {len(paths)} checkpoints but {len(times)} timestamps: give one for each.")
     shown = lambda path: os.path.relpath(_checkpoint.local_path(path), _checkpoint.local_path(folder))
     lines = [f'model_checkpoint_path: "{shown(newest)}"']

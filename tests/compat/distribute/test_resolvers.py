@@ -97,3 +97,17 @@ def test_a_resolver_that_does_not_fit_says_why(cluster, task, message):
 def test_there_is_no_protocol_buffer_of_a_cluster():
     with pytest.raises(NotImplementedError, match="as_dict"):
         tf.train.ClusterSpec({}).as_cluster_def()
+
+
+def test_without_a_tpu_the_error_is_the_one_that_programs_catch():
+    for find in (resolvers.TPUClusterResolver, resolvers.TPUClusterResolver.connect):
+        with pytest.raises(ValueError, match="No TPU was found") as caught:
+            find()
+        assert isinstance(caught.value, tf.errors.NotFoundError)
+
+
+def test_a_tpu_in_the_processor_has_this_machines_address(monkeypatch):
+    monkeypatch.setenv("TFDIST_EMULATED_TPU_CORES", "2")
+    spec = resolvers.TPUClusterResolver().cluster_spec()
+    assert spec.as_dict() == {"worker": ["localhost:8470"]}
+    assert resolvers.TPUClusterResolver(job_name="tpu").cluster_spec().jobs == ["tpu"]

@@ -4,6 +4,7 @@ import gc
 import itertools
 import logging
 import types
+import weakref
 
 import keras
 import numpy as np
@@ -111,6 +112,43 @@ def test_a_name_stands_for_one_object_only():
     tf.train.Checkpoint(module, v=module.v)
     with pytest.raises(ValueError, match=r"argument v .*root\.v already exists"):
         tf.train.Checkpoint(module, v=tf.Variable(2.0))
+
+
+def test_a_variable_can_be_the_root(tmp_path):
+    variable, other = tf.Variable(3.0), tf.Variable(4.0)
+    path = tf.train.Checkpoint(variable, other=other).write(tmp_path / "ckpt")
+    for each in (variable, other):
+        each.assign(0.0)
+    tf.train.Checkpoint(variable, other=other).read(path).assert_consumed()
+    assert [float(variable), float(other)] == [3.0, 4.0]
+
+
+def test_weak_references_are_followed(tmp_path):
+    module = tf.Module()
+    module.v = tf.Variable(1.0)
+    checkpoint = tf.train.Checkpoint(module=weakref.ref(module))
+    path = checkpoint.write(tmp_path / "ckpt")
+    module.v.assign(2.0)
+    checkpoint.read(path).assert_consumed()
+    assert float(module.v) == 1.0
+    del module
+    gc.collect()
+    assert tf.train.list_variables(checkpoint.write(tmp_path / "gone")) == []
+
+
+def test_reading_in_a_function_happens_at_each_call(tmp_path):
+    variable = tf.Variable(1.0)
+    checkpoint = tf.train.Checkpoint(v=variable)
+    path = checkpoint.write(tmp_path / "ckpt")
+
+    @tf.function
+    def back():
+        checkpoint.read(path)
+        return variable + 1.0
+
+    for _ in range(2):
+        variable.assign(7.0)
+        assert float(back()) == 2.0
 
 
 def test_values_wait_without_their_checkpoint_object_but_not_without_their_model(trained):

@@ -184,7 +184,19 @@ def converted_call(
     replaced = _expressions.replacement(f)
     if replaced is not None:
         return replaced(*args, **kwargs)
+    if _expressions.calls_functions(f):
+        args = _with_converted_functions(args)
+        kwargs = {name: _with_converted_functions(value) for name, value in kwargs.items()}
     return converted(f)(*args, **kwargs)
+
+
+def _with_converted_functions(value: Any) -> Any:
+    """Return arguments with the functions among them converted."""
+    if isinstance(value, dict):
+        return {key: _with_converted_functions(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_with_converted_functions, value))
+    return converted(value) if callable(value) else value
 
 
 def to_code(entity: Any, recursive: bool = True, experimental_optional_features: Any = None) -> str:

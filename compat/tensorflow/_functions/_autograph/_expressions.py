@@ -10,6 +10,7 @@ from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._functions._autograph import _ranges
 from tfdist_jax.compat.tensorflow._functions._autograph._branches import as_condition, is_traced
+from tfdist_jax.compat.tensorflow._ops import _control
 from tfdist_jax.compat.tensorflow._ops._assertions import Assert
 from tfdist_jax.compat.tensorflow._ops._creation import range as tf_range
 from tfdist_jax.compat.tensorflow._ops._printing import print as tf_print
@@ -63,6 +64,14 @@ def replacement(f: Any) -> Callable[..., Any] | None:
         return None
 
 
+def calls_functions(f: Any) -> bool:
+    """Tell whether a function of TensorFlow's calls its arguments as part of the program."""
+    try:
+        return f in _CALLERS
+    except TypeError:
+        return False
+
+
 def _print(*values: Any, **options: Any) -> None:
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves([_value(v) for v in values])):
         tf_print(*values, **{name: value for name, value in options.items() if name in ("sep", "end")})
@@ -99,6 +108,20 @@ def _next(iterator: Any, *default: Any) -> Any:
         return next(iterator, *default)
     return iterator.get_next()
 
+
+_CALLERS = frozenset(
+    (
+        _control.case,
+        _control.cond,
+        _control.foldl,
+        _control.foldr,
+        _control.map_fn,
+        _control.scan,
+        _control.switch_case,
+        _control.vectorized_map,
+        _control.while_loop,
+    )
+)
 
 _REPLACED: dict[Any, Callable[..., Any]] = {
     builtins.print: _print,

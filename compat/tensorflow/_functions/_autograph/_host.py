@@ -1,5 +1,7 @@
 """Functions that need data from the host while they run, and so cannot be one program."""
 
+from typing import Any
+
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._stateful._state import current_scope
 
@@ -10,9 +12,14 @@ class NeedsHostError(NotCompilableError):
     def __init__(self) -> None:
         """Say what to do, should nobody be there to run the function as Python."""
         super().__init__(
-            "A dataset was iterated over inside a function that runs on the replicas or in a loop of the program, where "
-            "there is no data from the host. Iterate outside of it and pass the batches in."
+            "A dataset was iterated over, or returned, inside a function that runs on the replicas or in a loop of the "
+            "program, where there is no data from the host. Iterate outside of it and pass the batches in."
         )
+
+
+def is_host_iterable(value: Any) -> bool:
+    """Tell whether a loop over a value takes its entries from the host's data."""
+    return hasattr(value, "as_numpy_iterator") or hasattr(value, "get_next")
 
 
 def require_host() -> None:

@@ -15,11 +15,6 @@ from tfdist_jax.compat.tensorflow._functions._calls import CallCache, is_input
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById, closure_guard, contents
 
 
-def is_host_iterable(value: Any) -> bool:
-    """Tell whether a loop over a value takes its entries from the host's data."""
-    return hasattr(value, "as_numpy_iterator") or hasattr(value, "get_next")
-
-
 def run_host_loop(
     entries: Any,
     extra_test: Callable[[], Any] | None,

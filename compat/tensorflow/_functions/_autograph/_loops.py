@@ -12,7 +12,8 @@ from jax.core import Tracer
 from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._stateful import _control_flow
 from tfdist_jax.compat.tensorflow._functions._autograph._branches import as_condition, if_stmt, is_traced
-from tfdist_jax.compat.tensorflow._functions._autograph._host_loops import is_host_iterable, run_host_loop
+from tfdist_jax.compat.tensorflow._functions._autograph._host import is_host_iterable
+from tfdist_jax.compat.tensorflow._functions._autograph._host_loops import run_host_loop
 from tfdist_jax.compat.tensorflow._functions._autograph._ranges import TracedRange
 from tfdist_jax.compat.tensorflow._functions._autograph._symbols import Symbol, filled, symbols, tensors_of, zeros_like
 from tfdist_jax.compat.tensorflow._functions._closure_guard import contents

@@ -14,6 +14,7 @@ from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, i
 from tfdist_jax.compat.tensorflow.keras._internals import (
     BaseOptimizer,
     activations,
+    backend,
     initializers,
     loss_module,
     losses,
@@ -221,6 +222,15 @@ def _image_and_text() -> Iterator[Change]:
 _layers = _experimental_layers()
 _keras_experimental = _experimental()
 
+
+def _in_any_case(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Any:
+        return original(x, pad_width, mode.lower(), constant_values)
+
+    return pad
+
+
 CHANGES: tuple[Change, ...] = (
     Addition(BaseOptimizer, "get_weights", _get_weights),
     Hook(
@@ -230,6 +240,7 @@ CHANGES: tuple[Change, ...] = (
         "self weights",
         "also weights of optimizers inside it; not called",
     ),
+    Hook(backend.numpy, "pad", _in_any_case, "x pad_width mode", "`mode` in capitals, as TensorFlow has it"),
     Addition(keras.Metric, "reset_states", keras.Metric.reset_state),
     *(Addition(keras.Model, f"{name}_generator", _taking_generators(name)) for name in ("fit", "evaluate", "predict")),
     # Under strategies, too: Keras 3 knows how many replicas there are.

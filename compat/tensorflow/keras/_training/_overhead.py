@@ -1,33 +1,19 @@
 """What Keras does and need not do: searching state for layers, telling logs to nobody, loading TensorFlow to ask what is its."""
 
 import functools
-import sys
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any
 
 from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
     CallbackList,
     JAXTrainer,
     is_default,
-    lazy_tensorflow,
-    rng_utils,
     serialization_lib,
 )
+from tfdist_jax.compat.tensorflow.keras._real_tensorflow import TensorFlowIfLoaded
 
 _KINDS = ("train", "test", "predict")
-
-
-@final
-class _TensorFlowIfLoaded:
-    """The real TensorFlow, for questions whether an object is TensorFlow's: none is before the program has loaded it."""
-
-    @property
-    def available(self) -> bool:
-        return "tensorflow" in sys.modules and lazy_tensorflow.available
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(lazy_tensorflow, name)
 
 
 def _set_attribute(self: JAXTrainer, name: str, value: Any) -> None:
@@ -55,15 +41,12 @@ def _only_if_heard(name: str, original: Callable[..., None]) -> Callable[..., No
 
 
 CHANGES = (
-    *(
-        Hook(
-            module,
-            "tf",
-            instead(_TensorFlowIfLoaded()),
-            None,
-            "nothing is TensorFlow's before the program has loaded it, which takes seconds",
-        )
-        for module in (rng_utils, serialization_lib)
+    Hook(
+        serialization_lib,
+        "tf",
+        instead(TensorFlowIfLoaded()),
+        None,
+        "nothing is TensorFlow's before the program has loaded it, which takes seconds",
     ),
     Hook(
         JAXTrainer,

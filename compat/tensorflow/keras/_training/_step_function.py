@@ -20,6 +20,7 @@ from tfdist_jax._stateful._state import current_scope, load, store
 from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulator_slots
+from tfdist_jax.compat.tensorflow.keras._training._batch_checks import BatchCheck, check_batch, find_checks
 from tfdist_jax.compat.tensorflow.keras._training._batch_feeder import SPLIT_STEPS, BatchFeeder, stacked
 from tfdist_jax.compat.tensorflow.keras._training._programs import run_side_by_side, run_steps
 from tfdist_jax.compat.tensorflow.keras._training._steps import (
@@ -38,6 +39,9 @@ _MOST_UNROLLED = 8
 _AHEAD = 2
 # Programs that a model keeps: one for each shape of batches.
 _MOST_PROGRAMS = 128
+
+Checked = tuple[StatefulProgram, list[BatchCheck]]
+"""A program, and what is looked at in each batch before it runs."""
 
 _HAS_TRAINED = "_tfdist_has_trained"
 _SETTLE = "_tfdist_settle"
@@ -143,7 +147,7 @@ class StepFunction:
     def lower(self, batch: Any) -> Any:
         """Lower the step for a host batch without running it, as `jax.jit(fn).lower` does."""
         data, sizes = pad_to_equal(batch, self._strategy.num_replicas_in_sync)
-        program, leaves = self._find_program(self.variable_ids(), sizes, stacked([data]))
+        (program, _), leaves = self._find_program(self.variable_ids(), sizes, stacked([data]))
         return program.lower([*leaves, np.zeros(3, np.uint32)])
 
     def _settle(self) -> None:
@@ -160,15 +164,16 @@ class StepFunction:
                 batch = jax.tree.map(lambda leaf: leaf[0], batches)
                 logs, rows = run_side_by_side(self._step, self._strategy, sizes, batch)
         else:
-            program, leaves = self._find_program(ids, sizes, batches)
+            (program, checks), leaves = self._find_program(ids, sizes, batches)
+            check_batch(checks, leaves)
             logs, rows = program([*leaves, next_words()])
         return _without_padding(rows, sizes) if isinstance(self._step, PredictStep) else logs
 
-    def _find_program(self, ids: Any, sizes: Sizes, batches: Any) -> tuple[StatefulProgram, list[Any]]:
+    def _find_program(self, ids: Any, sizes: Sizes, batches: Any) -> tuple[Checked, list[Any]]:
         leaves, tree = jax.tree.flatten(batches)
         return self._program(ids, sizes, tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)), leaves
 
-    def _make_program(self, ids: Any, sizes: Sizes, tree: Any, types: Sequence[Any]) -> StatefulProgram:
+    def _make_program(self, ids: Any, sizes: Sizes, tree: Any, types: Sequence[Any]) -> Checked:
         """Compile the step for batches of one shape; for the variables that there are now, whose `ids` are part of the key."""
         del ids
 
@@ -182,12 +187,13 @@ class StepFunction:
 
         arrays = [jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype)) for shape, dtype in types]
         split, whole = NamedSharding(self._mesh, SPLIT_STEPS), replicated_sharding(self._mesh)
-        return StatefulProgram(
+        program = StatefulProgram(
             steps,
             [*arrays, jax.ShapeDtypeStruct((3,), np.uint32)],
             name=self._step.name,
             layouts=[*(split for _ in arrays), whole] if self._is_bound else None,
         )
+        return program, find_checks(program, len(arrays))
 
 
 def _most_in_program(step: Step, strategy: Strategy) -> int:

@@ -39,6 +39,7 @@ from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient impo
     reduce_gradients,
     split_overwriting,
 )
+from tfdist_jax.compat.tensorflow.keras._variables._tensor_attributes import LOGITS
 from tfdist_jax.compat.tensorflow.keras._variables._variables import merge_of
 
 Sizes = tuple[int, ...]
@@ -56,6 +57,12 @@ TRAINED_KINDS = ("trainable_variables", "non_trainable_variables", "optimizer_va
 def variables_of(model: keras.Model, kind: str) -> list[Any]:
     """Return the variables of one kind of a model that was compiled."""
     return list(model.optimizer.variables if kind == "optimizer_variables" else getattr(model, kind))
+
+
+def recurrent_states(model: keras.Model) -> list[Any]:
+    """Return the states of a model's stateful recurrent layers, which Keras counts among no kind of variables."""
+    layers = [each for each in model._flatten_layers() if isinstance(each, keras.layers.RNN) and each.stateful]
+    return [state for layer in layers for state in keras.tree.flatten(layer.states) if state is not None]
 
 
 class OwnResults(NamedTuple):
@@ -116,7 +123,22 @@ class Step(abc.ABC):
 
     def _merged_variables(self) -> list[Any]:
         """Return the variables that each replica changes by its own rows."""
-        return [*self.model.non_trainable_variables, *self.model.metrics_variables]
+        return [*self.model.non_trainable_variables, *self.model.metrics_variables, *self._recurrent_states()]
+
+    def _recurrent_states(self) -> list[Any]:
+        """Return what recurrent layers carry from batch to batch.
+
+        Raises:
+            NotImplementedError: If there are several replicas, whose rows would need states of their own.
+        """
+        states = recurrent_states(self.model)
+        if states and self.num_replicas > 1:
+            raise NotImplementedError(
+                f"A recurrent layer with `stateful=True` keeps the state of one batch, {states[0].path!r}, but the strategy has "
+                f"{self.num_replicas} replicas with rows of their own. Train the model on one device, or give the state as "
+                "`initial_state`."
+            )
+        return states
 
     def _merge(self, results: OwnResults, part: Part, others: Any = ()) -> tuple[Logs, Any]:
         """Change statistics and metrics; return the logs, and `others` added up over the replicas."""
@@ -145,7 +167,8 @@ class Step(abc.ABC):
         Returns:
             The log entries with what has become of statistics and metrics; and what else `fn` returns.
         """
-        pairs = [(variable, _state.read(variable)) for kind in self.variables() for variable in kind]
+        kinds = (*self.variables(), self._recurrent_states())
+        pairs = [(variable, _state.read(variable)) for kind in kinds for variable in kind]
         if weights is not None:
             pairs[: len(weights)] = zip(self.variables()[0], weights, strict=True)
         with _reading(), keras.StatelessScope(state_mapping=pairs, collect_losses=True) as scope:
@@ -165,8 +188,10 @@ class Step(abc.ABC):
     def _from_state(self, logs: Mapping[str, Any], old: Sequence[Any], new: Sequence[Any]) -> OwnResults:
         """Return a replica's results, given the statistics and metrics that a step in JAX's form has got and returned."""
         changes = [None if after is before else after for before, after in zip(old, new, strict=True)]
-        changed = zip(self._merged_variables(), changes, strict=True)
+        changed = zip(self._merged_variables(), changes, strict=False)
         updated = {id(variable) for variable, value in changed if value is not None}
+        # Steps in JAX's form know nothing of recurrent layers' states.
+        changes += [None] * len(self._recurrent_states())
         return OwnResults(self._own_logs(logs, updated), changes)
 
     def _own_logs(self, logs: Mapping[str, Any], updated: Set[int]) -> Logs:
@@ -352,9 +377,12 @@ def _reading(refused: Iterable[Any] = ()) -> contextlib.AbstractContextManager[N
 
 
 def _without_gradient(prediction: Any) -> Any:
-    """Return a prediction for metrics, with its mask."""
+    """Return a prediction for metrics, with its mask, and the logits that it was made of."""
     value, mask = jax.lax.stop_gradient(prediction), get_keras_mask(prediction)
     set_keras_mask(value, mask)
+    logits = getattr(prediction, LOGITS, None)
+    if logits is not None:
+        setattr(value, LOGITS, jax.lax.stop_gradient(logits))
     return value
 
 

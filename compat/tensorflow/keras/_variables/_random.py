@@ -3,6 +3,7 @@
 import functools
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -10,9 +11,16 @@ import numpy as np
 
 from tfdist_jax._stateful import _state
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
-from tfdist_jax.compat.tensorflow.keras._change import Hook
-from tfdist_jax.compat.tensorflow.keras._internals import SeedGenerator, backend, get_stateless_scope, jax_utils
-from tfdist_jax.compat.tensorflow.random._random_state import drawing_from
+from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
+from tfdist_jax.compat.tensorflow.keras._internals import (
+    SeedGenerator,
+    backend,
+    get_stateless_scope,
+    jax_utils,
+    rng_utils,
+)
+from tfdist_jax.compat.tensorflow.keras._real_tensorflow import TensorFlowIfLoaded
+from tfdist_jax.compat.tensorflow.random._random_state import drawing_from, set_seed
 
 
 def _drawing_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,7 +73,25 @@ def set_host_state(state: dict[str, Any]) -> None:
     random.setstate((version, tuple(words), gauss))
 
 
+def _set_all_seeds(seed: int) -> None:
+    set_seed(seed)
+    real = TensorFlowIfLoaded()
+    if real.available:
+        real.random.set_seed(seed)
+
+
+# What `set_random_seed` takes for TensorFlow.
+_SEEDED = SimpleNamespace(available=True, random=SimpleNamespace(set_seed=_set_all_seeds))
+
+
 CHANGES = (
+    Hook(
+        rng_utils,
+        "tf",
+        instead(_SEEDED),
+        None,
+        "`set_random_seed` seeds `tf.random` and the shuffling of datasets",
+    ),
     Hook(
         backend,
         "compute_output_spec",

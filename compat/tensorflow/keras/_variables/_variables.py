@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-from jax.core import Tracer
 
 from tfdist_jax._autodiff._tape import observe_read
-from tfdist_jax._internals import computing_now
+from tfdist_jax._internals import computing_now, known_value
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._state import Merge
 from tfdist_jax._stateful._storage import PLAIN
@@ -88,7 +87,8 @@ def merge_of(variable: Any) -> Merge:
 
 
 def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any) -> None:
-    if isinstance(value, Tracer):
+    value = known_value(value)
+    if value is None:
         raise ValueError(
             f"The variable {variable.path!r} is made inside a compiled function from a value that is not known yet. "
             "Make it from an initializer or a constant."

@@ -1,0 +1,87 @@
+"""Keras's modules that make and read datasets with `tf.data`: the facade is their TensorFlow, which works with what they use.
+
+Keras's other modules that compute with TensorFlow find the real one, if it is installed, or an error that says what they need.
+"""
+
+import sys
+from types import ModuleType
+from typing import Any, final
+
+from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
+from tfdist_jax.compat.tensorflow.keras._internals import (
+    dataset_utils,
+    discretization,
+    hashed_crossing,
+    hashing,
+    image_dataset_utils,
+    integer_lookup,
+    lazy_tensorflow,
+    module_utils,
+    normalization,
+    string_lookup,
+    text_vectorization,
+    timeseries_dataset_utils,
+)
+
+_FACADE = "tfdist_jax.compat.tensorflow"
+_SERVED: tuple[ModuleType, ...] = (discretization, image_dataset_utils, normalization, timeseries_dataset_utils)
+_OF_TEXTS: tuple[ModuleType, ...] = (hashed_crossing, hashing, integer_lookup, string_lookup, text_vectorization)
+
+
+@final
+class _Facade:
+    """The facade, which loads after Keras's hooks are made."""
+
+    available = True
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the facade has by this name."""
+        return getattr(sys.modules[_FACADE], name)
+
+
+@final
+class _ByCaller:
+    """What Keras's functions import as TensorFlow when they run: the facade for those that it serves."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the facade's or the real TensorFlow's name.
+
+        Raises:
+            ImportError: If the real one is needed and not installed.
+        """
+        if sys._getframe(1).f_globals is vars(dataset_utils):
+            return getattr(_facade, name)
+        return getattr(lazy_tensorflow, name)
+
+
+@final
+class _RealForTexts:
+    """The real TensorFlow, for layers that compute with its texts and tables of them."""
+
+    @property
+    def available(self) -> bool:
+        """Whether it is there.
+
+        Raises:
+            NotImplementedError: If it is not.
+        """
+        if not lazy_tensorflow.available:
+            raise NotImplementedError(
+                "Keras computes this layer with TensorFlow's texts, tables and hashes, which tfdist_jax does not have. Turn texts "
+                "into numbers before they become tensors, for instance by a dict in the generator of `Dataset.from_generator`; "
+                "CategoryEncoding, Discretization, Normalization and Embedding work on numbers."
+            )
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what TensorFlow has by this name."""
+        return getattr(lazy_tensorflow, name)
+
+
+_facade = _Facade()
+_REASON = "datasets are the facade's"
+CHANGES = (
+    *(Hook(module, "tf", instead(_facade), None, _REASON) for module in _SERVED),
+    *(Hook(module, "tf", instead(_RealForTexts()), None, "an error that says what is missing") for module in _OF_TEXTS),
+    Hook(module_utils, "tensorflow", instead(_ByCaller()), None, "the facade for functions that make datasets"),
+)

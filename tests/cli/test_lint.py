@@ -1,0 +1,183 @@
+"""`tfdist-jax lint` tells from a program's text what happens when it runs."""
+
+import importlib.util
+import json
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tfdist_jax.cli import main
+from tfdist_jax.cli._name_status import find_status
+from tfdist_jax.cli._tensorflow_uses import uses_of_program
+
+ROOT = Path(__file__).parents[2]
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def names(source):
+    return {use.name for use in uses_of_program(textwrap.dedent(source), "a.py")}
+
+
+def lint(capsys, *arguments):
+    """Return the exit code, and what is said of lines."""
+    code = main(["lint", *map(str, arguments)])
+    *lines, end = capsys.readouterr().out.splitlines()
+    return code, lines, end
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import tensorflow as tf\ntf.strings.join(x)",
+        "import tensorflow\ntensorflow.strings.join(x)",
+        "import tensorflow.strings\ntensorflow.strings.join(x)",
+        "import tensorflow.strings as s\ns.join(x)",
+        "from tensorflow import strings\nstrings.join(x)",
+        "from tensorflow import strings as s\nf = lambda x: s.join(x)",
+        "from tensorflow.strings import join",
+        "import tensorflow as tf\ns = tf.strings\ndef f(x):\n    return [s.join(y) for y in x]",
+        "import tensorflow as tf\nclass C:\n    @tf.strings.join\n    def f(self): pass",
+        "def f():\n    import tensorflow as tf\n    return g(tf.strings.join(x))",
+        "def f():\n    return tf.strings.join(x)\nimport tensorflow as tf",
+        "import tensorflow as tf\nf(*x, y=z[tf.strings.join(x)])",
+    ],
+)
+def test_a_name_is_seen_however_it_is_imported(source):
+    assert "tf.strings.join" in names(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import tensorflow as tf\ndef f(tf):\n    tf.strings.join(x)",
+        "import tensorflow as tf\nf = lambda tf: tf.strings.join(x)",
+        "import tensorflow as tf\nfor tf in y:\n    tf.strings.join(x)",
+        "import tensorflow as tf\n[tf.strings.join(x) for tf in y]",
+        "import tensorflow as tf\ntf = other\ntf.strings.join(x)",
+        "import tensorflow_addons as tf\ntf.strings.join(x)",
+        "from .tensorflow import strings\nstrings.join(x)",
+        "from mine import tf\ntf.strings.join(x)",
+        "import tensorflow as other\ntf.strings.join(x)",
+        "class C:\n    import tensorflow as tf\n    def f(self):\n        tf.strings.join(x)",
+    ],
+)
+def test_what_is_something_else_is_not_seen(source):
+    assert "tf.strings.join" not in names(source)
+
+
+def test_lines_and_arguments_of_uses():
+    uses = uses_of_program(
+        "import tensorflow as tf\nd = (tf.data.Dataset.range(3)\n   .batch(2, drop_remainder=True))\n", "a.py"
+    )
+    assert [(use.line, use.name, use.keywords) for use in uses] == [
+        (1, "tf", ()),
+        (2, "tf.data.Dataset.range", ()),
+        (3, "tf.data.Dataset.range().batch", ("drop_remainder",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "is_handled"),
+    [
+        ("try:\n    tf.strings.join(x)\nexcept AttributeError:\n    pass", True),
+        ("try:\n    tf.strings.join(x)\nexcept (ValueError, ImportError):\n    pass", True),
+        ("try:\n    tf.strings.join(x)\nexcept:\n    pass", True),
+        ("try:\n    tf.strings.join(x)\nexcept ValueError:\n    pass", False),
+        ("try:\n    pass\nexcept AttributeError:\n    tf.strings.join(x)", False),
+        ("if hasattr(tf, 'strings'):\n    tf.strings.join(x)", True),
+        ("y = tf.strings.join(x) if tf.__version__ > '3' else x", True),
+        ("if x:\n    tf.strings.join(x)", False),
+    ],
+)
+def test_who_goes_on_without_a_name_has_no_problem(source, is_handled, tmp_path, capsys):
+    (tmp_path / "a.py").write_text(f"import tensorflow as tf\n{source}\n")
+    code, lines, _ = lint(capsys, tmp_path)
+    assert code == (not is_handled)
+    assert len(lines) == 1 and ("goes on without" in lines[0]) == is_handled
+
+
+def test_what_is_said(tmp_path, capsys):
+    program = tmp_path / "train.py"
+    program.write_text(
+        textwrap.dedent("""
+        import tensorflow as tf
+        x = tf.strings.join(["a"])
+        tf.py_function(f, [x], tf.float32), tf.py_function(g, [x], tf.float32)
+        data = tf.data.Dataset.range(3).batch(2).fingerprint()
+        tf.reduce_sum(x, axis=0, keep_dims=True)
+        tf.data.Dataset.range(3).batched(2), data.anything, tf.keras.layers.Dense(2).nothing, tf.keras.layers.Nothing
+        """)
+    )
+    code, lines, end = lint(capsys, program)
+    assert code == 1 and all(line.startswith(f"{program}:") for line in lines)
+    said = [re.sub(r"\w*$", "", line.removeprefix(f"{program}:")) for line in lines]
+    assert [line.split("`:")[0] for line in said] == [
+        "3: missing: `tf.strings.join",
+        "4: emulated: `tf.py_function",
+        "5: missing: `tf.data.Dataset.range().batch().fingerprint",
+        "6: missing: `tf.reduce_sum",
+        "7: missing: `tf.data.Dataset.range().batched",
+        "7: missing: `tf.keras.layers.Nothing",
+    ]
+    assert (
+        "no tensors of strings" in said[0]
+        and "Compare the elements" in said[2]
+        and "no argument 'keep_dims'" in said[3]
+    )
+    assert re.match(r"1 file; uses of names: \d+ native, 1 emulated, 5 missing, 2 unknown. 5 to be mended.", end)
+
+
+def test_json_has_all_uses(tmp_path, capsys):
+    (tmp_path / "a.py").write_text("import tensorflow as tf\ntf.ones(2)\ntf.strings.join(x)\n")
+    assert main(["lint", "--json", str(tmp_path)]) == 1
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["line"], each["kind"], each["name"]) for each in said] == [
+        (1, "native", "tf"),
+        (2, "native", "tf.ones"),
+        (3, "missing", "tf.strings.join"),
+    ]
+
+
+def test_folders_files_and_what_cannot_be_read(tmp_path, capsys):
+    for folder in ("package", ".hidden", "venv/lib/site-packages/other"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "a.py").write_text("import tensorflow as tf\ntf.strings\n")
+    code, lines, end = lint(capsys, tmp_path)
+    assert code == 1 and len(lines) == 1 and "package" in lines[0] and end.startswith("1 file;")
+    (tmp_path / "package" / "a.py").write_text("print 'Python 2'\n")
+    code, lines, end = lint(capsys, tmp_path)
+    assert code == 1 and ":1: unreadable: " in lines[0] and "1 could not be read" in end
+    (tmp_path / "package" / "a.py").write_bytes(b"x = '\xff'\n")
+    assert lint(capsys, tmp_path)[0] == 1
+    (tmp_path / "package" / "a.py").write_text("")
+    assert lint(capsys, tmp_path)[0] == 0
+    assert main(["lint", str(tmp_path / "absent.py")]) == 2
+    assert "absent.py" in capsys.readouterr().err
+
+
+def test_every_name_of_tensorflow_has_the_status_that_it_has_when_it_is_asked_for():
+    wanted = load(ROOT / "docs/make_api.py").status()
+    found = {name: find_status(name).kind.replace("missing", "unsupported") for name in wanted}
+    assert found == wanted and len(found) > 1000
+
+
+def test_programs_that_run_have_no_problems(capsys):
+    code, lines, _ = lint(capsys, ROOT / "tests/parity/programs", ROOT / "examples")
+    assert code == 0, [line for line in lines if ": missing: " in line]
+
+
+def test_of_the_seed_programs_those_have_problems_that_do_not_run(capsys):
+    seeds = load(ROOT / "tests/test_seed_programs.py")
+    if not seeds.FOLDER.is_dir():
+        pytest.skip(f"The programs are not in {seeds.FOLDER}: set TFDIST_SEED_PROGRAMS.")
+    codes = {name: lint(capsys, seeds.FOLDER / f"{name}.py")[0] for name in (*seeds.RUNS, *seeds.LATER)}
+    assert {name for name, code in codes.items() if code} == set(seeds.LATER)
