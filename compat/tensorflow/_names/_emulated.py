@@ -29,7 +29,6 @@ EMULATED = {
     "tf.numpy_function": "a callback of the program to Python",
     "tf.print": "a callback of the program to Python",
     "tf.py_function": "a callback of the program to Python",
-    "tf.random.Generator": "JAX's Threefry, whatever the algorithm",
     "tf.tpu.experimental.initialize_tpu_system": "tells the TPU's cores; JAX has started them",
     "tf.tpu.experimental.shutdown_tpu_system": "nothing to do",
     "tf.train.Checkpoint": "saved by Orbax",
