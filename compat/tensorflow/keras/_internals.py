@@ -8,6 +8,7 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
   `BaseOptimizer._get_variable_index`: the state that older formulas work on.
 - `BackupAndRestore._weights_path`, `_prev_weights_path`, `_current_epoch`, `_last_batch_seen`, and `_initial_epoch` of the model.
 - `class_weight_to_sample_weights`, `DataAdapter`: how input is read.
+- `dataset_utils`: makers of datasets, which import TensorFlow when they run.
 - `EpochIterator._current_iterator`, `_steps_seen`, `_num_batches`: where an epoch is.
 - `get_keras_mask`, `set_keras_mask`: the mask that a layer has attached to its output.
 - `get_stateless_scope`: the scope in which Keras maps variables to explicit values, or None.

@@ -1,0 +1,37 @@
+import tensorflow as tf, signal, sys, pickle
+
+
+def show(name, f):
+    def h(*_):
+        raise TimeoutError("no end within 20 s")
+
+    signal.signal(signal.SIGALRM, h)
+    signal.alarm(20)
+    try:
+        print(name, "->", str(f()).replace("\n", " ")[:200])
+    except BaseException as e:
+        print(name, "-> RAISED", type(e).__name__, str(e).replace("\n", " ")[:160])
+    finally:
+        signal.alarm(0)
+    sys.stdout.flush()
+
+
+@tf.function(autograph=False)
+def rec(n):
+    return tf.cond(n > 0, lambda: rec(n - 1) + 1, lambda: n * 0)
+
+
+show("recursive function, no signature", lambda: rec(tf.constant(5)))
+
+
+@tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.int32)])
+def rec2(n):
+    return tf.cond(n > 0, lambda: rec2(n - 1) + 1, lambda: n * 0)
+
+
+show("recursive function, signature", lambda: rec2(tf.constant(5)))
+import pickled_functions as r15mod
+
+show("pickle of a module's tf.function", lambda: pickle.loads(pickle.dumps(r15mod.sq))(tf.constant(3.0)))
+c = tf.function(lambda x: x * x)
+show("pickle of tf.function of builtin fn", lambda: len(pickle.dumps(tf.function(r15mod.plain))) > 0)
