@@ -153,10 +153,11 @@ def r13():
         for i in range(next(sizes)):
             yield i
 
-    return [
+    # Sorted: the order is random.
+    return sorted(
         int(x)
         for x in D.from_generator(gen, output_signature=tf.TensorSpec((), tf.int64)).shuffle(10).repeat(6).take(3)
-    ]
+    )
 
 
 show("R2 shuffle(10).repeat(6) with epochs without elements", r13)
