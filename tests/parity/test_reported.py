@@ -1,4 +1,7 @@
-"""Programs of which each line was once another than TensorFlow's: what still differs is listed, with the reason."""
+"""Programs of which each line was once another than TensorFlow's: what still differs is listed, with the reason.
+
+`python tests/programs/on_logical_devices.py 3 NAME.py` prints what is recorded in NAME.txt.
+"""
 
 import re
 from pathlib import Path
@@ -8,23 +11,18 @@ from recording import differences
 
 FOLDER = Path(__file__).with_name("reported")
 PROGRAMS = sorted(path.stem for path in FOLDER.glob("[a-z]*.py") if path.with_suffix(".txt").exists())
-# The first line of a fact; its value may go on in further lines.
-_FACT = re.compile(r"^(.+?) -> (.*)$")
 
 
 def facts(text):
     """Return a program's facts by name: a value as it is printed, or the class of an error."""
-    found, name = {}, None
+    found = {}
     for line in text.splitlines():
-        first = _FACT.match(line)
-        if first is not None:
-            name, line = first.groups()
-            while name in found:  # The same question again, as in a loop.
-                name += "'"
-            found[name] = ""
-        if name is not None:
-            found[name] += line + "\n"
-    return {name: re.sub(r"^(RAISED \w+)[^\0]*", r"\1", value) for name, value in found.items()}
+        name, arrow, said = line.partition(" -> ")
+        while name in found:  # The same question again, as in a loop.
+            name += "'"
+        if arrow:
+            found[name] = re.sub(r"^(RAISED \w+).*", r"\1", said)
+    return found
 
 
 def listed():

@@ -1,20 +1,9 @@
-import tensorflow as tf, numpy as np, signal, sys, collections, tempfile, os, copy
+import copy
+import os
+import tempfile
 
-
-def show(name, f):
-    def h(*_):
-        raise TimeoutError("hang")
-
-    signal.signal(signal.SIGALRM, h)
-    signal.alarm(30)
-    try:
-        print(name, "->", str(f()).replace("\n", " ")[:260])
-    except BaseException as e:
-        print(name, "-> RAISED", type(e).__name__, str(e).split("\n")[0][:200])
-    finally:
-        signal.alarm(0)
-    sys.stdout.flush()
-
+import tensorflow as tf
+from _show import show
 
 d = tempfile.mkdtemp()
 
@@ -42,7 +31,6 @@ show("checkpoint.write in tf.function", fn)
 
 
 def unmanaged():
-    import pathlib
 
     dd = os.path.join(d, "um")
     c = tf.train.Checkpoint(v=tf.Variable(1.0))

@@ -1,12 +1,6 @@
-import tensorflow as tf, numpy as np
-
-
-def show(name, f):
-    try:
-        print(name, "->", str(f()).replace("\n", " ")[:260])
-    except BaseException as e:
-        print(name, "-> RAISED", type(e).__name__, str(e).replace("\n", " ")[:200])
-
+import numpy as np
+import tensorflow as tf
+from _show import show
 
 a = tf.Variable(np.ones([2, 2], np.float32))
 v = tf.constant(1.0)

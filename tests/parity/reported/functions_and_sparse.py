@@ -1,21 +1,8 @@
-import tensorflow as tf, numpy as np, signal, sys
+import numpy as np
+import tensorflow as tf
+from _show import show
 
 keras = tf.keras
-
-
-def show(name, f):
-    def h(*_):
-        raise TimeoutError("hang")
-
-    signal.signal(signal.SIGALRM, h)
-    signal.alarm(60)
-    try:
-        print(name, "->", str(f()).replace("\n", " ")[:260])
-    except BaseException as e:
-        print(name, "-> RAISED", type(e).__name__, str(e).replace("\n", " ")[:200])
-    finally:
-        signal.alarm(0)
-    sys.stdout.flush()
 
 
 class M(keras.Model):

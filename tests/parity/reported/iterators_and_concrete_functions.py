@@ -1,11 +1,8 @@
-import tensorflow as tf, numpy as np, pickle, copy, logging
+import logging
+import pickle
 
-
-def show(name, f):
-    try:
-        print(name, "->", str(f()).replace("\n", " ")[:260])
-    except BaseException as e:
-        print(name, "-> RAISED", type(e).__name__, str(e).replace("\n", " ")[:200])
+import tensorflow as tf
+from _show import show
 
 
 @tf.function
@@ -77,7 +74,6 @@ show("P9 cumsum invalid axis", lambda: tf.cumsum([1, 2], axis=[0]))
 
 def retr():
     import io
-    from absl import logging as al
 
     h = logging.StreamHandler(io.StringIO())
     tf.get_logger().addHandler(h)

@@ -1,19 +1,7 @@
-import tensorflow as tf, signal, sys, pickle
+import pickle
 
-
-def show(name, f):
-    def h(*_):
-        raise TimeoutError("no end within 20 s")
-
-    signal.signal(signal.SIGALRM, h)
-    signal.alarm(20)
-    try:
-        print(name, "->", str(f()).replace("\n", " ")[:200])
-    except BaseException as e:
-        print(name, "-> RAISED", type(e).__name__, str(e).replace("\n", " ")[:160])
-    finally:
-        signal.alarm(0)
-    sys.stdout.flush()
+import tensorflow as tf
+from _show import show
 
 
 @tf.function(autograph=False)

@@ -1,12 +1,5 @@
-import tensorflow as tf, traceback
-
-
-def show(name, f):
-    try:
-        print(name, "->", f())
-    except BaseException as e:
-        print(name, "-> RAISED", type(e).__name__, str(e).split("\n")[0][:200])
-
+import tensorflow as tf
+from _show import show
 
 cpus = tf.config.list_physical_devices("CPU")
 try:

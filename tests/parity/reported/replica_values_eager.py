@@ -1,12 +1,5 @@
 import tensorflow as tf
-
-
-def show(name, f):
-    try:
-        print(name, "->", f())
-    except BaseException as e:
-        print(name, "-> RAISED", type(e).__name__, str(e).split("\n")[0][:200])
-
+from _show import show
 
 s2 = tf.distribute.MirroredStrategy()
 print(s2.num_replicas_in_sync)

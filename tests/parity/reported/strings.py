@@ -1,12 +1,5 @@
-import tensorflow as tf, numpy as np
-
-
-def show(name, f):
-    try:
-        print(name, "->", str(f()).replace("\n", " ")[:200])
-    except BaseException as e:
-        print(name, "-> RAISED", type(e).__name__, str(e).replace("\n", " ")[:200])
-
+import tensorflow as tf
+from _show import show
 
 D = tf.data.Dataset
 c = tf.constant("a")

@@ -1,20 +1,6 @@
-import tensorflow as tf, numpy as np, signal, sys
-
-
-def show(name, f):
-    def h(*_):
-        raise TimeoutError("hang")
-
-    signal.signal(signal.SIGALRM, h)
-    signal.alarm(30)
-    try:
-        print(name, "->", str(f()).replace("\n", " ")[:300])
-    except BaseException as e:
-        print(name, "-> RAISED", type(e).__name__, str(e).split("\n")[0][:200])
-    finally:
-        signal.alarm(0)
-    sys.stdout.flush()
-
+import numpy as np
+import tensorflow as tf
+from _show import show
 
 cpus = tf.config.list_physical_devices("CPU")
 try:
