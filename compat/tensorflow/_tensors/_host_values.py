@@ -67,8 +67,7 @@ def _natural_type(array: np.ndarray, value: Any) -> DType:
     kind, first = array.dtype.kind, _first_leaf(value)
     if is_of_numpy(first) and first.dtype.kind not in "iubcSU":
         return _dtypes.known_dtype(first.dtype)
-    is_text = isinstance(first, str | bytes) or getattr(first, "dtype", array.dtype).kind in "SU"
-    if kind in "US" and is_text:
+    if kind in "US" and np.asarray(first).dtype.kind in "US":
         return _dtypes.string
     if kind in "US" or (isinstance(first, bool | np.bool_) and kind != "b"):
         raise ValueError(f"Can't convert Python sequence with mixed types to Tensor: {value!r}.")
