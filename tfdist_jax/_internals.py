@@ -19,6 +19,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax._src import (
     array as _array,
     cloud_tpu_init as _cloud_tpu_init,
@@ -179,10 +181,17 @@ def known_value(
         read_cell: Returns the value of the cell with a number, if the values of cells are known.
     """
     if not isinstance(array, Tracer):
-        return array
+        return _as_array(array)
     known = {id(getattr(tracer, "val", tracer)): value for tracer, value in inputs}
     with jax.ensure_compile_time_eval():
-        return _Evaluation(known, read_cell).evaluate(array)
+        return _as_array(_Evaluation(known, read_cell).evaluate(array))
+
+
+def _as_array(value: Any) -> Any:
+    """Return an array for a constant, which JAX keeps in classes of its own that lie nowhere; anything else as it is."""
+    if not hasattr(value, "aval") or hasattr(value, "sharding"):
+        return value
+    return jnp.asarray(np.asarray(value, value.dtype), value.dtype)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,6 +31,10 @@ def test_one_model_is_built_trained_and_used_by_several_threads(run_program, dev
     assert found(run_program(PROGRAMS / "threads_of_one_model.py", devices=devices)) == {"errors": [], "steps": True}
 
 
+def test_one_of_several_threads_that_call_a_model_for_the_first_time_builds_it(run_program):
+    assert found(run_program(PROGRAMS / "threads_of_first_calls.py")) == {"errors": []}
+
+
 def test_a_change_that_an_uncompiled_step_would_undo_is_an_error():
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     with strategy.scope():

@@ -29,6 +29,7 @@ NOT_FOR_PROGRAMS = {
     "tf.DType",
     "tf.Variable",  # TensorFlow's signature says (*args, **kwargs); its documentation says what ours does.
     "tf.dtypes.DType",
+    "tf.test.TestCase",
     "tf.data.Dataset",
     "tf.data.Iterator",
     "tf.distribute.DistributedDataset",

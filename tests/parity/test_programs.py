@@ -1,23 +1,12 @@
 """Every program prints under `tfdist-jax run` what was recorded from real TensorFlow."""
 
-import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+import recording
 from environment import LIMIT_S
 
-
-def _load(path: Path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-recording = _load(Path(__file__).with_name("recording.py"))
 PROGRAMS = recording.programs()
 # One of each kind: what is recorded stays what TensorFlow prints.
 AFRESH = sorted({name.partition("_")[0]: name for name in PROGRAMS}.values())

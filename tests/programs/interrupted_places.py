@@ -111,10 +111,10 @@ def interrupt_iterators():
         results = collections.Counter()
         for interruption in interruptions(int(sys.argv[1])):
             iterator, got = iter(dataset), []
-            got += [own(next(iterator)) for _ in range(3)]
+            got += [next(iterator) for _ in range(3)]
             with interruption:
-                got.append(own(next(iterator)))
-            got += map(own, iterator)
+                got.append(next(iterator))
+            got = list(map(own, [*got, *iterator]))
             # One may have been handed over where nobody could take it any more, as from any iterator of Python's.
             result = {12: "all", 11: "all but the one on its way"}.get(len(set(got)), "lost")
             results["twice" if len(set(got)) != len(got) else result] += 1

@@ -1,6 +1,7 @@
 """What the facade has for a name that a program uses."""
 
 import importlib
+import importlib.metadata
 import inspect
 import typing
 from collections.abc import Callable
@@ -81,8 +82,7 @@ def _look_up_method(owner: type, name: str) -> Any:
 def _reason(path: str, owner: Any, error: AttributeError) -> str:
     """Return why a name is not there; what it is called stands in front."""
     if isinstance(owner, ModuleType) and owner.__name__.partition(".")[0] == "keras":
-        keras = importlib.import_module("keras")
-        return f"Keras {keras.__version__} does not have it."
+        return f"Keras {importlib.metadata.version('keras')} does not have it."
     return str(error).removeprefix(f"`{path}` is not there (yet): ")
 
 

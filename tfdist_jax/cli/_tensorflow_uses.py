@@ -41,7 +41,7 @@ def uses_of_program(source: str, file: str) -> list[Use]:
         SyntaxError: If it is no Python.
 
     Example:
-        >>> uses_of_program("import tensorflow as tf\nx = tf.ones(2, dtype='int32')", "a.py")
+        >>> uses_of_program("import tensorflow as tf\nx = tf.ones(2, dtype='int32')", "a.py")[1:]
         [Use(line=2, name='tf.ones', keywords=('dtype',), is_handled=False)]
     """
     reader = _Reader()

@@ -128,7 +128,7 @@ class Function:
                 "function's program. Return it from there instead of keeping it in a variable, list or attribute."
             ) from error
         if self._cache.traces == traces:
-            self._trace_counter.count_call()
+            self._trace_counter.calls += 1
         else:
             self._trace_counter.count_trace(self._name)
             self._concrete_of(args, kwargs)

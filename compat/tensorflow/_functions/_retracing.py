@@ -13,29 +13,27 @@ _TIMES_TOLD = 2
 
 @final
 class TraceCounter:
-    """Counts the recent calls of a function, and those of them that have traced it."""
+    """Counts the recent calls of a function, and those of them that have traced it.
 
-    __slots__ = ("__weakref__", "_calls", "_calls_by_trace", "_told")
+    Attributes:
+        calls: How many calls have found their program since the last one that traced; whoever calls counts them.
+    """
+
+    __slots__ = ("__weakref__", "_calls_by_trace", "_told", "calls")
 
     def __init__(self) -> None:
         """Begin with no call."""
+        self.calls = 0
         self._calls_by_trace: list[int] = []
-        self._calls = 0
         self._told = 0
-
-    def count_call(self) -> None:
-        """Note a call that has found its program."""
-        if not self._calls_by_trace:
-            self._calls_by_trace.append(0)
-        self._calls_by_trace[-1] += 1
-        self._calls += 1
 
     def count_trace(self, name: str) -> None:
         """Note a call that has traced the function `name`; tell if too many of the last ones have."""
-        self._calls += 1
-        self._calls_by_trace.append(1)
-        while self._calls - self._calls_by_trace[0] > _CALLS_IN_MIND:
-            self._calls -= self._calls_by_trace.pop(0)
+        before = self._calls_by_trace.pop() if self._calls_by_trace else 0
+        self._calls_by_trace += [count for count in (before + self.calls, 1) if count]
+        self.calls = 0
+        while sum(self._calls_by_trace[1:]) > _CALLS_IN_MIND:
+            del self._calls_by_trace[0]
         if len(self._calls_by_trace) >= _TOO_MANY_TRACES and self._told < _TIMES_TOLD:
             self._told += 1
             get_logger().warning(
@@ -43,7 +41,7 @@ class TraceCounter:
                 "tf.function once, outside of loops; give it tensors of few different shapes; and pass what changes from "
                 "call to call, such as numbers, as tensors: Python values are constants of its program.",
                 len(self._calls_by_trace),
-                self._calls,
+                sum(self._calls_by_trace),
                 name,
             )
 

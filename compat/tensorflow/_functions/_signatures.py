@@ -175,7 +175,7 @@ def _is_spec(value: Any) -> bool:
 
 def _tensor(spec: Any, value: Any) -> Any:
     if isinstance(spec, PerReplicaSpec):
-        if spec.is_compatible_with(value):
+        if value == spec if isinstance(value, PerReplicaSpec) else spec.is_compatible_with(value):
             return value
         raise TypeError(f"Can not cast {value!r} to the signature's {spec}.")
     if not isinstance(spec, TensorSpec):

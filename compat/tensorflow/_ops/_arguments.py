@@ -1,6 +1,7 @@
 """What operations do with their arguments: types that must agree, and sizes that must be known."""
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -177,17 +178,19 @@ def keeps_static(operation: Callable[..., Any]) -> Callable[..., Any]:
 
 def carries_texts(operation: Callable[..., Any]) -> Callable[..., Any]:
     """Let an operation that moves the elements of its first argument move texts too: it moves their numbers."""
+    name = next(iter(inspect.signature(operation).parameters))
 
     @functools.wraps(operation)
-    def call(first: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        first = args[0] if args else kwargs.get(name)
         if type(first) is not HostTensor and not is_text(first):
-            return operation(first, *args, **kwargs)
+            return operation(*args, **kwargs)
         tensor = convert_to_tensor(first)
         if not holds_texts(tensor):
-            return operation(first, *args, **kwargs)
-        texts = np.asarray(tensor)
+            return operation(*args, **kwargs)
+        texts, rest = np.asarray(tensor), {key: value for key, value in kwargs.items() if key != name}
         with jax.ensure_compile_time_eval():
-            numbers = operation(convert_to_tensor(np.arange(texts.size).reshape(texts.shape)), *args, **kwargs)
+            numbers = operation(convert_to_tensor(np.arange(texts.size).reshape(texts.shape)), *args[1:], **rest)
         return jax.tree.map(functools.partial(_numbered, texts.ravel()), numbers)
 
     return call

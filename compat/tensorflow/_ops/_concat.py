@@ -18,6 +18,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     static_ints,
 )
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host_values import is_of_numpy
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
@@ -37,8 +38,15 @@ def concat(values: Any, axis: Any, name: str | None = "concat") -> Any:
 @keeps_static
 def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Any:
     """Return tensors of one shape joined along a new axis."""
-    tensors = all_same_type(values if isinstance(values, list | tuple) else list(convert_to_tensor(values)))
     where = static_int(axis, "axis")
+    if (
+        where == 0
+        and isinstance(values, list | tuple)
+        and all(map(is_of_numpy, values))
+        and len(set(map(np.shape, values))) == 1
+    ):
+        return convert_to_tensor(values)  # By the rules for lists, as in TensorFlow for this axis alone.
+    tensors = all_same_type(values if isinstance(values, list | tuple) else list(convert_to_tensor(values)))
     if tensors and isinstance(tensors[0], HostTensor):
         return HostTensor.of(np.stack(tensors, where))
     return compute(jnp.stack, tensors, where)

@@ -168,9 +168,11 @@ class TensorArray:
                 )
             return zeros((size, *shape), self._dtype)
         missing = size - self._buffer.shape[0]
+        if not missing:
+            return self._buffer
         if isinstance(self._buffer, HostTensor):
             return concat([self._buffer, zeros((missing, *shape), self._dtype)], 0)
-        return jnp.pad(self._buffer, [(0, missing)] + [(0, 0)] * (self._buffer.ndim - 1)) if missing else self._buffer
+        return jnp.pad(self._buffer, [(0, missing)] + [(0, 0)] * (self._buffer.ndim - 1))
 
     def _with(self, buffer: Any, size: int) -> "TensorArray":
         return TensorArray.tree_unflatten((self._dtype, size, self._dynamic, self._has_room), (buffer,))

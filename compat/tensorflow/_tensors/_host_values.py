@@ -20,7 +20,7 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
 
     Args:
         value: NumPy arrays keep their type; Python's integers become int32 (int64 if they must), floats float32;
-            strings become an array of bytes objects.
+            strings become an array of bytes objects. In lists NumPy's floats keep their type, its integers count as Python's.
         dtype: The type to use. NumPy arrays are converted; of Python's values only those that fit.
         hint: The type to use if the value fits.
 
@@ -37,7 +37,7 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
     if dtype is not None and not array.size:
         return np.empty(array.shape, object if dtype is _dtypes.string else dtype.dtype)
     first = _first_leaf(value)
-    if hasattr(first, "__array__"):
+    if hasattr(first, "__array__") and not is_of_numpy(first):
         return _converted(array, dtype or hint or _dtypes.known_dtype(np.asarray(first).dtype))
     if dtype is _dtypes.uint64 and _are_large_integers(array, value):
         return np.array(value, np.uint64)
@@ -56,23 +56,36 @@ def _parsed(value: Any) -> np.ndarray:
         raise ValueError(f"Can't convert non-rectangular Python sequence to Tensor: {value!r}.") from None
 
 
+def is_of_numpy(leaf: Any) -> bool:
+    """Whether it is a NumPy number or array, and no tensor."""
+    return isinstance(leaf, np.generic) or type(leaf) is np.ndarray
+
+
 def _natural_type(array: np.ndarray, value: Any) -> DType:
     if not array.size:
         return _dtypes.float32
-    kind = array.dtype.kind
-    if kind in "US":
-        if not isinstance(_first_leaf(value), str | bytes):
-            raise ValueError(f"Can't convert Python sequence with mixed types to Tensor: {value!r}.")
+    kind, first = array.dtype.kind, _first_leaf(value)
+    if is_of_numpy(first) and first.dtype.kind not in "iubcSU":
+        return _dtypes.known_dtype(first.dtype)
+    if kind in "US" and np.asarray(first).dtype.kind in "US":
         return _dtypes.string
-    if kind == "u" or (kind == "O" and isinstance(_first_leaf(value), int)):
+    if kind in "US" or (isinstance(first, bool | np.bool_) and kind != "b"):
+        raise ValueError(f"Can't convert Python sequence with mixed types to Tensor: {value!r}.")
+    if kind == "f" and isinstance(first, int | np.integer) and _are_integers(value):
+        kind = "i"  # NumPy makes floats of large and small kinds of integers together.
+    if (kind == "u" and array.max() > _INT64_MAX) or (kind == "O" and isinstance(first, int)):
         raise ValueError(f"Can't convert Python sequence with out-of-range integer to Tensor: {value!r}.")
-    if kind not in _PYTHON_TYPES:
+    if kind != "u" and kind not in _PYTHON_TYPES:
         raise ValueError(
             f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a Tensor."
         )
-    if kind == "i" and (array.min() < _INT32.min or array.max() > _INT32.max):
-        return _dtypes.int64
+    if kind in "iu":
+        return _dtypes.int64 if array.min() < _INT32.min or array.max() > _INT32.max else _dtypes.int32
     return _PYTHON_TYPES[kind]
+
+
+def _are_integers(value: Any) -> bool:
+    return all(isinstance(item, int | np.integer) for item in np.array(value, object).flat)
 
 
 def _are_large_integers(array: np.ndarray, value: Any) -> bool:

@@ -14,6 +14,7 @@ from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec, user_shape
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor as is_plain_tensor
+from tfdist_jax.compat.tensorflow._tensors._tensor_text import tensor_str
 
 
 @final
@@ -127,7 +128,12 @@ class SparseTensor:
 
     def __repr__(self) -> str:
         """Show the parts."""
-        return f"SparseTensor(indices={self._indices!r}, values={self._values!r}, dense_shape={self._sizes})"
+        shown = (f"{name}={_text(getattr(self, name))}" for name in ("indices", "values", "dense_shape"))
+        return f"SparseTensor({', '.join(shown)})"
+
+
+def _text(part: Any) -> str:
+    return str(part) if isinstance(part, Tracer) else tensor_str(np.asarray(part), as_dtype(part.dtype).name)
 
 
 @final

@@ -226,7 +226,7 @@ def install() -> None:
     ArrayImpl.numpy = _numpy
     device: Any = ArrayImpl.device
     ArrayImpl.backing_device = property(device_name, doc="The name of the device that holds the tensor.")
-    Tracer.device = property(_device_of_traced, doc="The empty name: XLA places a function's tensors.")
+    Tracer.device = property(_device_of_traced, doc="What `tf.device` names here: XLA places a function's tensors.")
     ArrayImpl.device = property(_for_user(device.fget, device_name), doc=device.__doc__)
     for name, text in (("__repr__", tensor_repr), ("__str__", tensor_str)):
         setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text)))
@@ -323,7 +323,7 @@ def _replicas(name: str, value: PerReplica) -> str:
 
 def _device_of_traced(self: Tracer) -> str:
     if is_user_code(sys._getframe(1)):
-        return ""
+        return requested_device()
     raise AttributeError("device")  # So that libraries get what JAX has under the name.
 
 
@@ -332,11 +332,7 @@ class NoValueError(AttributeError):
 
 
 def _without_value(original: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    frame = sys._getframe
-
     def get(self: Any, name: str) -> Any:
-        if name == "device" and is_user_code(frame(1)):
-            return requested_device()
         if name == "numpy":
             raise NoValueError(
                 f"{type(self).__name__} (a tensor in a function that is being traced) has no `numpy()`: its value is "

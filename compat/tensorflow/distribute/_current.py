@@ -33,7 +33,12 @@ def get_replica_context() -> Any:
     """Return the replica the code runs on; None in cross-replica context."""
     if in_cross_replica_context():
         return None
-    return replica_context() or OnlyReplicaContext(_default_strategy())
+    return replica_context() or _only_replica()
+
+
+@functools.cache
+def _only_replica() -> OnlyReplicaContext:
+    return OnlyReplicaContext(_default_strategy())
 
 
 def experimental_set_strategy(strategy: Strategy | None) -> None:

@@ -8,6 +8,7 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
   `BaseOptimizer._get_variable_index`: the state that older formulas work on.
 - `BackupAndRestore._weights_path`, `_prev_weights_path`, `_current_epoch`, `_last_batch_seen`, and `_initial_epoch` of the model.
 - `class_weight_to_sample_weights`, `DataAdapter`: how input is read.
+- `dataset_utils`: makers of datasets, which import TensorFlow when they run.
 - `EpochIterator._current_iterator`, `_steps_seen`, `_num_batches`: where an epoch is.
 - `Functional._nodes_by_depth`, `_operations`, `_operations_by_depth`, as `map_graph` makes them: what a functional model computes;
   `Operation._inbound_nodes`, `KerasTensor._keras_history`: where a symbolic tensor comes from; `in_symbolic_scope`: that there are

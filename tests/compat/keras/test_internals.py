@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -26,6 +27,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     KerasTensor,
     class_weight_to_sample_weights,
     data_adapters,
+    dataset_utils,
     get_keras_mask,
     get_stateless_scope,
     global_seed_generator,
@@ -190,6 +192,15 @@ def test_loops_call_functions_with_state_and_iterator_and_pass_state_on():
 
 def test_keras_asks_a_lazy_module_whether_tensorflow_is_there():
     assert lazy_tensorflow.name == "tensorflow" and "available" in dir(type(lazy_tensorflow))
+
+
+def test_makers_of_datasets_import_tensorflow_when_they_run():
+    for name in ("index_directory", "split_dataset"):
+        assert callable(getattr(dataset_utils, name))
+    imports = re.findall(
+        r"^ +(from .* import tensorflow as tf|import tensorflow.*)$", source_of(dataset_utils), re.MULTILINE
+    )
+    assert imports and set(imports) == {"from keras.src.utils.module_utils import tensorflow as tf"}
 
 
 @pytest.mark.peers

@@ -77,6 +77,6 @@ error("a label without weight", lambda: classifier().fit(good, labels, sample_we
 strategy = tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(4)])
 with strategy.scope():
     replicated, divided = embedded(), columns()
-error("replicas", lambda: replicated.fit(bad, targets, batch_size=6, verbose=0))
-error("replicas, labels", lambda: divided.fit(bad[:, ::-1], targets, batch_size=4, verbose=0))
 show("replicas, columns", divided.fit(bad[:4], targets[:4], batch_size=4, shuffle=False, verbose=0).history["loss"])
+error("replicas", lambda: replicated.fit(bad, targets, batch_size=6, verbose=0))
+error("replicas, labels", lambda: divided.fit(bad[:, ::-1], targets, batch_size=4, shuffle=False, verbose=0))

@@ -1,12 +1,16 @@
 """Several threads that use one model: one at a time builds it, and each has its own place between two steps."""
 
 import contextlib
+import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, final
 
-from tfdist_jax.compat.tensorflow.keras._change import Addition
+import keras
+
+from tfdist_jax._stateful._state import current_scope
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer
 
 _LOCK = threading.RLock()
@@ -61,5 +65,26 @@ class _OwnOfThread:
         (threads.discard if value else threads.add)(threading.get_ident())
 
 
-# Keras's loops ask it between two steps: whether a callback has put what the steps hand on into the variables.
-CHANGES = (Addition(JAXTrainer, "_jax_state_synced", _OwnOfThread()),)
+def _one_thread_at_a_time(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def _maybe_build(self: keras.Layer, call_spec: Any) -> None:
+        # Replicas that are traced side by side wait for each other where they build: none of them may hold the lock.
+        if self.built or current_scope() is not None:
+            return original(self, call_spec)
+        with _LOCK:
+            return original(self, call_spec)
+
+    return _maybe_build
+
+
+CHANGES = (
+    # Keras's loops ask it between two steps: whether a callback has put what the steps hand on into the variables.
+    Addition(JAXTrainer, "_jax_state_synced", _OwnOfThread()),
+    Hook(
+        keras.Layer,
+        "_maybe_build",
+        _one_thread_at_a_time,
+        "self call_spec",
+        "Two threads that call a model for the first time both build it.",
+    ),
+)
