@@ -6,6 +6,8 @@ from typing import Any
 
 import jax
 
+from tfdist_jax.compat.tensorflow.data._failures import Failure, guarded
+
 
 def rows_of(batch: Any) -> int:
     """Return how many rows a batch has; 1 if it is a single value."""
@@ -14,8 +16,8 @@ def rows_of(batch: Any) -> int:
 
 
 def skip_batches(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int] = rows_of) -> int:
-    """Take so many steps of an iterator, and return how many rows the first of them has; 0 if there is none."""
-    passed = itertools.islice(steps, count)
+    """Take so many steps of an iterator, some of which may fail; return how many rows the first other one has, 0 if there is none."""
+    passed = (step for step in itertools.islice(guarded(steps), count) if type(step) is not Failure)
     rows = sum(map(rows_of, itertools.islice(passed, 1)))
     for _ in passed:
         pass
