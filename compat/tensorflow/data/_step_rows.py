@@ -25,15 +25,15 @@ def skip_batches(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int]
 
 
 def peek_first(steps: Iterator[Any], note: Callable[[Any], None]) -> Iterator[Any]:
-    """Return an iterator over the steps; `note` sees the first one before."""
+    """Return an iterator over the steps, which goes on after an error; `note` sees the first step before."""
+    waiting = [note]
 
-    def parts() -> Iterator[Iterator[Any]]:
-        for first in itertools.islice(steps, 1):
-            note(first)
-            yield iter((first,))
-        yield steps
+    def noted(step: Any) -> Any:
+        if waiting:
+            waiting.pop()(step)
+        return step
 
-    return itertools.chain.from_iterable(parts())
+    return map(noted, steps)
 
 
 def require_same_rows(before: int | None, now: int | None) -> None:

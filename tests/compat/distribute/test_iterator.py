@@ -53,6 +53,49 @@ def test_an_iterator_goes_on_where_another_was(make, taken, tmp_path):
     assert left
 
 
+def with_errors(context=None):
+    numbers = [float("nan"), 1.0, 2.0, 3.0, 4.0, float("nan"), 6.0, 7.0, 8.0, 9.0, 10.0, 11.0]
+    return Dataset.from_tensor_slices(numbers).map(lambda x: tf.debugging.check_numerics(x, "m")).batch(2)
+
+
+FAILING = {
+    "split": (
+        lambda strategy: strategy.experimental_distribute_dataset(with_errors()),
+        ["error", [2, 3], "error", [6, 7], [8, 9], [10, 11]],
+    ),
+    "from a function": (
+        lambda strategy: strategy.distribute_datasets_from_function(with_errors),
+        ["error", "error", [2, 3, 6, 7], [8, 9, 10, 11]],
+    ),
+}
+
+
+def drain(strategy, iterator, most=9):
+    found = []
+    for _ in range(most):
+        try:
+            found.append(rows(strategy, next(iterator)))
+        except StopIteration:
+            break
+        except tf.errors.InvalidArgumentError:
+            found.append("error")
+    return found
+
+
+@pytest.mark.parametrize("taken", range(4))
+@pytest.mark.parametrize("kind", FAILING)
+def test_an_iterator_goes_on_behind_errors_which_come_in_their_step(kind, taken, tmp_path):
+    strategy = strategy_of(2)
+    make, steps = FAILING[kind]
+    iterator = iter(make(strategy))
+    assert drain(strategy, iterator, taken) == steps[:taken]
+    path = tf.train.Checkpoint(iterator=iterator).save(tmp_path / "place")
+    assert drain(strategy, iterator) == steps[taken:]
+    other = iter(make(strategy))
+    tf.train.Checkpoint(iterator=other).restore(path).assert_consumed()
+    assert drain(strategy, other) == steps[taken:]
+
+
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_it_may_go_on_over_other_replicas(replicas, tmp_path):
     first, second = strategy_of(2), strategy_of(replicas)
