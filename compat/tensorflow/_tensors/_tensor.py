@@ -24,10 +24,12 @@ from tfdist_jax._internals import (
 from tfdist_jax._user_code import is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import merging_context
 from tfdist_jax.compat.tensorflow._platform._devices import device_name, requested_device
+from tfdist_jax.compat.tensorflow._tensors import _no_value
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype, known_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, check_shape
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
 from tfdist_jax.compat.tensorflow._tensors._meeting import meeting
+from tfdist_jax.compat.tensorflow._tensors._no_value import NoValueError
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, user_shape
 from tfdist_jax.compat.tensorflow._tensors._slices import accept_slices
 from tfdist_jax.compat.tensorflow._tensors._tensor_text import replicas_text, tensor_repr, tensor_str
@@ -203,6 +205,7 @@ def install() -> None:
     if hasattr(ArrayImpl, "get_shape"):
         return
     restore_trace_after_interrupts()
+    _no_value.install()
     for cls in (ArrayImpl, Tracer):
         cls.get_shape = lambda self: user_shape(tuple(self.shape))
         cls.set_shape = lambda self, shape: check_shape(tuple(self.shape), shape)
@@ -327,16 +330,12 @@ def _device_of_traced(self: Tracer) -> str:
     raise AttributeError("device")  # So that libraries get what JAX has under the name.
 
 
-class NoValueError(AttributeError):
-    """A tensor was asked for its value while a function is traced, when it has none."""
-
-
 def _without_value(original: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     def get(self: Any, name: str) -> Any:
         if name == "numpy":
             raise NoValueError(
-                f"{type(self).__name__} (a tensor in a function that is being traced) has no `numpy()`: its value is "
-                "not known before the function runs. Return it, or use `tf.print`."
+                "A tensor in a function that is being traced has no `numpy()`: its value is not known before the function "
+                "runs. Return it, or use `tf.print`."
             )
         return original(self, name)
 
