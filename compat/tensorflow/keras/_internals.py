@@ -53,7 +53,7 @@ from keras.src.layers.preprocessing import (
     text_vectorization,
 )
 from keras.src.legacy import backend as legacy_backend
-from keras.src.legacy.saving import legacy_h5_format
+from keras.src.legacy.saving import legacy_h5_format, saving_utils
 from keras.src.losses import loss as loss_module
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
@@ -134,6 +134,7 @@ __all__ = [
     "rng_utils",
     "saving_api",
     "saving_lib",
+    "saving_utils",
     "serialization_lib",
     "set_keras_mask",
     "string_lookup",

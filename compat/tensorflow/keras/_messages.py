@@ -26,5 +26,7 @@ def _refuse_symbolic(self: Any) -> NoReturn:
 
 CHANGES = (
     Hook(traceback_utils, "format_argument_value", _naming_tensors, "value", "tensors are TensorFlow's in messages"),
-    Hook(KerasTensor, "__jax_array__", instead(_refuse_symbolic), "self", "the program has no JAX function; not called"),
+    Hook(
+        KerasTensor, "__jax_array__", instead(_refuse_symbolic), "self", "the program has no JAX function; not called"
+    ),
 )

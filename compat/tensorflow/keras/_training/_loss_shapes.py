@@ -34,5 +34,11 @@ def _shapes(value: Any) -> Any:
 
 
 CHANGES = (
-    Hook(keras.Loss, "__call__", _naming_shapes, "self y_true y_pred sample_weight", "errors name the shapes, as ValueError"),
+    Hook(
+        keras.Loss,
+        "__call__",
+        _naming_shapes,
+        "self y_true y_pred sample_weight",
+        "errors name the shapes, as ValueError",
+    ),
 )
