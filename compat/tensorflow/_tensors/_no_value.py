@@ -16,7 +16,7 @@ _WITHOUT_VALUE = {
         "so that NumPy cannot compute with it. Use TensorFlow's functions in place of NumPy's, or `tf.numpy_function`."
     ),
     jax.errors.TracerBoolConversionError: (
-        "so that it is neither true nor false. Use `tf.cond` or `tf.where`, or decorate the function with `@tf.function`, which converts it."
+        "so that it is neither true nor false. Use `tf.cond` or `tf.where`, or decorate the function with `@tf.function`."
     ),
     jax.errors.TracerIntegerConversionError: (
         "so that it cannot be a number of Python's. Use TensorFlow's functions, such as `tf.range` and `tf.gather`."
