@@ -21,7 +21,7 @@ from tfdist_jax._internals import (
     released_from_device,
     restore_trace_after_interrupts,
 )
-from tfdist_jax._user_code import is_user_code
+from tfdist_jax._user_code import is_text_for_user, is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import merging_context
 from tfdist_jax.compat.tensorflow._platform._devices import device_name, requested_device
 from tfdist_jax.compat.tensorflow._tensors import _no_value
@@ -223,7 +223,9 @@ def install() -> None:
         name = f"__{number.__name__}__"
         setattr(ArrayImpl, name, _of_complex(number, getattr(ArrayImpl, name)))
     for name in ("__repr__", "__str__"):
-        setattr(PerReplica, name, _for_user(getattr(PerReplica, name), functools.partial(_replicas, name)))
+        setattr(
+            PerReplica, name, _for_user(getattr(PerReplica, name), functools.partial(_replicas, name), is_text_for_user)
+        )
     values: Any = PerReplica.values
     PerReplica.values = property(_for_user(values.fget, _free_values), doc=values.__doc__)
     ArrayImpl.numpy = _numpy
@@ -232,7 +234,7 @@ def install() -> None:
     Tracer.device = property(_device_of_traced, doc="What `tf.device` names here: XLA places a function's tensors.")
     ArrayImpl.device = property(_for_user(device.fget, device_name), doc=device.__doc__)
     for name, text in (("__repr__", tensor_repr), ("__str__", tensor_str)):
-        setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text)))
+        setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text), is_text_for_user))
     Tracer.__getattr__ = _without_value(Tracer.__getattr__)
 
 
@@ -301,12 +303,14 @@ def _property(original: Any, for_user: Callable[[Any], Any]) -> Any:
     return property(get, doc=original.__doc__)
 
 
-def _for_user(original: Callable[[Any], Any], for_user: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _for_user(
+    original: Callable[[Any], Any], for_user: Callable[[Any], Any], is_user: Callable[[Any], bool] = is_user_code
+) -> Callable[[Any], Any]:
     frame = sys._getframe
 
     @functools.wraps(original)
     def get(self: Any) -> Any:
-        return for_user(self) if is_user_code(frame(1)) else original(self)
+        return for_user(self) if is_user(frame(1)) else original(self)
 
     return get
 
