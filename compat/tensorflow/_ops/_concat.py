@@ -14,6 +14,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     compute,
     invalid,
     keeps_static,
+    static_axis,
     static_int,
     static_ints,
 )
@@ -74,7 +75,8 @@ def split(
 
     See https://www.tensorflow.org/api_docs/python/tf/split.
     """
-    tensor, where = convert_to_tensor(value), static_int(axis, "axis")
+    tensor = convert_to_tensor(value)
+    where = static_axis(axis, tensor.ndim)
     entries = tensor.shape[where]
     if np.ndim(num_or_size_splits) == 0:
         parts = static_int(num_or_size_splits, "num_or_size_splits")

@@ -56,6 +56,25 @@ class raising(Iterator[Any]):
         return item
 
 
+@final
+class without_failures(Iterator[Any]):
+    """The items of an iterator that can be made; `report` is told of each error."""
+
+    def __init__(self, items: Iterator[Any], report: Callable[[Exception], None]) -> None:
+        """Leave failures out."""
+        self._items = items
+        self._report = report
+
+    def __next__(self) -> Any:
+        while True:
+            try:
+                return next(self._items)
+            except StopIteration:
+                raise
+            except Exception as error:
+                self._report(error)
+
+
 def flatten(iterations: Iterator[Iterable[Any]]) -> Iterator[Any]:
     """Return an iterator over the items of all iterations, one after the other."""
     return itertools.chain.from_iterable(guarded(iterations))

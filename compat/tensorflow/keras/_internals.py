@@ -35,6 +35,7 @@ import keras
 from keras.src import backend
 from keras.src.backend import config as backend_config
 from keras.src.backend.common import dtypes
+from keras.src.backend.common.keras_tensor import KerasTensor
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.jax import trainer as jax_trainer
@@ -52,7 +53,7 @@ from keras.src.layers.preprocessing import (
     text_vectorization,
 )
 from keras.src.legacy import backend as legacy_backend
-from keras.src.legacy.saving import legacy_h5_format
+from keras.src.legacy.saving import legacy_h5_format, saving_utils
 from keras.src.losses import loss as loss_module
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
@@ -71,6 +72,7 @@ from keras.src.utils import (
     python_utils,
     rng_utils,
     timeseries_dataset_utils,
+    traceback_utils,
 )
 from keras.src.utils.module_utils import tensorflow as lazy_tensorflow
 from keras.src.utils.python_utils import is_default
@@ -100,6 +102,7 @@ __all__ = [
     "EpochIterator",
     "JAXTrainer",
     "JaxVariable",
+    "KerasTensor",
     "PyDatasetAdapter",
     "SeedGenerator",
     "backend",
@@ -131,10 +134,12 @@ __all__ = [
     "rng_utils",
     "saving_api",
     "saving_lib",
+    "saving_utils",
     "serialization_lib",
     "set_keras_mask",
     "string_lookup",
     "tensorboard",
     "text_vectorization",
     "timeseries_dataset_utils",
+    "traceback_utils",
 ]

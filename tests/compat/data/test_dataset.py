@@ -360,7 +360,6 @@ def test_a_pass_that_is_left_early_is_not_kept():
 @pytest.mark.parametrize(
     ("call", "instead"),
     [
-        (lambda d: d.ignore_errors(), "filter"),
         (lambda d: d.ragged_batch(2), "padded_batch"),
         (lambda d: d.sparse_batch(2, [3]), "padded_batch"),
         (lambda d: d.save("folder"), "from_tensor_slices"),
