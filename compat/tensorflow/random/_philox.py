@@ -104,7 +104,7 @@ def truncated_normal(generator: Philox, shape: tuple[int, ...], dtype: Any) -> j
     candidates = _CANDIDATE_BLOCKS * _PER_BLOCK // per_group
     groups = _count(-(-size // per_group))[:, None] * np.uint64(blocks_per_group)
     numbers = (groups + _count(candidates)).reshape(-1)
-    values = _box_muller(_words_at(generator, numbers), wanted).reshape(groups.shape[0], -1)
+    values = _box_muller(_words_at(generator, numbers), wanted).reshape(groups.shape[0], _CANDIDATE_BLOCKS * _PER_BLOCK)
     is_near = jnp.abs(values) < _TRUNCATION
     # Stable: those that are near come first, in their order.
     order = jnp.argsort(~is_near, axis=1, stable=True)[:, :per_group]

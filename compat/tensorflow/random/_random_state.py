@@ -18,6 +18,7 @@ from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._storage import PLAIN
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_ints
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tracing
 from tfdist_jax.compat.tensorflow.random import _philox
 from tfdist_jax.compat.tensorflow.random._philox import Philox
@@ -308,6 +309,8 @@ def _checked_seed(seed: Any) -> jax.Array:
     words = convert_to_tensor(seed)
     if tuple(words.shape) != (2,):
         raise invalid(f"seed must have shape [2], got {tuple(words.shape)}.")
+    if not as_dtype(words.dtype).is_integer:
+        raise invalid(f"seed must be two integers, got {words.dtype.name}.")
     return words
 
 
@@ -342,7 +345,7 @@ class PhiloxStream(KeyStream):
         return jax.lax.bitcast_convert_type(jnp.stack([*generator.counter, generator.key]), np.int64)
 
     def _moved_on_host(self, words: np.ndarray, delta: int) -> np.ndarray:
-        counter = int.from_bytes(words[:2].tobytes(), "little") + delta * _philox.SKIP_PER_NUMBER
+        counter = int.from_bytes(words[:2].tobytes(), "little") + (delta * _philox.SKIP_PER_NUMBER) % 2**64
         new = np.frombuffer((counter % 2**128).to_bytes(16, "little"), np.int64)
         return np.concatenate([new, words[2:]])
 
