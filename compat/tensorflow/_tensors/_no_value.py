@@ -46,10 +46,10 @@ def _of_tensor(words: str) -> Callable[..., None]:
     return __init__
 
 
-def _of_left_tensor(self: Any, message: str) -> None:
+def _of_left_tensor(self: Any, msg: str) -> None:
     self.args = (
         "A tensor of a function is out of scope: it had a value in that function's program alone. Return it from there instead of "
         "keeping it in a variable, list or attribute."
-        if message.startswith(_LEFT)
-        else message,
+        if msg.startswith(_LEFT)
+        else msg,
     )
