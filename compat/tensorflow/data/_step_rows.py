@@ -26,14 +26,17 @@ def skip_batches(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int]
 
 def peek_first(steps: Iterator[Any], note: Callable[[Any], None]) -> Iterator[Any]:
     """Return an iterator over the steps, which goes on after an error; `note` sees the first step before."""
-    waiting = [note]
 
-    def noted(step: Any) -> Any:
-        if waiting:
-            waiting.pop()(step)
-        return step
+    def parts() -> Iterator[Iterator[Any]]:
+        for step in guarded(steps):
+            if type(step) is not Failure:
+                note(step)
+                yield iter((step,))
+                break
+            yield step  # Raises its error, and is over.
+        yield steps
 
-    return map(noted, steps)
+    return itertools.chain.from_iterable(parts())
 
 
 def require_same_rows(before: int | None, now: int | None) -> None:
