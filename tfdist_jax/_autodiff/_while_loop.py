@@ -147,8 +147,10 @@ def _state_at(kept: _Kept, iteration: Any) -> list[Any]:
 
 
 def _first(holds: jax.Array) -> jax.Array:
-    # In 32 bits also where doubles are differentiated: `jnp.argmax` counts in 64 there, with which the program is not compiled.
-    return jax.lax.argmax(holds, 0, np.int32)
+    # Not by `argmax`: where doubles are differentiated it counts in 64 bits, with which the program is not compiled; and JAX keeps a part
+    # of each program that has one.
+    places = jax.lax.iota(np.int32, holds.size)
+    return jnp.min(jnp.where(holds, places, np.int32(holds.size - 1)))
 
 
 def _record(step: Step, state: Any, number: Any, room: _Kept) -> _Kept:

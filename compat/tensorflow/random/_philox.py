@@ -50,6 +50,13 @@ def of_seed(seed: Any) -> Philox:
     return Philox(key, jnp.stack([jnp.zeros_like(high), high]))
 
 
+@jax.jit
+def of_state(words: jax.Array) -> Philox:
+    """Return the generator with the state `[counter, counter, key]` int64."""
+    numbers = jax.lax.bitcast_convert_type(words, np.uint64)
+    return Philox(numbers[2], numbers[:2])
+
+
 def of_replica(generator: Philox, replica: Any) -> Philox:
     """Return the generator of one replica, made from that of all."""
     number = jnp.asarray(replica).astype(np.uint64)
