@@ -145,7 +145,7 @@ def _drop_footer(error: BaseException) -> None:
 
 def _name_tensors(error: BaseException) -> None:
     """Call tensors by TensorFlow's name in an error of Python's, such as that of an attribute which they do not have."""
-    if error.args and isinstance(error.args[0], str):
+    if error.args and isinstance(error.args[0], str) and _TENSOR_CLASS in error.args[0]:
         error.args = (error.args[0].replace(_TENSOR_CLASS, "'Tensor' object"), *error.args[1:])
 
 

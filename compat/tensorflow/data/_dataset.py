@@ -125,7 +125,7 @@ class Dataset(Sources, Groups, Unsupported):
         return self._with(_mapping.TakeWhile(self._plan, ElementFunction(predicate)))
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> "Dataset":
-        """Leave out elements that cannot be made; each is logged with `log_warning`."""
+        """Leave out elements for which an operation or a `py_function` raises; each is logged with `log_warning`."""
         return self._with(IgnoreErrors(self._plan, log_warning))
 
     def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> "Dataset":

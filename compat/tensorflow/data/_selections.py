@@ -139,15 +139,17 @@ class Shard(Selection):
 @final
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class IgnoreErrors(Part):
-    """The elements that can be made; the others are left out, with a line in the log if it is wanted."""
+    """The elements that can be made; the others are left out, with a line in the log if it is wanted, or if all of them are."""
 
     parent: Plan
     log_warning: bool
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        report = _logger.warning if self.log_warning else _logger.debug
+        log = _logger.warning if self.log_warning else _logger.debug
         return _failures.without_failures(
-            self.parent.elements(seed_log), lambda error: report("An element is left out, for an error: %s", error)
+            self.parent.elements(seed_log),
+            lambda error: log("ignore_errors: an element is left out, for an error: %s", error),
+            lambda error: _logger.warning("ignore_errors: no element at all could be made: %s", error),
         )
 
 

@@ -6,10 +6,12 @@ from _facts import error, show
 range_ = tf.data.Dataset.range
 numbers = tf.data.Dataset.from_tensor_slices([1.0, 0.0, 2.0, 0.0, 4.0])
 inverse = numbers.map(lambda x: tf.debugging.check_numerics(1.0 / x, "not finite"))
+names = tf.data.Dataset.from_tensor_slices(["/no/such/file", "/proc/sys/kernel/ostype"])
+contents = tf.data.Dataset.from_tensor_slices([b"no picture", tf.io.encode_png(tf.zeros([2, 2, 1], tf.uint8)).numpy()])
 
 
 def listed(dataset):
-    return [element.tolist() for element in dataset.as_numpy_iterator()]
+    return [element if isinstance(element, bytes) else element.tolist() for element in dataset.as_numpy_iterator()]
 
 
 def odd(x):
@@ -21,6 +23,10 @@ def refuse_three(x):
     if int(x) == 3:
         raise ValueError("three")
     return x
+
+
+def refuse_all(x):
+    raise NameError("a wrong name")
 
 
 show("check_numerics", listed(inverse.ignore_errors()))
@@ -35,6 +41,10 @@ show(
 show("batched after", listed(inverse.ignore_errors().batch(2)))
 show("batch of what fails", listed(inverse.batch(2).ignore_errors()))
 show("python", listed(range_(6).map(lambda x: tf.py_function(refuse_three, [x], tf.int64)).ignore_errors()))
+show("files", listed(names.map(tf.io.read_file).ignore_errors()))
+show("pictures", len(listed(contents.map(tf.io.decode_image).ignore_errors())))
+error("a wrong name", lambda: listed(range_(3).map(refuse_all).ignore_errors()))
+error("a wrong attribute", lambda: listed(range_(3).map(lambda x: x.wrong_name).ignore_errors()))
 show("filter", listed(range_(6).filter(lambda x: odd(x) > 2).ignore_errors()))
 show("repeated", listed(inverse.ignore_errors().repeat(2)))
 show("repeated before", listed(inverse.repeat(2).ignore_errors()))
