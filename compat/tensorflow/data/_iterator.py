@@ -162,9 +162,9 @@ class DatasetIterator(Resumable):
         self._start(wanted["seeds"])
         self._position = wanted["position"]
         if self._position:
-            rows = skip_batches(self._elements, self._position)
-            require_same_rows(wanted.get("rows"), rows)
-            self._rows = rows or None
+            self._rows = skip_batches(self._elements, self._position)
+            if self._rows is not None:
+                require_same_rows(wanted.get("rows"), self._rows)
 
     def get_next(self) -> Any:
         """Return the next element.

@@ -15,12 +15,14 @@ def rows_of(batch: Any) -> int:
     return shape[0] if len(shape) else 1
 
 
-def skip_batches(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int] = rows_of) -> int:
-    """Take so many steps of an iterator, some of which may fail; return how many rows the first other one has, 0 if there is none."""
-    passed = (step for step in itertools.islice(guarded(steps), count) if type(step) is not Failure)
-    rows = sum(map(rows_of, itertools.islice(passed, 1)))
-    for _ in passed:
-        pass
+def skip_batches(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int] = rows_of) -> int | None:
+    """Take so many steps of an iterator, and return how many rows the first of them has; 0 if there is none, None if all fail."""
+    rows: int | None = 0
+    is_known = False
+    for step in itertools.islice(guarded(steps), count):
+        if not is_known:
+            is_known = type(step) is not Failure
+            rows = rows_of(step) if is_known else None
     return rows
 
 

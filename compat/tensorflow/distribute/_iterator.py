@@ -66,7 +66,8 @@ class DistributedIterator(Resumable):
         rows = skip_batches(rounds, position, self._dataset.own_rows)
         told = allgather_object("the seeds of data", [seeds, rows]) if self._dataset.is_own else [[seeds, rows]]
         self._seeds = [seeds for seeds, _ in told]
-        self._rows = sum(rows for _, rows in told) or None
+        known = [rows for _, rows in told if rows is not None]
+        self._rows = sum(known) if position and known else None
         self._batches = self._dataset.placed(rounds, self._note_rows)
         self._position, self._is_over = position, False
 

@@ -230,3 +230,14 @@ def test_iterations_end_before_a_step_that_some_replicas_have_no_batch_for():
     assert not bool(iterator.get_next_as_optional().has_value())
     other.restore_state(iterator.state())
     assert list(other) == []
+
+
+@pytest.mark.parametrize("is_distributed", [True, False])
+def test_a_place_in_data_that_are_empty_now_is_an_error(is_distributed, tmp_path):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    begin = lambda data: iter(strategy.experimental_distribute_dataset(data) if is_distributed else data)
+    iterator = begin(tf.data.Dataset.range(8).batch(2))
+    next(iterator)
+    path = tf.train.Checkpoint(iterator=iterator).save(tmp_path / "place")
+    with pytest.raises(ValueError, match="first step had 2 rows; here it has 0"):
+        tf.train.Checkpoint(iterator=begin(tf.data.Dataset.range(0).batch(2))).restore(path)
