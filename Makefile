@@ -11,11 +11,12 @@ WORKERS ?= $(shell python3 -c 'import os; print(min(os.cpu_count() or 1, 4) + 1)
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # What runs under every Python that is supported: all that depends on private names of JAX and Keras, what TensorFlow prints,
 # and something of everything else.
-STRATEGIES := $(filter-out %_row_order.py %_recipes.py %_transformer_example.py %_check_equal.py,$(wildcard tests/strategies/test_*.py))
-SAMPLE := tests/test_internals.py tests/compat/keras/test_internals.py tests/test_tape*.py tests/parity \
-	$(STRATEGIES) tests/cli/test_main.py tests/compat/test_alias.py tests/compat/test_function.py tests/compat/data/test_dataset.py \
-	tests/compat/distribute/test_run.py tests/compat/keras/test_fit.py tests/compat/train/test_restoration.py tests/compat/train/test_background.py \
-	tests/cluster/test_tls.py tests/cluster/test_agreement.py tests/testing/test_interruptions.py tests/testing/test_files.py tests/test_memory.py
+STRATEGIES := $(patsubst %,tests/strategies/test_%.py,strategies explain experts offloaded row_kinds sequences)
+PARITY := $(filter-out %_ops_parity.py,$(wildcard tests/parity/test_*.py))
+SAMPLE := tests/test_internals.py tests/compat/keras/test_internals.py tests/test_tape*.py $(PARITY) \
+	$(STRATEGIES) tests/cli/test_main.py tests/compat/test_function.py tests/compat/data/test_dataset.py \
+	tests/compat/distribute/test_run.py tests/compat/keras/test_fit.py tests/compat/train/test_restoration.py \
+	tests/cluster/test_tls.py tests/cluster/test_agreement.py tests/testing/test_files.py tests/test_memory.py
 # How many programs of each kind `make fuzz` tries, and the first one's number.
 PROGRAMS ?= 200
 SEED ?= $(shell date +%s)

@@ -70,6 +70,7 @@ def _run(
             code = process.wait(timeout_s)
         if code is None:
             os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         said = [file.seek(0) or file.read() for file in (out, err)]
     if code is None:
         pytest.fail("{} did not end within {} s.\nstdout:\n{}\nstderr:\n{}".format(command, timeout_s, *said))

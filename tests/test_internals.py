@@ -83,6 +83,12 @@ def test_known_value_follows_inputs_and_cells_whose_values_are_known_into_inner_
     assert found[0].tolist() == [2.0, 2.0]
 
 
+def test_known_value_follows_custom_derivatives():
+    found, given = [], jnp.float32([1, -1])
+    jax.jit(lambda x: found.append(_internals.known_value(jax.nn.relu(x) + 1, [(x, given)])))(given)
+    assert found[0].tolist() == [2, 1]
+
+
 def test_tracing_constants_traces_them_where_they_would_be_computed():
     found = []
 

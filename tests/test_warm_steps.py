@@ -19,5 +19,6 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_warm_step_passes_few_modules(way):
+    # An error of the data comes in its own step, and the steps go on behind it: one module of these.
     passed = bench_modules.passed(WAYS[way]())
-    assert 5 <= passed["modules"] <= 22 + _internals.takes_trace_away(), passed["names"]
+    assert 5 <= passed["modules"] <= 23 + _internals.takes_trace_away(), passed["names"]

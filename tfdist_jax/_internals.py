@@ -207,8 +207,7 @@ class _Evaluation:
         equation = getattr(lowered, "parent", None)
         if equation is None:
             return self._evaluate_leaf(lowered)
-        # Custom derivatives are no plain operations; what has effects must not happen twice.
-        if equation.effects or equation.primitive.name.startswith("custom_"):
+        if equation.effects:  # They must not happen twice.
             return None
         if id(equation) not in self.results:
             found = self._run(equation)
@@ -232,6 +231,8 @@ class _Evaluation:
         arguments = [self.evaluate(argument) for argument in equation.in_tracers]
         if any(argument is None for argument in arguments):
             return None
+        if "call_jaxpr" in equation.params:  # Custom derivatives are no plain operations.
+            return _core.jaxpr_as_fun(equation.params["call_jaxpr"])(*arguments)
         found = equation.primitive.bind(*arguments, **equation.params)
         return found if equation.primitive.multiple_results else [found]
 

@@ -72,6 +72,20 @@ def is_user_code(frame: FrameType) -> bool:
     return is_user_file(frame.f_code.co_filename)
 
 
+@functools.cache
+def _is_pythons(filename: str) -> bool:
+    """Whether a source file is of Python's own library, such as `collections` or `logging`."""
+    folder = sysconfig.get_paths()["stdlib"] + os.sep
+    return filename.startswith(folder) and not any(part in filename for part in _INSTALLED)
+
+
+def is_text_for_user(frame: FrameType | None) -> bool:
+    """Whether code that asks for a text is the user's, or Python's own library, such as `print` of a named tuple, on its behalf."""
+    while frame is not None and _is_pythons(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None and is_user_code(frame)
+
+
 def user_line(frame: FrameType | None) -> str:
     """Return the user's innermost line among a frame and its callers, as "train.py:57 (`model.fit(x)`)"; empty if none."""
     while frame is not None and not _has_line(frame):

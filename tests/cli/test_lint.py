@@ -49,6 +49,7 @@ def lint(capsys, *arguments):
         "def f():\n    import tensorflow as tf\n    return g(tf.strings.join(x))",
         "def f():\n    return tf.strings.join(x)\nimport tensorflow as tf",
         "import tensorflow as tf\nf(*x, y=z[tf.strings.join(x)])",
+        "try:\n    import tensorflow as tf\nexcept ImportError:\n    tf = None\ntf.strings.join(x)",
     ],
 )
 def test_a_name_is_seen_however_it_is_imported(source):
@@ -63,6 +64,9 @@ def test_a_name_is_seen_however_it_is_imported(source):
         "import tensorflow as tf\nfor tf in y:\n    tf.strings.join(x)",
         "import tensorflow as tf\n[tf.strings.join(x) for tf in y]",
         "import tensorflow as tf\ntf = other\ntf.strings.join(x)",
+        "import tensorflow as tf\ntry:\n    pass\nexcept ValueError as tf:\n    tf.strings.join(x)",
+        "import tensorflow as tf\nmatch x:\n    case [tf, *_]:\n        tf.strings.join(x)",
+        "try:\n    from tensorflow import strings\nexcept ImportError:\n    strings = None\nstrings.join(x)",
         "import tensorflow_addons as tf\ntf.strings.join(x)",
         "from .tensorflow import strings\nstrings.join(x)",
         "from mine import tf\ntf.strings.join(x)",
@@ -96,6 +100,15 @@ def test_lines_and_arguments_of_uses():
         ("if hasattr(tf, 'strings'):\n    tf.strings.join(x)", True),
         ("y = tf.strings.join(x) if tf.__version__ > '3' else x", True),
         ("if x:\n    tf.strings.join(x)", False),
+        ("y = hasattr(tf, 'strings') and tf.strings.join(x)", True),
+        ("y = tf.strings.join(x) and hasattr(tf, 'strings')", False),
+        ("if 'strings' in dir(tf) and tf.strings.join(x):\n    pass", True),
+        ("def f():\n    if not hasattr(tf, 'strings'):\n        return x\n    return tf.strings.join(x)", True),
+        ("for y in x:\n    if not hasattr(tf, 'strings'):\n        continue\n    tf.strings.join(y)", True),
+        ("for y in x:\n    if not hasattr(tf, 'strings'):\n        continue\ntf.strings.join(y)", False),
+        ("if hasattr(tf, 'strings'):\n    def f():\n        return tf.strings.join(x)", True),
+        ("with contextlib.suppress(AttributeError):\n    tf.strings.join(x)", True),
+        ("with contextlib.suppress(KeyError):\n    tf.strings.join(x)", False),
     ],
 )
 def test_who_goes_on_without_a_name_has_no_problem(source, is_handled, tmp_path, capsys):

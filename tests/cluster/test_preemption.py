@@ -259,7 +259,7 @@ def test_a_handler_saves_during_an_evaluation(launch):
     assert launcher.result("began0") == launcher.result("began1") == [10, 10]
 
 
-@pytest.mark.slow("four starts of two workers")
+@pytest.mark.exhaustive
 def test_fit_is_saved_while_all_workers_wait_for_data(launch):
     whole = end_of(launch(FIT, "--workers", "2", args=("data",)))
     launcher = launch(FIT, "--workers", "2", "--max-restarts", "1", args=("waits",))

@@ -18,7 +18,7 @@ def found(done):
 
 @pytest.mark.slow("a step for each place, nine kinds of them")
 @pytest.mark.parametrize("every", ["7", pytest.param("1", marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 def test_no_place_of_a_step_is_one_where_something_is_lost(run_program, devices, every):
     said = found(run_program(PROGRAMS / "interrupted_places.py", every, devices=devices))
     steps = {kind: said.pop(kind) for kind in ("loop", "checked", "native", "optimizer")}
@@ -32,7 +32,7 @@ def test_no_place_of_a_step_is_one_where_something_is_lost(run_program, devices,
 
 @pytest.mark.slow("50 interrupts of each kind of training, at random times")
 @pytest.mark.parametrize("times", [FEW, pytest.param(MANY, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 def test_trainings_interrupted_at_random_go_on(run_program, devices, times):
     said = found(run_program(PROGRAMS / "interrupted_at_random.py", times, devices=devices))
     assert list(said.values()) == [{"whole": int(times)}] * 3, said

@@ -16,6 +16,13 @@ assert "stored" in vars(_internals.JaxVariable), "the hooks are missing"
 print("hooked")
 """
 
+MORE_STARTS = (
+    "import keras, tensorflow as tf",
+    "import os\nos.environ['KERAS_BACKEND'] = 'tensorflow'\nimport tensorflow as tf, keras",
+    "import os\nimport tensorflow as tf\nos.environ['KERAS_BACKEND'] = 'torch'\ntf.keras",
+    "import os\nos.environ.pop('KERAS_BACKEND')\nimport keras",
+)
+
 
 @pytest.fixture
 def other_backend(tmp_path):
@@ -30,12 +37,9 @@ def other_backend(tmp_path):
     [
         "import tensorflow as tf",
         "import keras",
-        "import keras, tensorflow as tf",
         "import tensorflow as tf, keras\nassert tf.keras.layers.Dense is keras.layers.Dense",
-        "import os\nos.environ['KERAS_BACKEND'] = 'tensorflow'\nimport tensorflow as tf, keras",
         "import os\nos.environ['KERAS_BACKEND'] = 'tensorflow'\nimport keras",
-        "import os\nimport tensorflow as tf\nos.environ['KERAS_BACKEND'] = 'torch'\ntf.keras",
-        "import os\nos.environ.pop('KERAS_BACKEND')\nimport keras",
+        *(pytest.param(program, marks=pytest.mark.exhaustive) for program in MORE_STARTS),
     ],
 )
 def test_keras_starts_on_jax_with_hooks(run_program, run_script, other_backend, program):

@@ -1,5 +1,7 @@
 """`tf.Tensor` is `jax.Array`: methods, conversions, 64-bit types, what libraries see."""
 
+import collections
+import pprint
 import subprocess
 import sys
 
@@ -71,6 +73,12 @@ def test_code_is_a_users_or_a_librarys_by_its_file(filename, is_user):
     assert _user_code.is_user_file(filename) is is_user
 
 
+def test_pythons_own_library_prints_tensors_for_the_user():
+    pair = collections.namedtuple("Pair", "x")(tf.constant(1))
+    assert repr(pair) == "Pair(x=<tf.Tensor: shape=(), dtype=int32, numpy=1>)"
+    assert pprint.pformat([tf.constant(1)]) == "[<tf.Tensor: shape=(), dtype=int32, numpy=1>]"
+
+
 def test_dtypes_that_tensorflow_lacks_stay_jaxs():
     assert jnp.issubdtype(jax.random.key(0).dtype, jax.dtypes.prng_key)
 
@@ -130,7 +138,7 @@ def test_static_value_is_none_for_traced_tensors():
 
 
 def test_keras_placeholders_are_refused():
-    with pytest.raises(ValueError, match="A KerasTensor cannot be used as input"):
+    with pytest.raises(ValueError, match="call the function in a layer"):
         tf.add(keras.Input((2,)), 1.0)
 
 

@@ -35,6 +35,12 @@ def test_one_of_several_threads_that_call_a_model_for_the_first_time_builds_it(r
     assert found(run_program(PROGRAMS / "threads_of_first_calls.py")) == {"errors": []}
 
 
+@pytest.mark.parametrize("way", ["call", "predict"])
+def test_data_of_a_training_may_be_made_by_another_new_model_in_another_thread(run_program, way):
+    done = run_program(PROGRAMS / "threads_of_data.py", way)
+    assert found(done) == {"steps": 6}
+
+
 def test_a_change_that_an_uncompiled_step_would_undo_is_an_error():
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     with strategy.scope():

@@ -12,12 +12,21 @@ from tfdist_jax.testing import Moment
 EXAMPLE = Path(__file__).parents[2] / "examples" / "transformer.py"
 DENSE, EXPERTS = (), ("--experts", "8")
 MESHES = {
-    DENSE: ["data=8", "data=2,fsdp=2,tensor=2", "data=2,sequence=4"],
+    DENSE: ["data=8", "data=2,fsdp=2,tensor=2"],
     EXPERTS: ["data=2,expert=4"],
 }
 MORE_MESHES = {
     DENSE: [
-        *("fsdp=8", "tensor=4", "tensor=8", "sequence=4", "data=2,fsdp=4", "data=2,tensor=4", "fsdp=2,tensor=4"),
+        *(
+            "data=2,sequence=4",
+            "fsdp=8",
+            "tensor=4",
+            "tensor=8",
+            "sequence=4",
+            "data=2,fsdp=4",
+            "data=2,tensor=4",
+            "fsdp=2,tensor=4",
+        ),
         *("fsdp=4,sequence=2", "data=2,sequence=2,tensor=2", "data=2,fsdp=2,sequence=2"),
     ],
     EXPERTS: ["fsdp=8", "expert=4", "data=2,fsdp=2,expert=2", "expert=2,tensor=4", "expert=2,sequence=2,tensor=2"],

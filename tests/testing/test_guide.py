@@ -8,7 +8,7 @@ import pytest
 GUIDE = Path(__file__).parents[2] / "docs" / "testing.md"
 
 
-@pytest.mark.slow("starts two workers four times")
+@pytest.mark.exhaustive
 def test_the_tests_of_the_guide_pass(run_script, tmp_path):
     blocks = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     for name, text in blocks:

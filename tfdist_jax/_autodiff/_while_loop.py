@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from tfdist_jax._autodiff._pullbacks import is_differentiable
@@ -134,15 +135,22 @@ def _keep(kept: _Kept, i: Any, state: Arrays) -> _Kept:
     """Keep a state, if its iteration is one of those that are kept, in the place of one that is not any more."""
     is_free = lambda stride: (kept.iterations < 0) | (kept.iterations % stride != 0)
     stride = jnp.where(is_free(kept.stride).any(), kept.stride, 2 * kept.stride)
-    place, is_kept = jnp.argmax(is_free(stride)), i % stride == 0
+    place, is_kept = _first(is_free(stride)), i % stride == 0
     put = lambda array, value: array.at[place].set(jnp.where(is_kept, value, array[place]))
     states = [put(array, value) for array, value in zip(kept.states, state, strict=True)]
     return _Kept(states, put(kept.iterations, i), stride)
 
 
 def _state_at(kept: _Kept, iteration: Any) -> list[Any]:
-    place = jnp.argmax(kept.iterations == iteration)
+    place = _first(kept.iterations == iteration)
     return [array[place] for array in kept.states]
+
+
+def _first(holds: jax.Array) -> jax.Array:
+    # Not by `argmax`: where doubles are differentiated it counts in 64 bits, with which the program is not compiled; and JAX keeps a part
+    # of each program that has one.
+    places = jax.lax.iota(np.int32, holds.size)
+    return jnp.min(jnp.where(holds, places, np.int32(holds.size - 1)))
 
 
 def _record(step: Step, state: Any, number: Any, room: _Kept) -> _Kept:

@@ -22,6 +22,7 @@ from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.sharding import Mesh, NamedSharding
 
+from tfdist_jax._autodiff._custom_pullback import reread
 from tfdist_jax._autodiff._nested_programs import has_float_loop
 from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._errors import NotCompilableError
@@ -93,6 +94,13 @@ class CaptureScope(StateScope):
 
     def read(self, cell: Cell) -> jax.Array:
         """Return the cell's value in the program; on first touch, an input of the program."""
+        value, earlier = self._present(cell), self._earlier.get(id(cell))
+        if not earlier:
+            return value
+        with set_current_trace(self._root):
+            return reread(value, earlier[0])
+
+    def _present(self, cell: Cell) -> jax.Array:
         if id(cell) not in self._values:
             with set_current_trace(self._root), tracing_constants():
                 value = _read_cell.bind(index=len(self.cells), aval=_type_of(load(cell)))
@@ -102,7 +110,7 @@ class CaptureScope(StateScope):
 
     def values(self, cell: Cell) -> list[jax.Array]:
         """Return the values that the cell has had in the program."""
-        return [*self._earlier.get(id(cell), []), self.read(cell)]
+        return [*self._earlier.get(id(cell), []), self._present(cell)]
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Make `array` the cell's value; `merge` does not matter outside of replicas."""
@@ -111,7 +119,7 @@ class CaptureScope(StateScope):
                 "A variable was assigned inside the body of a conditional, a loop or a vectorized function, whose "
                 "values do not outlive it. Return the new value from the body and assign it afterwards."
             )
-        self._earlier.setdefault(id(cell), []).append(self.read(cell))
+        self._earlier.setdefault(id(cell), []).append(self._present(cell))
         self._values[id(cell)] = array
         self._written.add(id(cell))
 

@@ -7,8 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from tfdist_jax._autodiff._custom_pullback import reread
 from tfdist_jax._autodiff._nested_programs import has_collective
+from tfdist_jax._autodiff._tape import observe_read
 from tfdist_jax._autodiff._while_loop import repeat
+from tfdist_jax._internals import Trace, current_trace, set_current_trace
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering, load, write
 
 
@@ -21,9 +24,11 @@ class BranchesDifferError(TypeError):
 class BodyScope(StateScope):
     """The cells as one run of a body sees them; its writes are results of the body."""
 
-    def __init__(self, outer: StateScope | None, given: Sequence[tuple[Cell, Any]] = ()) -> None:
-        """Read cells through `outer`, but start with the given values in some."""
-        self._outer = outer
+    def __init__(
+        self, outer: StateScope | None, given: Sequence[tuple[Cell, Any]] = (), around: Trace | None = None
+    ) -> None:
+        """Read cells through `outer`, but start with the given values in some; `around` is the trace that the body is a part of."""
+        self._outer, self._around, self._root = outer, around or current_trace(), current_trace()
         self._values = {id(cell): value for cell, value in given}
         self.merges: dict[int, tuple[Cell, Merge]] = {}
 
@@ -32,9 +37,19 @@ class BodyScope(StateScope):
         return self._outer is not None and self._outer.after_run(check)
 
     def read(self, cell: Cell) -> jax.Array:
-        """Return the value at this point of the body."""
-        if id(cell) in self._values:
-            return self._values[id(cell)]
+        """Return the value at this point of the body; tapes around it see a read of one that the body has written, too."""
+        if id(cell) not in self._values:
+            return self._read_outside(cell)
+        with set_current_trace(self._around):
+            first = observe_read(cell, self._read_outside(cell), trainable=cell.trainable)
+        with set_current_trace(self._root):
+            return reread(self._values[id(cell)], first)
+
+    def written(self) -> list[jax.Array]:
+        """Return the last values of the cells in `merges`."""
+        return [self._values[number] for number in self.merges]
+
+    def _read_outside(self, cell: Cell) -> jax.Array:
         return load(cell) if self._outer is None else self._outer.read(cell)
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
@@ -72,14 +87,14 @@ class _Traced(NamedTuple):
 
 def _trace(fn: Callable[..., Any], arguments: Any, given: Sequence[Cell]) -> _Traced:
     leaves, tree = jax.tree.flatten(arguments)
-    outer, found = current_scope(), {}
+    outer, around, found = current_scope(), current_trace(), {}
 
     def pure(leaves: list[Any], values: list[Any]) -> Any:
-        scope = BodyScope(outer, list(zip(given, values, strict=True)))
+        scope = BodyScope(outer, list(zip(given, values, strict=True)), around)
         with entering(scope):
             results, found["tree"] = jax.tree.flatten(fn(*jax.tree.unflatten(tree, leaves)))
         found["merges"] = list(scope.merges.values())
-        return [jnp.asarray(result) for result in results], [scope.read(cell) for cell, _ in found["merges"]]
+        return [jnp.asarray(result) for result in results], scope.written()
 
     jaxpr = jax.make_jaxpr(pure)([jnp.asarray(leaf) for leaf in leaves], [_present(cell) for cell in given])
     return _Traced(jaxpr, found["tree"], found["merges"])

@@ -16,6 +16,9 @@ __tracebackhide__ = True
 # Tells the processes that a program spawns what their `__main__` is: "package:path". See `_spawned`.
 _VARIABLE = "TFDIST_JAX_PROGRAM"
 
+# How Python calls the class of tensors in its own errors.
+_TENSOR_CLASS = "'jaxlib._jax.ArrayImpl' object"
+
 # JAX adds this to errors, where it would be the last line that is shown, in place of the error.
 _FOOTER = "JAX has removed its internal frames"
 
@@ -126,6 +129,7 @@ def _show(error: BaseException) -> None:
     for other in chained:
         other.__traceback__ = _shown_frames(other.__traceback__)
         _drop_footer(other)
+        _name_tensors(other)
         chained += [
             cause for cause in (other.__cause__, other.__context__) if cause is not None and cause not in chained
         ]
@@ -137,6 +141,12 @@ def _drop_footer(error: BaseException) -> None:
     notes = getattr(error, "__notes__", None)
     if notes and "JAX_TRACEBACK_FILTERING" not in os.environ:
         notes[:] = [note for note in notes if _FOOTER not in note]
+
+
+def _name_tensors(error: BaseException) -> None:
+    """Call tensors by TensorFlow's name in an error of Python's, such as that of an attribute which they do not have."""
+    if error.args and isinstance(error.args[0], str) and _TENSOR_CLASS in error.args[0]:
+        error.args = (error.args[0].replace(_TENSOR_CLASS, "'Tensor' object"), *error.args[1:])
 
 
 def _shown_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:

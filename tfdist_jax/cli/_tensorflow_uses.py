@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple, final
 
 # How dotted names begin here, by the module that a program imports.
@@ -10,7 +10,9 @@ _ROOTS = {"tensorflow": "tf", "keras": "keras"}
 # Who catches these goes on where a name is not there.
 _CAUGHT = {"AttributeError", "ImportError", "ModuleNotFoundError", "NotImplementedError", "Exception", "BaseException"}
 # An `if` that asks one of these decides by what is there, or by the version.
-_ASKING = {"hasattr", "getattr", "__version__", "VERSION", "__git_version__"}
+_ASKING = {"hasattr", "getattr", "dir", "__version__", "VERSION", "__git_version__"}
+# Statements behind which a block does not go on.
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 CALL = "()"
 
 
@@ -62,13 +64,13 @@ class _Reader(ast.NodeVisitor):
         # What names stand for, the innermost scope last; None for something else than TensorFlow's.
         self._scopes: list[dict[str, str | None]] = [{}]
         self._is_handled = False
-        self._waiting: list[tuple[Sequence[ast.AST], list[dict[str, str | None]]]] = []
+        self._waiting: list[tuple[Sequence[ast.AST], list[dict[str, str | None]], bool]] = []
 
     def read(self, tree: ast.Module) -> None:
         """Collect the uses of a module."""
         self._visit_all(tree.body)
         while self._waiting:
-            nodes, self._scopes = self._waiting.pop(0)
+            nodes, self._scopes, self._is_handled = self._waiting.pop(0)
             self._visit_all(nodes)
 
     def visit_Import(self, node: ast.Import) -> None:
@@ -121,7 +123,10 @@ class _Reader(ast.NodeVisitor):
     def visit_Try(self, node: ast.Try) -> None:
         with self._handling(any(map(_catches_what_is_missing, node.handlers))):
             self._visit_all(node.body)
-        self._visit_all([*node.handlers, *node.orelse, *node.finalbody])
+        found = {name: value for name, value in self._scopes[-1].items() if value in _ROOTS.values()}
+        self._visit_all(node.handlers)
+        self._scopes[-1].update(found)  # `tf = None` is for where there is no TensorFlow at all.
+        self._visit_all([*node.orelse, *node.finalbody])
 
     def visit_If(self, node: ast.If | ast.IfExp) -> None:
         self.visit(node.test)
@@ -130,12 +135,32 @@ class _Reader(ast.NodeVisitor):
 
     visit_IfExp = visit_If
 
+    def _visit_named(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
+        if node.name:
+            self._bind(node.name, None)
+        self.generic_visit(node)
+
+    visit_ExceptHandler = visit_MatchAs = visit_MatchStar = _visit_named
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        with ExitStack() as later:
+            for value in node.values:
+                self.visit(value)
+                later.enter_context(self._handling(_asks_what_is_there(value)))
+
+    def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
+        self._visit_all(node.items)
+        with self._handling(any(_suppresses_what_is_missing(item.context_expr) for item in node.items)):
+            self._visit_all(node.body)
+
+    visit_AsyncWith = visit_With
+
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         arguments = node.args
         self._visit_all([*node.decorator_list, arguments, *filter(None, [node.returns])])
         self._bind(node.name, None)
         seen = [scope for scope in self._scopes if not isinstance(scope, _ClassNames)]
-        self._waiting.append((node.body, [*seen, _parameters(arguments)]))
+        self._waiting.append((node.body, [*seen, _parameters(arguments)], self._is_handled))
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
@@ -160,9 +185,16 @@ class _Reader(ast.NodeVisitor):
     def visit_comprehension(self, node: ast.comprehension) -> None:
         self._visit_all([node.iter, node.target, *node.ifs])
 
+    def generic_visit(self, node: ast.AST) -> None:
+        for _, value in ast.iter_fields(node):
+            parts = value if isinstance(value, list) else [value]
+            self._visit_all(part for part in parts if isinstance(part, ast.AST))
+
     def _visit_all(self, nodes: Iterable[ast.AST]) -> None:
-        for node in nodes:
-            self.visit(node)
+        with ExitStack() as rest:
+            for node in nodes:
+                self.visit(node)
+                rest.enter_context(self._handling(_leaves_without_what_is_missing(node)))
 
     def _use(self, node: ast.expr | ast.alias | ast.stmt, name: str, keywords: tuple[str, ...] = ()) -> None:
         self.uses.add(Use(node.end_lineno or node.lineno, name, keywords, self._is_handled))
@@ -209,8 +241,23 @@ def _parameters(arguments: ast.arguments) -> dict[str, str | None]:
 def _catches_what_is_missing(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return _are_caught(handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type])
+
+
+def _suppresses_what_is_missing(context: ast.expr) -> bool:
+    if not isinstance(context, ast.Call):
+        return False
+    function = context.func
+    return getattr(function, "id", getattr(function, "attr", None)) == "suppress" and _are_caught(context.args)
+
+
+def _are_caught(kinds: Iterable[ast.expr]) -> bool:
     return any(isinstance(kind, ast.Name) and kind.id in _CAUGHT for kind in kinds)
+
+
+def _leaves_without_what_is_missing(node: ast.AST) -> bool:
+    """Whether what comes after a statement is reached only if what it asks for is there."""
+    return isinstance(node, ast.If) and isinstance(node.body[-1], _LEAVING) and _asks_what_is_there(node.test)
 
 
 def _asks_what_is_there(test: ast.expr) -> bool:

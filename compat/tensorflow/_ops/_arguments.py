@@ -152,6 +152,18 @@ def static_ints(values: Any, name: str) -> tuple[Any, ...]:
     return (static_int(values, name),)
 
 
+def static_axis(axis: Any, rank: int, name: str = "axis") -> int:
+    """Return an axis counted from the first.
+
+    Raises:
+        InvalidArgumentError: If a tensor of `rank` axes has it neither from the first nor from the last.
+    """
+    number = static_int(axis, name)
+    if not -rank <= number < rank:
+        raise invalid(f"Expected `{name}` in the range [{-rank}, {rank}), but got {number}")
+    return number % rank
+
+
 def axes(axis: Any) -> Any:
     """Return an `axis` argument for JAX: None, a number or a tuple."""
     if axis is None:

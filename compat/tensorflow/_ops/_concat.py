@@ -1,6 +1,7 @@
 """Tensors put together and taken apart."""
 
 import builtins
+import contextlib
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     compute,
     invalid,
     keeps_static,
+    static_axis,
     static_int,
     static_ints,
 )
@@ -39,17 +41,21 @@ def concat(values: Any, axis: Any, name: str | None = "concat") -> Any:
 def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Any:
     """Return tensors of one shape joined along a new axis."""
     where = static_int(axis, "axis")
-    if (
-        where == 0
-        and isinstance(values, list | tuple)
-        and all(map(is_of_numpy, values))
-        and len(set(map(np.shape, values))) == 1
-    ):
-        return convert_to_tensor(values)  # By the rules for lists, as in TensorFlow for this axis alone.
+    if where == 0 and isinstance(values, list | tuple) and values and all(map(_is_of_numbers, values)):
+        # By the rules for lists, as in TensorFlow for this axis alone.
+        with contextlib.suppress(ValueError):
+            return convert_to_tensor(values)
     tensors = all_same_type(values if isinstance(values, list | tuple) else list(convert_to_tensor(values)))
     if tensors and isinstance(tensors[0], HostTensor):
         return HostTensor.of(np.stack(tensors, where))
     return compute(jnp.stack, tensors, where)
+
+
+def _is_of_numbers(value: Any) -> bool:
+    """Whether a value consists of Python's and NumPy's numbers and texts, and of no tensor."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_of_numbers, value))
+    return is_of_numpy(value) or isinstance(value, bool | int | float | complex | str | bytes)
 
 
 @carries_texts
@@ -74,7 +80,8 @@ def split(
 
     See https://www.tensorflow.org/api_docs/python/tf/split.
     """
-    tensor, where = convert_to_tensor(value), static_int(axis, "axis")
+    tensor = convert_to_tensor(value)
+    where = static_axis(axis, tensor.ndim)
     entries = tensor.shape[where]
     if np.ndim(num_or_size_splits) == 0:
         parts = static_int(num_or_size_splits, "num_or_size_splits")

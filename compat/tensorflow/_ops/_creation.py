@@ -12,6 +12,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     invalid,
     require,
     same_type,
+    static_axis,
     static_int,
     static_ints,
     value_of,
@@ -151,7 +152,7 @@ def one_hot(
     """
     indices = _countable(require(convert_to_tensor(indices), "i", "one_hot"))
     on, off, wanted = _hot_values(on_value, off_value, dtype)
-    where = -1 if axis is None else static_int(axis, "axis")
+    where = static_axis(-1 if axis is None else axis, indices.ndim + 1)
     depth = static_int(depth, "depth")
     shape = [1] * (indices.ndim + 1)
     shape[where] = depth

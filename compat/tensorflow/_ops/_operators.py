@@ -64,6 +64,7 @@ def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any,
             other = _widened(other, self.aval.dtype)
         mixed = self.aval.dtype.kind in "iub" or getattr(other, "dtype", self.aval.dtype) != self.aval.dtype
         if mixed and _is_tensorflow_program(frame(1)):
+            other = _read(other)
             if name in _PRODUCTS and _of_bools(name, self, other):
                 return jnp.logical_and(self, other)
             _require_same_type(name, self, other)
@@ -80,6 +81,11 @@ def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any,
             return _unlike(name, original, self, other, error)
 
     return operate
+
+
+def _read(other: Any) -> Any:
+    """Return the value of a variable; other operands as they are."""
+    return convert_to_tensor(other) if hasattr(other, "assign") else other
 
 
 def _refusing_bool(name: str, original: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -14,6 +14,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     keeps_static,
     require,
     same_type,
+    static_axis,
     static_int,
 )
 from tfdist_jax.compat.tensorflow._ops._cast import cast
@@ -139,9 +140,8 @@ def argmin(input: Any, axis: Any = None, output_type: Any = _dtypes.int64, name:
 
 
 def _arg(function: Callable[..., Any], input: Any, axis: Any, output_type: Any) -> jax.Array:
-    tensor, along = convert_to_tensor(input), 0 if axis is None else static_int(axis, "axis")
-    if not -tensor.ndim <= along < tensor.ndim:
-        raise invalid(f"Expected dimension in the range [{-tensor.ndim}, {tensor.ndim}), but got {along}")
+    tensor = convert_to_tensor(input)
+    along = static_axis(0 if axis is None else axis, tensor.ndim)
     return compute(_position, function, tensor, along).astype(as_dtype(output_type).dtype)
 
 
@@ -197,10 +197,7 @@ def _cumulative(
     tensor = convert_to_tensor(x)
     if np.ndim(axis):
         raise invalid(f"ScanOp: axis must be a scalar, not {list(np.shape(axis))}")
-    axis = static_int(axis, "axis")
-    if not -tensor.ndim <= axis < tensor.ndim:
-        raise invalid(f"ScanOp: Expected scan axis in the range [{-tensor.ndim}, {tensor.ndim}), but got {axis}.")
-    axis %= tensor.ndim
+    axis = static_axis(axis, tensor.ndim)
     if reverse:
         tensor = jnp.flip(tensor, axis)
     result = function(tensor, axis, dtype=tensor.dtype)

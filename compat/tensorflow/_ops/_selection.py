@@ -15,6 +15,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     keeps_static,
     require,
     same_type,
+    static_axis,
     static_int,
     static_ints,
     value_of,
@@ -73,8 +74,9 @@ def known(tensor: Any, what: str) -> np.ndarray:
 def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: str | None = "boolean_mask") -> jax.Array:
     """Return the entries at which `mask` is true; the mask must be known while a function is traced."""
     values, chosen = convert_to_tensor(tensor), known(convert_to_tensor(mask), "tf.boolean_mask")
-    first = 0 if axis is None else static_int(axis, "axis") % values.ndim
-    if tuple(values.shape[first : first + chosen.ndim]) != chosen.shape:
+    first = 0 if axis is None else static_int(axis, "axis")
+    first += values.ndim if first < 0 else 0
+    if first < 0 or tuple(values.shape[first : first + chosen.ndim]) != chosen.shape:
         raise ValueError(f"Shapes {tuple(values.shape)} and {chosen.shape} are incompatible.")
     return values[(slice(None),) * first + tuple(np.nonzero(chosen))]
 
@@ -102,7 +104,11 @@ def gather(
     """
     params, indices = convert_to_tensor(params), require(convert_to_tensor(indices), "i", "gather")
     batch = batch_dims if batch_dims >= 0 else batch_dims + indices.ndim
-    where = batch if axis is None else static_int(axis, "axis") % params.ndim
+    where = batch if axis is None else static_axis(axis, params.ndim)
+    if not 0 <= batch <= min(where, indices.ndim):
+        raise invalid(
+            f"`batch_dims` ({batch_dims}) must not be more than `axis` ({where}) or the indices' {indices.ndim} axes."
+        )
     check_indices(indices, params.shape[where])
     if isinstance(params, HostTensor):
         return HostTensor.of(np.take(params, np.asarray(indices), where))

@@ -12,6 +12,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     compute,
     invalid,
     keeps_static,
+    static_axis,
     static_int,
     static_ints,
 )
@@ -199,10 +200,8 @@ def reverse_sequence(
         name: Unused.
     """
     tensor, lengths = convert_to_tensor(input), convert_to_tensor(seq_lengths)
-    along, batch = (
-        static_int(seq_axis, "seq_axis") % tensor.ndim,
-        static_int(batch_axis or 0, "batch_axis") % tensor.ndim,
-    )
+    along = static_axis(seq_axis, tensor.ndim, "seq_axis")
+    batch = static_axis(batch_axis or 0, tensor.ndim, "batch_axis")
     if tuple(lengths.shape) != (tensor.shape[batch],):
         raise invalid(f"Length of seq_lengths {tuple(lengths.shape)} != input.dims({batch}) = {tensor.shape[batch]}")
     place = jnp.arange(tensor.shape[along], dtype=lengths.dtype)

@@ -8,8 +8,8 @@ from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 
-_INT64_MAX, _UINT64_MAX = 2**63 - 1, 2**64 - 1
-_INT32 = np.iinfo(np.int32)
+_INT32, _INT64, _UINT64_MAX = np.iinfo(np.int32), np.iinfo(np.int64), 2**64 - 1
+_MIXED = "Can't convert Python sequence with mixed types to Tensor: {!r}."
 _PYTHON_TYPES = {"b": _dtypes.bool_, "i": _dtypes.int32, "f": _dtypes.float32, "c": _dtypes.complex128}
 # Kinds of Python values that a kind of tensor can hold.
 _FITS = {"b": "b", "i": "bi", "u": "bi", "f": "bif", "V": "bif", "c": "bifc"}
@@ -44,6 +44,8 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
     natural = _natural_type(array, value)
     if dtype is None and hint is not None and _fits(natural, hint):
         dtype = hint
+    if dtype is None and isinstance(first, bool | np.bool_) and natural is not _dtypes.bool_:
+        raise ValueError(_MIXED.format(value))
     if dtype is not None and not _fits(natural, dtype):
         raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {dtype.name}")
     return _converted(array, dtype or natural)
@@ -51,9 +53,23 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
 
 def _parsed(value: Any) -> np.ndarray:
     try:
-        return np.array(list(value) if isinstance(value, range) else value)
+        array = np.array(list(value) if isinstance(value, range) else value)
     except ValueError:
         raise ValueError(f"Can't convert non-rectangular Python sequence to Tensor: {value!r}.") from None
+    # NumPy makes texts of whatever is beside one, and cuts zeros from the ends of bytes; of large and of small kinds of integers
+    # together it makes floats.
+    if array.dtype.kind in "US":
+        return np.array(value, object)
+    if array.dtype.kind == "f" and isinstance(_first_leaf(value), int | np.integer):
+        return _exact_integers(array, value)
+    return array
+
+
+def _exact_integers(array: np.ndarray, value: Any) -> np.ndarray:
+    items = np.array(value, object)
+    if not all(isinstance(item, int | np.integer) for item in items.flat):
+        return array
+    return items.astype(np.int64) if _INT64.min <= items.min() and items.max() <= _INT64.max else items
 
 
 def is_of_numpy(leaf: Any) -> bool:
@@ -67,13 +83,11 @@ def _natural_type(array: np.ndarray, value: Any) -> DType:
     kind, first = array.dtype.kind, _first_leaf(value)
     if is_of_numpy(first) and first.dtype.kind not in "iubcSU":
         return _dtypes.known_dtype(first.dtype)
-    if kind in "US" and np.asarray(first).dtype.kind in "US":
+    if kind == "O" and np.asarray(first).dtype.kind in "US":
         return _dtypes.string
-    if kind in "US" or (isinstance(first, bool | np.bool_) and kind != "b"):
-        raise ValueError(f"Can't convert Python sequence with mixed types to Tensor: {value!r}.")
-    if kind == "f" and isinstance(first, int | np.integer) and _are_integers(value):
-        kind = "i"  # NumPy makes floats of large and small kinds of integers together.
-    if (kind == "u" and array.max() > _INT64_MAX) or (kind == "O" and isinstance(first, int)):
+    if kind == "O" and any(isinstance(item, str | bytes) for item in array.flat):
+        raise ValueError(_MIXED.format(value))
+    if (kind == "u" and array.max() > _INT64.max) or (kind == "O" and isinstance(first, int | np.integer)):
         raise ValueError(f"Can't convert Python sequence with out-of-range integer to Tensor: {value!r}.")
     if kind != "u" and kind not in _PYTHON_TYPES:
         raise ValueError(
@@ -84,15 +98,12 @@ def _natural_type(array: np.ndarray, value: Any) -> DType:
     return _PYTHON_TYPES[kind]
 
 
-def _are_integers(value: Any) -> bool:
-    return all(isinstance(item, int | np.integer) for item in np.array(value, object).flat)
-
-
 def _are_large_integers(array: np.ndarray, value: Any) -> bool:
-    """Whether Python's integers fit uint64 alone: NumPy makes floats of them where there are small ones, too."""
-    if array.dtype.kind not in "ufO" or not array.size or array.max() <= _INT64_MAX:
+    """Whether Python's integers fit uint64 alone."""
+    if array.dtype.kind not in "uO" or not array.size:
         return False
-    return all(type(item) is int and 0 <= item <= _UINT64_MAX for item in np.array(value, object).flat)
+    items = np.array(value, object).flat
+    return all(type(item) is int and 0 <= item <= _UINT64_MAX for item in items)
 
 
 def _fits(natural: DType, wanted: DType) -> bool:

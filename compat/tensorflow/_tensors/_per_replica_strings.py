@@ -7,7 +7,7 @@ import numpy as np
 
 from tfdist_jax import PerReplica
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
-from tfdist_jax.compat.tensorflow._tensors._tensor import NoValueError
+from tfdist_jax.compat.tensorflow._tensors._no_value import NoValueError
 
 
 @final

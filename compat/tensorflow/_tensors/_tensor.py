@@ -21,13 +21,15 @@ from tfdist_jax._internals import (
     released_from_device,
     restore_trace_after_interrupts,
 )
-from tfdist_jax._user_code import is_user_code
+from tfdist_jax._user_code import is_text_for_user, is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import merging_context
 from tfdist_jax.compat.tensorflow._platform._devices import device_name, requested_device
+from tfdist_jax.compat.tensorflow._tensors import _no_value
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype, known_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, check_shape
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
 from tfdist_jax.compat.tensorflow._tensors._meeting import meeting
+from tfdist_jax.compat.tensorflow._tensors._no_value import NoValueError
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, user_shape
 from tfdist_jax.compat.tensorflow._tensors._slices import accept_slices
 from tfdist_jax.compat.tensorflow._tensors._tensor_text import replicas_text, tensor_repr, tensor_str
@@ -203,6 +205,7 @@ def install() -> None:
     if hasattr(ArrayImpl, "get_shape"):
         return
     restore_trace_after_interrupts()
+    _no_value.install()
     for cls in (ArrayImpl, Tracer):
         cls.get_shape = lambda self: user_shape(tuple(self.shape))
         cls.set_shape = lambda self, shape: check_shape(tuple(self.shape), shape)
@@ -220,7 +223,9 @@ def install() -> None:
         name = f"__{number.__name__}__"
         setattr(ArrayImpl, name, _of_complex(number, getattr(ArrayImpl, name)))
     for name in ("__repr__", "__str__"):
-        setattr(PerReplica, name, _for_user(getattr(PerReplica, name), functools.partial(_replicas, name)))
+        setattr(
+            PerReplica, name, _for_user(getattr(PerReplica, name), functools.partial(_replicas, name), is_text_for_user)
+        )
     values: Any = PerReplica.values
     PerReplica.values = property(_for_user(values.fget, _free_values), doc=values.__doc__)
     ArrayImpl.numpy = _numpy
@@ -229,7 +234,7 @@ def install() -> None:
     Tracer.device = property(_device_of_traced, doc="What `tf.device` names here: XLA places a function's tensors.")
     ArrayImpl.device = property(_for_user(device.fget, device_name), doc=device.__doc__)
     for name, text in (("__repr__", tensor_repr), ("__str__", tensor_str)):
-        setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text)))
+        setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text), is_text_for_user))
     Tracer.__getattr__ = _without_value(Tracer.__getattr__)
 
 
@@ -298,12 +303,14 @@ def _property(original: Any, for_user: Callable[[Any], Any]) -> Any:
     return property(get, doc=original.__doc__)
 
 
-def _for_user(original: Callable[[Any], Any], for_user: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _for_user(
+    original: Callable[[Any], Any], for_user: Callable[[Any], Any], is_user: Callable[[Any], bool] = is_user_code
+) -> Callable[[Any], Any]:
     frame = sys._getframe
 
     @functools.wraps(original)
     def get(self: Any) -> Any:
-        return for_user(self) if is_user_code(frame(1)) else original(self)
+        return for_user(self) if is_user(frame(1)) else original(self)
 
     return get
 
@@ -327,16 +334,12 @@ def _device_of_traced(self: Tracer) -> str:
     raise AttributeError("device")  # So that libraries get what JAX has under the name.
 
 
-class NoValueError(AttributeError):
-    """A tensor was asked for its value while a function is traced, when it has none."""
-
-
 def _without_value(original: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     def get(self: Any, name: str) -> Any:
         if name == "numpy":
             raise NoValueError(
-                f"{type(self).__name__} (a tensor in a function that is being traced) has no `numpy()`: its value is "
-                "not known before the function runs. Return it, or use `tf.print`."
+                "A tensor in a function that is being traced has no `numpy()`: its value is not known before the function "
+                "runs. Return it, or use `tf.print`."
             )
         return original(self, name)
 

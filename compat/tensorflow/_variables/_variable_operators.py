@@ -4,6 +4,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+
 from tfdist_jax.compat.tensorflow._ops import _binary
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow.linalg._matrices import matmul
@@ -46,14 +49,31 @@ def operate_by_value(cls: Any) -> None:
 
 
 def _same(variable: Any, other: Any, compare: Callable[[Any, Any], Any], *, otherwise: bool) -> Any:
-    """Compare elements; what cannot be compared differs."""
+    """Compare elements; what is no tensor, or has a shape that does not fit, differs.
+
+    Raises:
+        InvalidArgumentError: If the elements are of another type.
+        TypeError: If they are texts.
+    """
     if other is None:
         return otherwise
     value = variable.value()
     try:
         return compare(value, other)
-    except (InvalidArgumentError, TypeError, ValueError):
+    except ValueError:
         return otherwise
+    except InvalidArgumentError:
+        if _is_shape_fitting(value, other):
+            raise
+        return jnp.asarray(otherwise)
+
+
+def _is_shape_fitting(value: Any, other: Any) -> bool:
+    try:
+        np.broadcast_shapes(value.shape, np.shape(other))
+    except ValueError:
+        return False
+    return True
 
 
 def _refuse(self: Any, other: Any) -> Any:

@@ -19,7 +19,16 @@ from tfdist_jax.compat.tensorflow.data._options import AUTOTUNE, SHARD_HINT, Opt
 from tfdist_jax.compat.tensorflow.data._planned import positive
 from tfdist_jax.compat.tensorflow.data._prefetch import Prefetch
 from tfdist_jax.compat.tensorflow.data._seed_log import DataShard, SeedLog, SeedSource
-from tfdist_jax.compat.tensorflow.data._selections import AutoShard, Repeat, Shard, ShardHint, Shuffle, Skip, Take
+from tfdist_jax.compat.tensorflow.data._selections import (
+    AutoShard,
+    IgnoreErrors,
+    Repeat,
+    Shard,
+    ShardHint,
+    Shuffle,
+    Skip,
+    Take,
+)
 from tfdist_jax.compat.tensorflow.data._sources import Sources
 from tfdist_jax.compat.tensorflow.data._unsupported import Unsupported
 
@@ -114,6 +123,10 @@ class Dataset(Sources, Groups, Unsupported):
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> "Dataset":
         """Keep the elements before the first for which `predicate` is false."""
         return self._with(_mapping.TakeWhile(self._plan, ElementFunction(predicate)))
+
+    def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> "Dataset":
+        """Leave out elements for which an operation or a `py_function` raises; each is logged with `log_warning`."""
+        return self._with(IgnoreErrors(self._plan, log_warning))
 
     def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> "Dataset":
         """Apply `new_state, result = scan_func(state, element)` to each element; the results are the elements."""

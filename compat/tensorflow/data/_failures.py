@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, final
 
+from tfdist_jax.compat.tensorflow._platform._errors import OpError
+
 
 @final
 class Failure(Iterator[Any]):
@@ -54,6 +56,41 @@ class raising(Iterator[Any]):
         if type(item) is Failure:
             raise item.error
         return item
+
+
+@final
+class without_failures(Iterator[Any]):
+    """The items of an iterator that operations can make.
+
+    `report` is told of the errors of others, `report_end` at the end of the last one, if there was no item that could be made.
+
+    Errors of Python's, such as a wrong name in a function given to `map`, are no fault of an element, and come as they are.
+    """
+
+    def __init__(
+        self, items: Iterator[Any], report: Callable[[OpError], None], report_end: Callable[[OpError], None]
+    ) -> None:
+        """Leave failures out."""
+        self._items = items
+        self._report, self._report_end = report, report_end
+        self._last: OpError | None = None
+        self._has_made = False
+
+    def __next__(self) -> Any:
+        while True:
+            try:
+                item = next(self._items)
+            except StopIteration:
+                if self._last is not None and not self._has_made:
+                    self._report_end(self._last)
+                self._last = None
+                raise
+            except OpError as error:
+                self._last = error
+                self._report(error)
+            else:
+                self._has_made = True
+                return item
 
 
 def flatten(iterations: Iterator[Iterable[Any]]) -> Iterator[Any]:

@@ -126,7 +126,13 @@ class DatasetIterator(Resumable):
         return self._take(self._take_next)
 
     def _take_next(self) -> Any:
-        element = next(self._elements)
+        try:
+            element = next(self._elements)
+        except StopIteration:
+            raise
+        except Exception:
+            self._position += 1  # The next one is behind what could not be made.
+            raise
         rows = rows_of(element) if self._rows is None else self._rows
         tensors = self._tensors.of(element)
         self._position, self._rows = self._position + 1, rows
@@ -139,7 +145,7 @@ class DatasetIterator(Resumable):
     def _state(self) -> str:
         """Return where the iterator is, as JSON.
 
-        It says how many elements were handed out, how many rows the first one had, and the shuffles' seeds. It is small,
+        It says how many elements were handed out or have failed, how many rows the first one had, and the shuffles' seeds. It is small,
         whatever the shuffles' buffers hold.
         """
         return json.dumps({"position": self._position, "rows": self._rows, "seeds": self._draws.seeds()})
@@ -157,7 +163,8 @@ class DatasetIterator(Resumable):
         self._position = wanted["position"]
         if self._position:
             self._rows = skip_batches(self._elements, self._position)
-            require_same_rows(wanted.get("rows"), self._rows)
+            if self._rows is not None:
+                require_same_rows(wanted.get("rows"), self._rows)
 
     def get_next(self) -> Any:
         """Return the next element.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
@@ -11,6 +12,8 @@ from tfdist_jax.compat.tensorflow._platform._errors import FailedPreconditionErr
 from tfdist_jax.compat.tensorflow.data import _failures, _order
 from tfdist_jax.compat.tensorflow.data._plan import INFINITE, UNKNOWN, Part, Plan, Rows, Selection, select
 from tfdist_jax.compat.tensorflow.data._seed_log import DataShard, SeedLog, SeedSource
+
+_logger = logging.getLogger("tfdist_jax")
 
 
 @final
@@ -131,6 +134,23 @@ class Shard(Selection):
 
     def cardinality(self, count: int) -> int:
         return count if count < 0 else len(range(self.index, count, self.num_shards))
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class IgnoreErrors(Part):
+    """The elements that can be made; the others are left out, with a line in the log if it is wanted, or if all of them are."""
+
+    parent: Plan
+    log_warning: bool
+
+    def elements(self, seed_log: SeedLog) -> Iterator[Any]:
+        log = _logger.warning if self.log_warning else _logger.debug
+        return _failures.without_failures(
+            self.parent.elements(seed_log),
+            lambda error: log("ignore_errors: an element is left out, for an error: %s", error),
+            lambda error: _logger.warning("ignore_errors: no element at all could be made: %s", error),
+        )
 
 
 @final

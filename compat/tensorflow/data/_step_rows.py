@@ -6,6 +6,8 @@ from typing import Any
 
 import jax
 
+from tfdist_jax.compat.tensorflow.data._failures import Failure, guarded
+
 
 def rows_of(batch: Any) -> int:
     """Return how many rows a batch has; 1 if it is a single value."""
@@ -13,22 +15,27 @@ def rows_of(batch: Any) -> int:
     return shape[0] if len(shape) else 1
 
 
-def skip_batches(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int] = rows_of) -> int:
-    """Take so many steps of an iterator, and return how many rows the first of them has; 0 if there is none."""
-    passed = itertools.islice(steps, count)
-    rows = sum(map(rows_of, itertools.islice(passed, 1)))
-    for _ in passed:
-        pass
+def skip_batches(steps: Iterator[Any], count: int, rows_of: Callable[[Any], int] = rows_of) -> int | None:
+    """Take so many steps of an iterator, and return how many rows the first of them has; 0 if there is none, None if all fail."""
+    rows: int | None = 0
+    is_known = False
+    for step in itertools.islice(guarded(steps), count):
+        if not is_known:
+            is_known = type(step) is not Failure
+            rows = rows_of(step) if is_known else None
     return rows
 
 
 def peek_first(steps: Iterator[Any], note: Callable[[Any], None]) -> Iterator[Any]:
-    """Return an iterator over the steps; `note` sees the first one before."""
+    """Return an iterator over the steps, which goes on after an error; `note` sees the first step before."""
 
     def parts() -> Iterator[Iterator[Any]]:
-        for first in itertools.islice(steps, 1):
-            note(first)
-            yield iter((first,))
+        for step in guarded(steps):
+            if type(step) is not Failure:
+                note(step)
+                yield iter((step,))
+                break
+            yield step  # Raises its error, and is over.
         yield steps
 
     return itertools.chain.from_iterable(parts())

@@ -206,6 +206,11 @@ def shuffle_and_repeat(buffer_size: int, count: int | None = None, seed: int | N
     return lambda dataset: dataset.shuffle(buffer_size, seed).repeat(count)
 
 
+def ignore_errors(log_warning: bool = False) -> Transformation:
+    """Return `Dataset.ignore_errors` as a transformation."""
+    return methodcaller("ignore_errors", log_warning)
+
+
 def take_while(predicate: Callable[..., Any]) -> Transformation:
     """Return `Dataset.take_while` as a transformation."""
     return methodcaller("take_while", predicate)

@@ -18,10 +18,6 @@ class Unsupported(Planned):
         """Raise NotImplementedError."""
         _refuse("fingerprint", "is about TensorFlow's graph of the dataset. Compare the elements.")
 
-    def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> NoReturn:
-        """Raise NotImplementedError."""
-        _refuse("ignore_errors", "is not there. Catch errors in the function given to `map`, and `filter` what failed.")
-
     @staticmethod
     def load(
         path: Any, element_spec: Any = None, compression: Any = None, reader_func: Any = None, wait: bool = False

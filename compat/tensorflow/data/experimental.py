@@ -16,7 +16,7 @@ __getattr__ = LazyNames(
         "data._transformations": (
             "Counter=counter RandomDataset assert_cardinality bucket_by_sequence_length "
             "choose_from_datasets copy_to_device enumerate_dataset from_list get_next_as_optional get_single_element "
-            "get_structure group_by_window map_and_batch parallel_interleave prefetch_to_device rejection_resample "
+            "get_structure group_by_window ignore_errors map_and_batch parallel_interleave prefetch_to_device rejection_resample "
             "sample_from_datasets scan shuffle_and_repeat take_while unbatch unique"
         ),
     },

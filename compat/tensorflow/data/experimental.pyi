@@ -36,6 +36,7 @@ from tfdist_jax.compat.tensorflow.data._transformations import (
     get_single_element as get_single_element,
     get_structure as get_structure,
     group_by_window as group_by_window,
+    ignore_errors as ignore_errors,
     map_and_batch as map_and_batch,
     parallel_interleave as parallel_interleave,
     prefetch_to_device as prefetch_to_device,

@@ -25,9 +25,9 @@ from tfdist_jax.compat.tensorflow._functions._results import (
 )
 from tfdist_jax.compat.tensorflow._platform._context import entering_replica
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._no_value import NoValueError
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import strings_of_this_process
-from tfdist_jax.compat.tensorflow._tensors._tensor import NoValueError
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow._variables._variable_creators import noting_creations
 from tfdist_jax.compat.tensorflow.distribute._execution_contexts import EagerContext

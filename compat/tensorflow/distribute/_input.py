@@ -28,6 +28,7 @@ from tfdist_jax.compat.tensorflow._tensors._per_replica_spec import PerReplicaSp
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import per_replica_strings, strings_of_this_process
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow.data._elements import leaves, map_structure
+from tfdist_jax.compat.tensorflow.data._failures import Failure, guarded, raising
 from tfdist_jax.compat.tensorflow.data._step_rows import peek_first, rows_of
 from tfdist_jax.compat.tensorflow.distribute._auto_shard import auto_sharded
 from tfdist_jax.compat.tensorflow.distribute._iterator import (
@@ -167,7 +168,7 @@ class DistributedDataset(_Distributed):
 
     def rounds(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the batches; or the parts of this process's own, one for each step."""
-        whole = (map_in_order(np.asarray, batch) for batch in batches)
+        whole = map(functools.partial(map_in_order, np.asarray), batches)
         if not self.is_own:
             return whole
         parts = len(processes(self._mesh))
@@ -227,10 +228,16 @@ class DistributedPerReplicaDataset(_Distributed):
         self.is_own = spans_processes(self._mesh)
 
     def rounds(self, batches: Iterator[Any]) -> Iterator[list[Any]]:
-        """Yield the batches of each step, one for each replica of this process; None where a replica has none left."""
+        """Return the batches of each step, one for each replica of this process; None where a replica has none left."""
+        return raising(self._dealt(guarded(batches)))
+
+    def _dealt(self, batches: Iterator[Any]) -> Iterator[list[Any] | Failure]:
         replicas = len(local_replicas(self._mesh))
         parts: list[Any] = []
         for batch in batches:
+            if type(batch) is Failure:
+                yield batch
+                continue
             parts.append(None if batch is None else map_in_order(_array, batch))
             if len(parts) == replicas:
                 yield parts

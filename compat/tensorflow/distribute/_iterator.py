@@ -20,6 +20,7 @@ from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import map_in_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import has_own_strings
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
+from tfdist_jax.compat.tensorflow.data._failures import Failure, guarded, raising
 from tfdist_jax.compat.tensorflow.data._iterator import Resumable
 from tfdist_jax.compat.tensorflow.data._optional import Optional
 from tfdist_jax.compat.tensorflow.data._step_rows import require_same_rows, skip_batches
@@ -61,11 +62,12 @@ class DistributedIterator(Resumable):
 
     def _begin(self, seeds: Any, position: int) -> None:
         rounds, seeds = self._dataset.begin(seeds)
-        self._end, rounds = None, self._noting_end(rounds)
+        self._end, rounds = None, raising(self._noting_end(guarded(rounds)))
         rows = skip_batches(rounds, position, self._dataset.own_rows)
         told = allgather_object("the seeds of data", [seeds, rows]) if self._dataset.is_own else [[seeds, rows]]
         self._seeds = [seeds for seeds, _ in told]
-        self._rows = sum(rows for _, rows in told) if position else None
+        known = [rows for _, rows in told if rows is not None]
+        self._rows = sum(known) if position and known else None
         self._batches = self._dataset.placed(rounds, self._note_rows)
         self._position, self._is_over = position, False
 
@@ -75,7 +77,7 @@ class DistributedIterator(Resumable):
 
     def _noting_end(self, rounds: Iterator[Any]) -> Iterator[Any]:
         for position, own in enumerate(rounds):
-            if self._dataset.is_beyond_end(own):
+            if type(own) is not Failure and self._dataset.is_beyond_end(own):
                 self._end = position
             yield own
 
@@ -104,6 +106,9 @@ class DistributedIterator(Resumable):
             batch = next(self._batches)
         except StopIteration:
             self._is_over = True
+            raise
+        except Exception:
+            self._position += 1  # The next one is behind what could not be made.
             raise
         self._position += 1
         return batch
@@ -155,7 +160,7 @@ class DistributedIterator(Resumable):
             )
         else:
             self._begin(wanted["seeds"][jax.process_index() % before], wanted["position"])
-            if wanted["position"]:
+            if self._rows is not None:  # Not all steps before have failed.
                 require_same_rows(wanted.get("rows"), self._rows)
 
     def get_next(self) -> Any:
@@ -207,7 +212,9 @@ def prefetch_to_device(batches: Iterator[Any], place: Callable[[Any], Any], opti
         host = jax.local_devices(backend="cpu")[0]
         to_host = lambda batch: map_in_order(lambda value: _parts_on(value, host), place(batch), is_leaf=is_per_replica)
         return map(to_host, batches)
-    return prefetch(batches, place, depth=1 + options.experimental_per_replica_buffer_size)
+    # An error comes in its own step, and not ahead of the batches before.
+    place_or_fail = lambda batch: batch if type(batch) is Failure else place(batch)
+    return raising(prefetch(guarded(batches), place_or_fail, depth=1 + options.experimental_per_replica_buffer_size))
 
 
 def _parts_on(value: Any, device: Any) -> Any:

@@ -5,7 +5,7 @@ listed in `_internals`. `tests/compat/keras/test_internals.py` compares this lis
 checks for each replaced name that Keras still has it, with the parameters that the replacement counts on.
 """
 
-from tfdist_jax.compat.tensorflow.keras import _data_modules, _downloads
+from tfdist_jax.compat.tensorflow.keras import _data_modules, _downloads, _messages
 from tfdist_jax.compat.tensorflow.keras._change import Change
 from tfdist_jax.compat.tensorflow.keras._legacy import (
     _arguments,
@@ -27,6 +27,7 @@ from tfdist_jax.compat.tensorflow.keras._training import (
     _cross_entropies,
     _dynamic_scale,
     _loss_scaling,
+    _loss_shapes,
     _optimizer,
     _overhead,
     _sync_batch_norm,
@@ -62,6 +63,7 @@ CHANGES: tuple[Change, ...] = (
     *_backend_state.CHANGES,
     *_symbolic_calls.CHANGES,
     *_downloads.CHANGES,
+    *_messages.CHANGES,
     *_data_modules.CHANGES,
     *_hdf5.CHANGES,
     *_saving.CHANGES,
@@ -73,6 +75,7 @@ CHANGES: tuple[Change, ...] = (
     *_tracked.CHANGES,
     *_loss_scaling.CHANGES,
     *_cross_entropies.CHANGES,
+    *_loss_shapes.CHANGES,
     *_batch_checks.CHANGES,
     *_adapters.CHANGES,
     *_train_step_signature.CHANGES,

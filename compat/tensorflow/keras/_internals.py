@@ -60,7 +60,7 @@ from keras.src.layers.preprocessing import (
     text_vectorization,
 )
 from keras.src.legacy import backend as legacy_backend
-from keras.src.legacy.saving import legacy_h5_format
+from keras.src.legacy.saving import legacy_h5_format, saving_utils
 from keras.src.losses import loss as loss_module
 from keras.src.models.functional import Functional
 from keras.src.ops.function import map_graph
@@ -83,6 +83,7 @@ from keras.src.utils import (
     python_utils,
     rng_utils,
     timeseries_dataset_utils,
+    traceback_utils,
 )
 from keras.src.utils.module_utils import tensorflow as lazy_tensorflow
 from keras.src.utils.python_utils import is_default
@@ -155,10 +156,12 @@ __all__ = [
     "rng_utils",
     "saving_api",
     "saving_lib",
+    "saving_utils",
     "serialization_lib",
     "set_keras_mask",
     "string_lookup",
     "tensorboard",
     "text_vectorization",
     "timeseries_dataset_utils",
+    "traceback_utils",
 ]

@@ -1,14 +1,16 @@
 """Numbers from distributions, given a key of JAX or a `Philox`, whose numbers are TensorFlow's."""
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._ops._arguments import compute, static_int, static_ints
+from tfdist_jax.compat.tensorflow._ops._arguments import compute, invalid, static_int, static_ints
 from tfdist_jax.compat.tensorflow._ops._cast import cast
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._checks import on_cpu
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.random import _philox
@@ -22,19 +24,35 @@ Key = jax.Array | Philox
 
 def uniform(key: Key, shape: Any, minval: Any, maxval: Any, dtype: Any) -> jax.Array:
     """Return numbers from `minval` up to, and without, `maxval` (1 for floats if None)."""
-    wanted, sizes = as_dtype(dtype), static_ints(shape, "shape")
+    wanted, sizes = as_dtype(dtype), _sizes(shape)
     if maxval is None:
         if wanted.is_integer:
             raise ValueError(f"Must specify maxval for integer dtype {wanted!r}.")
         maxval = 1
     low, high = convert_to_tensor(minval, wanted), convert_to_tensor(maxval, wanted)
+    if wanted.is_integer and math.prod(sizes):
+        _must_have_numbers(low, high)
     draw = _integers if wanted.is_integer else _uniform
     return compute(draw, key, sizes, low, high, wanted.dtype)
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    sizes = static_ints(shape, "shape")
+    if any(size < 0 for size in sizes):
+        raise invalid(f"Dimension sizes must be >= 0, got the shape {list(sizes)}.")
+    return sizes
 
 
 def _uniform(key: Key, shape: tuple[int, ...], low: Any, high: Any, dtype: Any) -> jax.Array:
     draw: Any = _philox.uniform if isinstance(key, Philox) else jax.random.uniform
     return draw(key, shape, dtype) * (high - low) + low
+
+
+def _must_have_numbers(low: Any, high: Any) -> None:
+    """Refuse an empty range of integers, as far as it is known."""
+    first, end = on_cpu(low), on_cpu(high)
+    if first is not None and end is not None and np.any(first >= end):
+        raise invalid(f"Need minval < maxval, got {first.tolist()} >= {end.tolist()}")
 
 
 def _integers(key: Key, shape: tuple[int, ...], low: Any, high: Any, dtype: Any) -> jax.Array:
@@ -52,22 +70,26 @@ def _integers(key: Key, shape: tuple[int, ...], low: Any, high: Any, dtype: Any)
 def full_int(key: Key, shape: Any, dtype: Any) -> jax.Array:
     """Return integers from the whole range of their type."""
     wanted = as_dtype(dtype)
+    if not wanted.is_integer:
+        raise ValueError(
+            f"Only integers have a range that is drawn from as a whole, not {wanted!r}: give `minval` and `maxval`."
+        )
     draw: Any = _philox.bits if isinstance(key, Philox) else jax.random.bits
-    bits = draw(key, static_ints(shape, "shape"), np.dtype(f"uint{8 * wanted.size}"))
+    bits = draw(key, _sizes(shape), np.dtype(f"uint{8 * wanted.size}"))
     return jax.lax.bitcast_convert_type(bits, wanted.dtype)
 
 
 def normal(key: Key, shape: Any, mean: Any, stddev: Any, dtype: Any) -> jax.Array:
     """Return numbers from a normal distribution."""
     wanted = as_dtype(dtype)
-    unit = _between(key, static_ints(shape, "shape"), None, wanted)
+    unit = _between(key, _sizes(shape), None, wanted)
     return compute(lambda: unit * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted))
 
 
 def truncated_normal(key: Key, shape: Any, mean: Any, stddev: Any, dtype: Any) -> jax.Array:
     """Return numbers from a normal distribution without those farther than two standard deviations from the mean."""
     wanted = as_dtype(dtype)
-    unit = _between(key, static_ints(shape, "shape"), _TRUNCATION, wanted)
+    unit = _between(key, _sizes(shape), _TRUNCATION, wanted)
     return compute(lambda: unit * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted))
 
 
@@ -101,14 +123,14 @@ def gamma(key: jax.Array, shape: Any, alpha: Any, beta: Any, dtype: Any) -> jax.
     """Return numbers from gamma distributions with shape `alpha` and rate `beta`, `[*shape, *alpha.shape]`."""
     wanted = as_dtype(dtype)
     alpha, beta = convert_to_tensor(alpha, wanted), convert_to_tensor(1 if beta is None else beta, wanted)
-    sizes = (*static_ints(shape, "shape"), *np.broadcast_shapes(alpha.shape, beta.shape))
+    sizes = (*_sizes(shape), *np.broadcast_shapes(alpha.shape, beta.shape))
     return jax.random.gamma(key, alpha, sizes, wanted.dtype) / beta
 
 
 def poisson(key: jax.Array, shape: Any, lam: Any, dtype: Any) -> jax.Array:
     """Return numbers from Poisson distributions, `[*shape, *lam.shape]`."""
     rate = convert_to_tensor(lam, dtype_hint=_dtypes.float32)
-    counts = jax.random.poisson(key, rate, (*static_ints(shape, "shape"), *rate.shape), jnp.int32)
+    counts = jax.random.poisson(key, rate, (*_sizes(shape), *rate.shape), jnp.int32)
     return counts.astype(as_dtype(dtype).dtype)
 
 
@@ -116,7 +138,7 @@ def binomial(key: jax.Array, shape: Any, counts: Any, probs: Any, dtype: Any) ->
     """Return numbers of successes in `counts` trials of probability `probs`."""
     trials = convert_to_tensor(counts, dtype_hint=_dtypes.float32).astype(jnp.float32)
     chance = convert_to_tensor(probs, dtype_hint=_dtypes.float32)
-    drawn = compute(jax.random.binomial, key, trials, chance, static_ints(shape, "shape"))
+    drawn = compute(jax.random.binomial, key, trials, chance, _sizes(shape))
     return drawn.astype(as_dtype(dtype).dtype)
 
 

@@ -132,7 +132,9 @@ class Generator:
     def uniform(
         self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = _dtypes.float32, name: str | None = None
     ) -> jax.Array:
-        """Return numbers from `minval` up to, and without, `maxval`."""
+        """Return numbers from `minval` up to, and without, `maxval`; all integers if both are None."""
+        if minval is None and maxval is None:
+            return self.uniform_full_int(shape, dtype)
         return _distributions.uniform(self._stream.draw_philox(shape), shape, minval, maxval, dtype)
 
     def uniform_full_int(self, shape: Any, dtype: Any = _dtypes.uint64, name: str | None = None) -> jax.Array:

@@ -50,6 +50,13 @@ def of_seed(seed: Any) -> Philox:
     return Philox(key, jnp.stack([jnp.zeros_like(high), high]))
 
 
+@jax.jit
+def of_state(words: jax.Array) -> Philox:
+    """Return the generator with the state `[counter, counter, key]` int64."""
+    numbers = jax.lax.bitcast_convert_type(words, np.uint64)
+    return Philox(numbers[2], numbers[:2])
+
+
 def of_replica(generator: Philox, replica: Any) -> Philox:
     """Return the generator of one replica, made from that of all."""
     number = jnp.asarray(replica).astype(np.uint64)
@@ -104,7 +111,7 @@ def truncated_normal(generator: Philox, shape: tuple[int, ...], dtype: Any) -> j
     candidates = _CANDIDATE_BLOCKS * _PER_BLOCK // per_group
     groups = _count(-(-size // per_group))[:, None] * np.uint64(blocks_per_group)
     numbers = (groups + _count(candidates)).reshape(-1)
-    values = _box_muller(_words_at(generator, numbers), wanted).reshape(groups.shape[0], -1)
+    values = _box_muller(_words_at(generator, numbers), wanted).reshape(groups.shape[0], _CANDIDATE_BLOCKS * _PER_BLOCK)
     is_near = jnp.abs(values) < _TRUNCATION
     # Stable: those that are near come first, in their order.
     order = jnp.argsort(~is_near, axis=1, stable=True)[:, :per_group]

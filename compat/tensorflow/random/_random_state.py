@@ -18,6 +18,7 @@ from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._storage import PLAIN
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_ints
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tracing
 from tfdist_jax.compat.tensorflow.random import _philox
 from tfdist_jax.compat.tensorflow.random._philox import Philox
@@ -308,6 +309,8 @@ def _checked_seed(seed: Any) -> jax.Array:
     words = convert_to_tensor(seed)
     if tuple(words.shape) != (2,):
         raise invalid(f"seed must have shape [2], got {tuple(words.shape)}.")
+    if not as_dtype(words.dtype).is_integer:
+        raise invalid(f"seed must be two integers, got {words.dtype.name}.")
     return words
 
 
@@ -327,7 +330,8 @@ class PhiloxStream(KeyStream):
 
     def draw_philox(self, shape: Any) -> Philox:
         """Return this replica's generator for as many numbers as a shape has, and move on."""
-        generator = as_philox(self.move_on(math.prod(static_ints(shape, "shape"))))
+        words = self.move_on(math.prod(static_ints(shape, "shape")))
+        generator = _philox.of_state(convert_to_tensor(words))
         context = replica_context()
         if context is None or (context.num_replicas_in_sync == 1 and not self._is_hashed):
             return generator
@@ -338,16 +342,10 @@ class PhiloxStream(KeyStream):
         return jax.lax.bitcast_convert_type(jnp.stack([count, low, high]), np.int64)
 
     def _moved(self, words: jax.Array, delta: int) -> jax.Array:
-        generator = _philox.skip(as_philox(words), delta)
+        generator = _philox.skip(_philox.of_state(words), delta)
         return jax.lax.bitcast_convert_type(jnp.stack([*generator.counter, generator.key]), np.int64)
 
     def _moved_on_host(self, words: np.ndarray, delta: int) -> np.ndarray:
-        counter = int.from_bytes(words[:2].tobytes(), "little") + delta * _philox.SKIP_PER_NUMBER
+        counter = int.from_bytes(words[:2].tobytes(), "little") + (delta * _philox.SKIP_PER_NUMBER) % 2**64
         new = np.frombuffer((counter % 2**128).to_bytes(16, "little"), np.int64)
         return np.concatenate([new, words[2:]])
-
-
-def as_philox(words: Any) -> Philox:
-    """Return the generator with the state `[counter, counter, key]` int64."""
-    numbers = jax.lax.bitcast_convert_type(convert_to_tensor(words), np.uint64)
-    return Philox(numbers[2], numbers[:2])

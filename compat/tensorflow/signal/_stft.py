@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tfdist_jax.compat.tensorflow._ops._arguments import compute, static_int
+from tfdist_jax.compat.tensorflow._ops._arguments import compute, static_axis, static_int
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.signal._fft import irfft, rfft
@@ -43,11 +43,11 @@ def frame(
     Returns:
         `[..., frames, frame_length, ...]`.
     """
-    tensor, along = convert_to_tensor(signal), static_int(axis, "axis")
+    tensor = convert_to_tensor(signal)
     length, step = static_int(frame_length, "frame_length"), static_int(frame_step, "frame_step")
     if not tensor.ndim:
         raise ValueError("Shape () must have rank at least 1")
-    along %= tensor.ndim
+    along = static_axis(axis, tensor.ndim)
     samples = tensor.shape[along]
     number = max(0, -(-samples // step) if pad_end else 1 + (samples - length) // step)
     missing = max(0, length + step * (number - 1) - samples) if pad_end else 0

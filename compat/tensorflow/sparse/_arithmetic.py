@@ -8,7 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax.compat.tensorflow._ops._arguments import compute, invalid, same_type, static_int, static_ints
+from tfdist_jax.compat.tensorflow._ops._arguments import (
+    compute,
+    invalid,
+    same_type,
+    static_axis,
+    static_int,
+    static_ints,
+)
 from tfdist_jax.compat.tensorflow._ops._shapes import transpose as transposed
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._checks import on_cpu
@@ -129,7 +136,7 @@ def concat(axis: Any, sp_inputs: Any, expand_nonconcat_dims: bool = False, name:
     differ; the largest count.
     """
     parts = [sparse(part) for part in sp_inputs]
-    where = static_int(axis, "axis") % len(parts[0].shape)
+    where = static_axis(axis, len(parts[0].shape))
     shapes = np.asarray([tuple(part.shape) for part in parts])
     others = np.delete(shapes, where, 1)
     if not expand_nonconcat_dims and (others != others[0]).any():
@@ -238,7 +245,7 @@ def reduce_max(
 
 def _reduced(given: SparseTensor, axis: Any, keepdims: bool, as_sparse: bool, how: str, start: Any) -> Any:
     rank = len(given.shape)
-    over = set(range(rank)) if axis is None else {one % rank for one in static_ints(axis, "axis")}
+    over = set(range(rank)) if axis is None else {static_axis(one, rank) for one in static_ints(axis, "axis")}
     kept = [i for i in range(rank) if i not in over]
     sizes = [given.shape[i] for i in kept]
     at = given.indices[:, kept] @ _steps(sizes)

@@ -357,10 +357,21 @@ def test_a_pass_that_is_left_early_is_not_kept():
     assert elements(cached) == elements(cached)
 
 
+def test_ignored_errors_are_told_if_it_is_wanted_or_if_nothing_is_left(caplog):
+    uneven = Dataset.range(4).map(lambda x: tf.debugging.assert_equal(x % 2, tf.constant(1, tf.int64)) or x)
+    assert elements(uneven.ignore_errors()) == [1, 3]
+    assert not caplog.records
+    assert elements(uneven.ignore_errors(log_warning=True)) == [1, 3]
+    assert len(caplog.records) == 2
+    caplog.clear()
+    # TensorFlow refuses this function when `map` is called.
+    assert elements(Dataset.range(3).map(lambda x: x + 1.5).ignore_errors()) == []
+    assert "no element at all could be made: cannot compute add" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("call", "instead"),
     [
-        (lambda d: d.ignore_errors(), "filter"),
         (lambda d: d.ragged_batch(2), "padded_batch"),
         (lambda d: d.sparse_batch(2, [3]), "padded_batch"),
         (lambda d: d.save("folder"), "from_tensor_slices"),

@@ -53,6 +53,49 @@ def test_an_iterator_goes_on_where_another_was(make, taken, tmp_path):
     assert left
 
 
+def with_errors(context=None):
+    numbers = [float("nan"), 1.0, 2.0, 3.0, 4.0, float("nan"), 6.0, 7.0, 8.0, 9.0, 10.0, 11.0]
+    return Dataset.from_tensor_slices(numbers).map(lambda x: tf.debugging.check_numerics(x, "m")).batch(2)
+
+
+FAILING = {
+    "split": (
+        lambda strategy: strategy.experimental_distribute_dataset(with_errors()),
+        ["error", [2, 3], "error", [6, 7], [8, 9], [10, 11]],
+    ),
+    "from a function": (
+        lambda strategy: strategy.distribute_datasets_from_function(with_errors),
+        ["error", "error", [2, 3, 6, 7], [8, 9, 10, 11]],
+    ),
+}
+
+
+def drain(strategy, iterator, most=9):
+    found = []
+    for _ in range(most):
+        try:
+            found.append(rows(strategy, next(iterator)))
+        except StopIteration:
+            break
+        except tf.errors.InvalidArgumentError:
+            found.append("error")
+    return found
+
+
+@pytest.mark.parametrize("taken", range(4))
+@pytest.mark.parametrize("kind", FAILING)
+def test_an_iterator_goes_on_behind_errors_which_come_in_their_step(kind, taken, tmp_path):
+    strategy = strategy_of(2)
+    make, steps = FAILING[kind]
+    iterator = iter(make(strategy))
+    assert drain(strategy, iterator, taken) == steps[:taken]
+    path = tf.train.Checkpoint(iterator=iterator).save(tmp_path / "place")
+    assert drain(strategy, iterator) == steps[taken:]
+    other = iter(make(strategy))
+    tf.train.Checkpoint(iterator=other).restore(path).assert_consumed()
+    assert drain(strategy, other) == steps[taken:]
+
+
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_it_may_go_on_over_other_replicas(replicas, tmp_path):
     first, second = strategy_of(2), strategy_of(replicas)
@@ -187,3 +230,14 @@ def test_iterations_end_before_a_step_that_some_replicas_have_no_batch_for():
     assert not bool(iterator.get_next_as_optional().has_value())
     other.restore_state(iterator.state())
     assert list(other) == []
+
+
+@pytest.mark.parametrize("is_distributed", [True, False])
+def test_a_place_in_data_that_are_empty_now_is_an_error(is_distributed, tmp_path):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    begin = lambda data: iter(strategy.experimental_distribute_dataset(data) if is_distributed else data)
+    iterator = begin(tf.data.Dataset.range(8).batch(2))
+    next(iterator)
+    path = tf.train.Checkpoint(iterator=iterator).save(tmp_path / "place")
+    with pytest.raises(ValueError, match="first step had 2 rows; here it has 0"):
+        tf.train.Checkpoint(iterator=begin(tf.data.Dataset.range(0).batch(2))).restore(path)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import jax
 import jax.numpy as jnp
@@ -415,3 +416,13 @@ def test_a_keras_distribution_trains_with_kerass_own_engine_and_loses_nothing(da
         assert len(model.layers[0].kernel.value.devices()) == 4
     finally:
         keras.distribution.set_distribution(None)
+
+
+@pytest.mark.parametrize("loss", ["mse", "huber", keras.losses.CosineSimilarity(name="angle")])
+@pytest.mark.parametrize("shape", [(8, 2), (8,), (8, 4, 3)])
+def test_targets_that_do_not_have_the_outputs_shape_are_an_error_that_names_both(loss, shape):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    model.compile("sgd", loss)
+    name = loss if isinstance(loss, str) else loss.name
+    with pytest.raises(ValueError, match=re.escape(f"loss '{name}' got targets {shape}, predictions (8, 3)")):
+        model.fit(np.ones((8, 4)), np.ones(shape), verbose=0)

@@ -145,8 +145,8 @@ def test_training_is_saved_whatever_it_is_doing(moment, strategy, train, whole, 
     assert_ends_like(tmp_path / "resumed.npz", whole(strategy), after=MOMENTS[moment])
 
 
-@pytest.mark.slow("three trainings")
-@pytest.mark.parametrize("strategy", ["mirrored", pytest.param("none", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("strategy", ["mirrored", "none"])
 def test_a_validation_that_is_interrupted_twice_is_done_in_the_end(strategy, train, whole, tmp_path):
     for moment in ("validation", "validation-again"):
         assert train(tmp_path / "backup", strategy, moment, tmp_path / "stopped.npz") == LOST_EXIT_CODE

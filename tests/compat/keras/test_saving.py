@@ -43,13 +43,27 @@ def test_loaded_model_trains_on_as_the_saved_one(name, inside, tmp_path, strateg
     assert_equal_variables(loaded, model)
 
 
-def test_hdf5_keeps_weights(tmp_path, strategy, make_model, fit, data):
-    model = make_model(strategy)
+@pytest.mark.parametrize("optimizer", [adam, lambda: keras.optimizers.SGD(0.1, momentum=0.9, use_ema=True)])
+def test_a_model_in_hdf5_trains_on_as_the_saved_one(optimizer, tmp_path, strategy, make_model, fit, data):
+    model = make_model(strategy, optimizer=optimizer)
     fit(model, data)
     model.save(tmp_path / "m.h5")
-    loaded = keras.models.load_model(tmp_path / "m.h5")
-    for mine, other in zip(loaded.weights, model.weights, strict=True):
-        np.testing.assert_array_equal(mine.numpy(), other.numpy())
+    with strategy.scope():
+        loaded = keras.models.load_model(tmp_path / "m.h5")
+    assert_equal_variables(loaded, model)
+    assert fit(loaded, data) == fit(model, data)
+    assert_equal_variables(loaded, model)
+
+
+def test_weights_of_another_optimizer_change_nothing(make_model, fit, data):
+    model, other = make_model(optimizer=adam), make_model(optimizer=adam, hidden=[dropout])
+    fit(model, data)
+    before = model.optimizer.get_weights()
+    other.optimizer.build(other.trainable_variables[::-1])
+    with pytest.raises(ValueError, match="same kind of optimizer"):
+        model.optimizer.set_weights(other.optimizer.get_weights())
+    for mine, expected in zip(model.optimizer.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(mine, expected)
 
 
 def test_weights_without_suffix_are_a_checkpoint(tmp_path, strategy, make_model, fit, data):

@@ -77,6 +77,14 @@ odd = lambda x: tf.cast(x, tf.int64) % 2
 show("group_by_window", drain(checked().group_by_window(odd, lambda key, window: window.batch(9), 2)))
 numbers = Dataset.from_tensor_slices(np.int64([0, 0, 1, 0, 0, 0, 0]))
 show("choose", drain(Dataset.choose_from_datasets([checked(), Dataset.from_tensor_slices([7.0, 8.0])], numbers)))
+one = tf.distribute.MirroredStrategy(["/cpu:0"])
+show("distributed", drain(one.experimental_distribute_dataset(checked().batch(2))))
+show(
+    "distributed behind good ones",
+    drain(one.experimental_distribute_dataset(checked([0.0, 1.0, np.nan, 3.0]).batch(1))),
+)
+made = lambda context: checked([0.0, 1.0, np.nan, 3.0]).batch(1)
+show("distributed from a function", drain(one.distribute_datasets_from_function(made)))
 
 
 def first_error(call):

@@ -2,6 +2,7 @@
 
 import tempfile
 
+import numpy as np
 import tensorflow as tf
 from _facts import error, show
 
@@ -63,3 +64,37 @@ for _ in range(2):
 other = iter(Dataset.range(30))
 status = tf.train.Checkpoint(other=other).restore(path)
 error("not in the checkpoint", status.assert_consumed)
+
+
+def drain(iterator, most=20):
+    """What is left, an error's name in place of each element that could not be made."""
+    found = []
+    for _ in range(most):
+        try:
+            found.append(next(iterator).numpy().tolist())
+        except StopIteration:
+            break
+        except Exception as failure:
+            found.append(type(failure).__name__)
+    return found
+
+
+def again_behind_errors(label, make, taken):
+    """As `again`, where some of the elements are errors."""
+    iterator = iter(make())
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    show(f"{label} before", drain(iterator, taken))
+    path = checkpoint.save(f"{folder}/{label.replace(' ', '_')}")
+    show(f"{label} behind", drain(iterator))
+    checkpoint.restore(path)
+    show(f"{label} behind again", drain(iterator))
+    other = iter(make())
+    tf.train.Checkpoint(iterator=other).restore(path)
+    show(f"{label} behind elsewhere", drain(other))
+
+
+# Rows of different lengths cannot be one batch.
+lengths = lambda numbers: Dataset.from_tensor_slices(np.int64(numbers)).map(tf.range).batch(2)
+for taken in range(1, 5):
+    again_behind_errors(f"errors {taken}", lambda: lengths([1, 1, 2, 1, 2, 2, 1, 2, 3, 3]), taken)
+    again_behind_errors(f"errors first {taken}", lambda: lengths([1, 2, 1, 1, 2, 3, 2, 2]).prefetch(2).repeat(2), taken)

@@ -71,6 +71,39 @@ error("evaluate labels", lambda: classifier().evaluate(good, np.array([0, 1, -1,
 ignoring = keras.losses.SparseCategoricalCrossentropy(ignore_class=-1)
 show("an ignored class", classifier(ignoring).evaluate(good, np.array([0, 1, -1, 2, 0, 1]), verbose=0))
 error("beside an ignored class", lambda: classifier(ignoring).fit(good, np.array([0, 1, -1, 3, 0, 1]), verbose=0))
+
+
+def reached(way):
+    """An embedding of three ids, which are made of a batch's numbers."""
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.parts = [
+                layers.Embedding(3, 2, embeddings_initializer="ones"),
+                layers.Flatten(),
+                layers.Dense(1, kernel_initializer="ones"),
+            ]
+
+        def embedded(self, ids):
+            for part in self.parts:
+                ids = part(ids)
+            return ids
+
+        def call(self, numbers):
+            return way(self, numbers)
+
+    return compiled(Model())
+
+
+truths = reached(lambda model, ids: model.embedded(tf.cast(tf.cast(ids, tf.bool), tf.int32)))
+show("ids that were truths", truths.predict(bad, verbose=0))
+wrapped = reached(lambda model, ids: model.embedded(tf.cast(tf.cast(ids + 256, tf.uint8), tf.int32)))
+show("ids that went round", wrapped.predict(good, verbose=0))
+known = reached(
+    lambda model, ids: tf.cond(tf.reduce_max(ids) < 3, lambda: model.embedded(ids), lambda: model.embedded(ids % 3) * 2)
+)
+show("ids of a branch", known.predict(bad, verbose=0))
 labels, weights = np.array([0, 1, -1, 2, 0, 1]), np.array([1, 1, 0, 1, 1, 1])
 error("a label without weight", lambda: classifier().fit(good, labels, sample_weight=weights, verbose=0))
 
@@ -80,3 +113,24 @@ with strategy.scope():
 show("replicas, columns", divided.fit(bad[:4], targets[:4], batch_size=4, shuffle=False, verbose=0).history["loss"])
 error("replicas", lambda: replicated.fit(bad, targets, batch_size=6, verbose=0))
 error("replicas, labels", lambda: divided.fit(bad[:, ::-1], targets, batch_size=4, shuffle=False, verbose=0))
+
+with strategy.scope():
+    offset = compiled(
+        keras.Sequential(
+            [
+                layers.Lambda(lambda ids: ids - 100),
+                layers.Embedding(3, 2, embeddings_initializer="ones"),
+                layers.Flatten(),
+                layers.Dense(1, kernel_initializer="ones"),
+            ]
+        )
+    )
+    counted_from_one = classifier(lambda y, p: keras.losses.sparse_categorical_crossentropy(y - 1, p))
+rows = np.tile(good, (3, 1))[:15]
+show("replicas, uneven, ids from 100", offset.predict(rows + 100, batch_size=8, verbose=0))
+show("replicas, uneven, labels from one", counted_from_one.evaluate(rows, rows[:, 0] + 1, batch_size=8, verbose=0))
+error("replicas, uneven, ids from 101", lambda: offset.predict(rows + 101, batch_size=8, verbose=0))
+error(
+    "replicas, uneven, labels from two",
+    lambda: counted_from_one.evaluate(rows, rows[:, 0] + 2, batch_size=8, verbose=0),
+)

@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import keras._tf_keras.keras as tf_keras
+import numpy as np
 
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
@@ -48,7 +49,14 @@ def _set_weights(self: BaseOptimizer, weights: Any) -> None:
             f"The optimizer has {len(self.variables)} variables, got {len(weights)} weights. Call "
             "`optimizer.build(model.trainable_variables)` first, or use the weights of the same kind of optimizer."
         )
-    for variable, value in zip(self.variables, weights, strict=True):
+    pairs = list(zip(self.variables, map(np.asarray, weights), strict=True))
+    for variable, value in pairs:
+        if tuple(variable.shape) != value.shape:
+            raise ValueError(
+                f"{variable.path} has shape {tuple(variable.shape)}, got a weight of shape {value.shape}. Use the weights of the same "
+                "kind of optimizer, of a model with the same variables."
+            )
+    for variable, value in pairs:
         variable.assign(value)
 
 

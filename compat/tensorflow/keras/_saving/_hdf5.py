@@ -10,7 +10,7 @@ from typing import Any, final
 import h5py
 
 from tfdist_jax.compat.tensorflow.keras._change import Hook
-from tfdist_jax.compat.tensorflow.keras._internals import legacy_h5_format, saving_lib
+from tfdist_jax.compat.tensorflow.keras._internals import legacy_h5_format, saving_lib, saving_utils
 
 
 @final
@@ -92,6 +92,18 @@ def _closing_with_an_error(original: Callable[..., None]) -> Callable[..., None]
     return save_model_to_hdf5
 
 
+def _building_optimizer(original: Callable[..., None]) -> Callable[..., None]:
+    """Build the optimizer of a loaded model for all variables that it trains: Keras takes those of the model outside of its layers."""
+
+    @functools.wraps(original)
+    def try_build_compiled_arguments(model: Any) -> None:
+        if model.optimizer is not None:
+            model.optimizer.build(model.trainable_variables)
+        original(model)
+
+    return try_build_compiled_arguments
+
+
 _REASON = "HDF5 ends the process when the disk is full"
 
 CHANGES = (
@@ -108,5 +120,12 @@ CHANGES = (
         _closing_with_an_error,
         "model filepath overwrite include_optimizer",
         _REASON,
+    ),
+    Hook(
+        saving_utils,
+        "try_build_compiled_arguments",
+        _building_optimizer,
+        "model",
+        "called for models in HDF5 alone, before their optimizer's variables are set",
     ),
 )

@@ -7,7 +7,7 @@ NumPy, on the host's batch, before the step runs; where the way is another one, 
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast, final
 
 import jax
@@ -34,11 +34,13 @@ class Value:
         compute: Computes it from the arrays of a batch.
         entries: Computes the same entries in some order and shape, with less work; over all replicas if there are several.
         is_whole: Whether they are whole numbers, of whatever type.
+        is_constant: Whether they are the same for all batches.
     """
 
     compute: Compute
     entries: Compute
     is_whole: bool
+    is_constant: bool = False
 
 
 Values = list[Value | None]
@@ -63,14 +65,28 @@ class BatchCheck:
     what: str
 
 
+@final
+@dataclasses.dataclass(frozen=True)
+class _Search:
+    """What is found in a program, of which one replica's part is being followed.
+
+    Attributes:
+        found: The checks, in their order.
+        replica: Its index on each axis of the mesh that the batch is split over.
+    """
+
+    found: dict[BatchCheck, None]
+    replica: Mapping[str, int]
+
+
 def find_checks(program: StatefulProgram, num_arrays: int) -> list[BatchCheck]:
     """Return what can be looked at in the first `num_arrays` arguments of a program, the batch's, before it runs."""
     closed = program.captured.jaxpr
     arrays = [(operator.itemgetter(i), closed.in_avals[i].dtype) for i in range(num_arrays)]
     given: Values = [Value(array, array, dtype.kind in "iu") for array, dtype in arrays]
-    found: dict[BatchCheck, None] = {}
-    _follow(closed, [*given, *[None] * (len(closed.jaxpr.invars) - num_arrays)], found)
-    return list(found)
+    search = _Search({}, {})
+    _follow(closed, [*given, *[None] * (len(closed.jaxpr.invars) - num_arrays)], search)
+    return list(search.found)
 
 
 def check_batch(checks: Sequence[BatchCheck], arrays: Sequence[Any]) -> None:
@@ -88,73 +104,92 @@ def check_batch(checks: Sequence[BatchCheck], arrays: Sequence[Any]) -> None:
             refuse_outside(check.entries(known), check.least, check.size, check.what)
 
 
-def _follow(closed: ClosedJaxpr, inputs: Values, found: dict[BatchCheck, None]) -> Values:
+def _follow(closed: ClosedJaxpr, inputs: Values, search: _Search) -> Values:
     """Note the marks in a program whose inputs are as given; return its outputs."""
     jaxpr = closed.jaxpr
     known: dict[Any, Value] = {v: value for v, value in zip(jaxpr.invars, inputs, strict=True) if value is not None}
+    known |= {v: _constant(value) for v, value in zip(jaxpr.constvars, closed.consts, strict=False)}
 
     def read(variable: Any) -> Value | None:
-        if isinstance(variable, Literal):
-            constant = np.asarray(variable.val)
-            return Value(lambda batch: constant, lambda batch: constant, constant.dtype.kind in "iu")
-        return known.get(variable)
+        return _constant(variable.val) if isinstance(variable, Literal) else known.get(variable)
 
     for eqn in jaxpr.eqns:
-        if not any(not isinstance(v, Literal) and v in known for v in eqn.invars):
+        if eqn.invars and not any(not isinstance(v, Literal) and v in known for v in eqn.invars):
             continue
         operands = [read(v) for v in eqn.invars]
-        for variable, value in zip(eqn.outvars, _results(eqn, operands, found), strict=False):
+        for variable, value in zip(eqn.outvars, _results(eqn, operands, search), strict=False):
             if value is not None:
                 known[variable] = value
     return [read(v) for v in jaxpr.outvars]
 
 
-def _results(eqn: Any, operands: Values, found: dict[BatchCheck, None]) -> Values:
+def _constant(value: Any) -> Value:
+    # A program may hold large arrays on a device, of which few are looked at.
+    compute = lambda batch: np.asarray(value)
+    return Value(compute, compute, np.result_type(value).kind in "iu", is_constant=True)
+
+
+def _results(eqn: Any, operands: Values, search: _Search) -> Values:
     name = eqn.primitive.name
     if name == MARK:
-        found[BatchCheck(cast(Value, operands[0]).entries, **eqn.params)] = None
+        search.found[BatchCheck(cast(Value, operands[0]).entries, **eqn.params)] = None
         return operands
     if name in _ON_HOST:
         return [_computed(eqn, operands)]
+    if name == "axis_index":
+        place = search.replica.get(eqn.params["axis_name"])
+        return [] if place is None else [_constant(np.int32(place))]
     if name == "shard_map":
-        return _follow_replicas(eqn, operands, found)
+        return _follow_replicas(eqn, operands, search)
+    if name == "cond":
+        return _follow_branch(eqn, operands, search)
     outputs: Values = []
-    for inner, skipped in _inner_programs(eqn):
-        outputs = _follow(inner, operands[skipped:], found)
-    # Which branch of several is taken is not known here.
-    return outputs if name not in ("cond", "scan", "while") else []
+    for inner in _inner_programs(eqn):
+        outputs = _follow(inner, operands, search)
+    return outputs
 
 
-def _inner_programs(eqn: Any) -> Iterator[tuple[ClosedJaxpr, int]]:
-    """Yield the programs that an equation runs on its operands, with how many first operands they do not take."""
-    name = eqn.primitive.name
-    if name in ("scan", "while"):
+def _follow_branch(eqn: Any, operands: Values, search: _Search) -> Values:
+    """Follow the branch that is taken, such as that for a replica's number of rows; where the batch decides, none."""
+    which = operands[0]
+    if which is None or not which.is_constant:
+        return []
+    branches = eqn.params["branches"]
+    return _follow(branches[int(np.clip(which.compute(()), 0, len(branches) - 1))], operands[1:], search)
+
+
+def _inner_programs(eqn: Any) -> Iterator[ClosedJaxpr]:
+    """Yield the programs that an equation runs on its operands."""
+    if eqn.primitive.name in ("scan", "while"):
         return  # What a loop's body takes changes from turn to turn.
     for value in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
         if _is_program(value):
             closed = value if isinstance(value, ClosedJaxpr) else ClosedJaxpr(value, ())
-            skipped = 1 if name == "cond" else 0
-            if len(closed.jaxpr.invars) == len(eqn.invars) - skipped:
-                yield closed, skipped
+            if len(closed.jaxpr.invars) == len(eqn.invars):
+                yield closed
 
 
 def _is_program(value: Any) -> bool:
     return isinstance(value, ClosedJaxpr | Jaxpr)
 
 
-def _follow_replicas(eqn: Any, operands: Values, found: dict[BatchCheck, None]) -> Values:
-    """Follow the batch into the replicas, each of which has its block of rows; rows that fill a block up are zeros, in range."""
+def _follow_replicas(eqn: Any, operands: Values, search: _Search) -> Values:
+    """Follow the batch into the replicas, each of which has its block of rows."""
     inner = eqn.params["jaxpr"]
     closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
     sizes = eqn.params["mesh"].shape
-    axes = [_split_axis(spec) for spec in eqn.params["in_specs"]]
-    num_blocks = max((int(np.prod([sizes[name] for name in names])) for _, names in filter(None, axes)), default=1)
-    for block in range(num_blocks):
+    splits = [
+        None if value is None else _split_axis(spec)
+        for value, spec in zip(operands, eqn.params["in_specs"], strict=True)
+    ]
+    names = next((names for _, names in filter(None, splits)), ())
+    places = list(np.ndindex(*(sizes[name] for name in names)))
+    for block, place in enumerate(places):
         own = [
-            value if value is None or axis is None else _block_of(value, axis[0], block, num_blocks)
-            for value, axis in zip(operands, axes, strict=True)
+            value if value is None or split is None else _block_of(value, split[0], block, len(places))
+            for value, split in zip(operands, splits, strict=True)
         ]
-        _follow(closed, own, found)
+        _follow(closed, own, _Search(search.found, dict(zip(names, place, strict=True))))
     return []
 
 
@@ -183,17 +218,18 @@ def _computed(eqn: Any, operands: Values) -> Value | None:
     def compute(batch: Batch) -> np.ndarray:
         return np.asarray(on_host(params, *(operand(batch) for operand in known)), dtype)
 
-    first = cast(Value, operands[0])
+    first, is_constant = cast(Value, operands[0]), all(cast(Value, operand).is_constant for operand in operands)
     if _keeps_entries(eqn, first):
-        return Value(compute, first.entries, first.is_whole)
-    return Value(compute, compute, dtype.kind in "iu")
+        return Value(compute, first.entries, first.is_whole, is_constant)
+    return Value(compute, compute, dtype.kind in "iu", is_constant)
 
 
 def _keeps_entries(eqn: Any, first: Value) -> bool:
     """Whether the result has the same entries as the first operand."""
     name, operand = eqn.primitive.name, eqn.invars[0].aval
     if name == "convert_element_type":
-        return first.is_whole
+        wide = eqn.outvars[0].aval.dtype
+        return first.is_whole and wide.kind in "if" and wide.itemsize >= operand.dtype.itemsize
     return name in _REARRANGING or (name in _CUTTING and eqn.outvars[0].aval.shape == operand.shape)
 
 
@@ -233,6 +269,7 @@ _ON_HOST: dict[str, Callable[..., Any]] = {
     "concatenate": lambda params, *parts: np.concatenate(parts, params["dimension"]),
     "convert_element_type": _elementwise(lambda x: x),
     "copy": _elementwise(lambda x: x),
+    "clamp": _elementwise(lambda least, x, most: np.clip(x, least, most)),
     "select_n": _elementwise(lambda which, *cases: np.where(which, cases[1], cases[0])),
     **{
         name: _elementwise(fn)

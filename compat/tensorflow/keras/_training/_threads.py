@@ -13,31 +13,53 @@ from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer
 
-_LOCK = threading.RLock()
+
+@final
+class _OwnLock:
+    """A lock of one layer's or model's; what is copied with it gets another."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+    def __deepcopy__(self, memo: Any) -> "_OwnLock":
+        return _OwnLock()
+
+    def __reduce__(self) -> Any:
+        return _OwnLock, ()
+
+
+def _lock_of(layer: Any, purpose: str) -> Any:
+    # Of each object its own: one thread's training may wait for data that another thread makes with a model of its own.
+    return vars(layer).setdefault(f"_lock_of_{purpose}", _OwnLock()).lock
 
 
 @final
 class _Hold:
-    """Whether a training method that has taken the lock holds it still."""
+    """Whether a training method that has taken its model's lock holds it still."""
 
-    is_held = False
+    def __init__(self, model: keras.Model) -> None:
+        self._lock = _lock_of(model, "training")
+        self._is_held = False
+
+    def take(self) -> None:
+        self._is_held = self._lock.acquire()
 
     def let_go(self) -> None:
-        if self.is_held:
-            self.is_held = False
-            _LOCK.release()
+        if self._is_held:
+            self._is_held = False
+            self._lock.release()
 
 
 _hold: ContextVar[_Hold | None] = ContextVar("hold", default=None)
 
 
 @contextlib.contextmanager
-def building() -> Iterator[None]:
-    """Keep other threads from building until `end_building` is called inside, or until the end."""
-    hold = _Hold()
+def building(model: keras.Model) -> Iterator[None]:
+    """Keep other threads from building a model in training until `end_building` is called inside, or until the end."""
+    hold = _Hold(model)
     token = _hold.set(hold)
     try:
-        hold.is_held = _LOCK.acquire()
+        hold.take()
         yield
     finally:
         hold.let_go()
@@ -71,7 +93,7 @@ def _one_thread_at_a_time(original: Callable[..., None]) -> Callable[..., None]:
         # Replicas that are traced side by side wait for each other where they build: none of them may hold the lock.
         if self.built or current_scope() is not None:
             return original(self, call_spec)
-        with _LOCK:
+        with _lock_of(self, "building"):
             return original(self, call_spec)
 
     return _maybe_build

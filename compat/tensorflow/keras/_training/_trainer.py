@@ -122,7 +122,7 @@ def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..
     @functools.wraps(original)
     def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         is_first = getattr(self, f"{kind}_function", None) is None
-        with building() if is_first else contextlib.nullcontext():
+        with building(self) if is_first else contextlib.nullcontext():
             return run(self, *args, **kwargs)
 
     return method

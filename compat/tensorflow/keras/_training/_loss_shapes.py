@@ -1,0 +1,44 @@
+"""Targets that do not have the predictions' shape: a ValueError as on TensorFlow, which names both."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from tfdist_jax.compat.tensorflow.keras._change import Hook
+
+# Of JAX's messages, which are of several types.
+_MISMATCH = "ncompatible shapes for broadcasting"
+
+
+def _naming_shapes(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def __call__(self: keras.Loss, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        try:
+            return original(self, y_true, y_pred, sample_weight)
+        except (TypeError, ValueError) as error:
+            if _MISMATCH not in str(error):
+                raise
+            given = {"targets": y_true, "predictions": y_pred, "weights of samples": sample_weight}
+            text = ", ".join(f"{name} {_shapes(value)}" for name, value in given.items() if value is not None)
+            raise ValueError(
+                f"Dimensions must be equal: the loss {self.name!r} got {text}. Give targets of the shape of the model's outputs."
+            ) from error
+
+    return __call__
+
+
+def _shapes(value: Any) -> Any:
+    return keras.tree.map_structure(lambda leaf: str(tuple(getattr(leaf, "shape", ()))), value)
+
+
+CHANGES = (
+    Hook(
+        keras.Loss,
+        "__call__",
+        _naming_shapes,
+        "self y_true y_pred sample_weight",
+        "errors name the shapes, as ValueError",
+    ),
+)
