@@ -12,8 +12,12 @@ FACADE = tf.__name__
 HEADER = "# Made by `make api` from the namespace's table of names."
 # What namespaces hold besides their tables.
 CONSTANTS = {"newaxis": "newaxis: None"}
-# Keras makes its namespace itself.
-KERAS = f"{HEADER}\nfrom keras._tf_keras.keras import *\n"
+# Namespaces that hand on the names of another.
+OTHERS = {
+    "keras/__init__.pyi": f"{HEADER}\nfrom keras._tf_keras.keras import *\n",
+    "compat/v1/keras.pyi": f"{HEADER}\nfrom keras._tf_keras.keras import *\n",
+    "compat/v2.pyi": f"{HEADER}\nfrom {FACADE} import *\n\ndef enable_v2_behavior() -> None: ...\n",
+}
 
 
 def main() -> None:
@@ -24,9 +28,8 @@ def main() -> None:
 
 def stubs() -> dict[Path, str]:
     """Return the text of each stub."""
-    keras = Path(tf.__file__ or "").resolve().parent / "keras" / "__init__.pyi"
     made = {_path(module): _stub(names, vars(module)) for module, names in _namespaces(tf)}
-    return {**made, keras: KERAS}
+    return made | {_path(tf).parent / path: text for path, text in OTHERS.items()}
 
 
 def _namespaces(module) -> Iterator[tuple]:

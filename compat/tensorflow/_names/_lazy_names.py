@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any, final
 
 from tfdist_jax.compat.tensorflow._names._missing import reason
-from tfdist_jax.compat.tensorflow._names._symbolic import PLACE, takes_symbols, taking_symbols
+from tfdist_jax.compat.tensorflow._names._symbolic import takes_symbols, taking_symbols
 
 _ROOT = __name__.rpartition("._names.")[0]
 # Namespaces that repeat others' names: no help to who asks for a name elsewhere.
@@ -49,7 +49,9 @@ class LazyNames:
         """Return what `name` stands for, and keep it in the module."""
         if name in self.attributes:
             module, attribute = self.attributes[name]
-            value = _given_out(importlib.import_module(f"{_ROOT}.{module}"), module, attribute)
+            value = getattr(importlib.import_module(f"{_ROOT}.{module}"), attribute)
+            if takes_symbols(module, attribute, value):
+                value = taking_symbols(value, self.namespace, name)
         elif name in self.modules:
             value = importlib.import_module(f"{self.namespace}.{name}")
         else:
@@ -85,19 +87,6 @@ def _attributes(sources: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, st
         for name in names.split():
             new, _, old = name.partition("=")
             yield new, (module, old or new)
-
-
-def _given_out(module: Any, source: str, attribute: str) -> Any:
-    """Return what a module has under a name; a function that may be called with symbolic tensors, in its wrapper.
-
-    The module keeps the wrapper, too: pickle finds functions by module and name.
-    """
-    value = getattr(module, attribute)
-    if hasattr(value, PLACE) or not takes_symbols(source, attribute, value):
-        return value
-    wrapper = taking_symbols(value, f"{module.__name__}:{attribute}")
-    setattr(module, attribute, wrapper)
-    return wrapper
 
 
 def _lazy_names(module_name: str) -> LazyNames | None:

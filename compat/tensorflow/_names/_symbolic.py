@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 PLACE = "__place__"
-"""The attribute in which a function's wrapper says where it is found, as "module:name"."""
+"""The attribute in which a function's wrapper says where it is found, as "namespace:name"."""
 
 # Modules whose functions compute tensors from tensors.
 _COMPUTING = (
@@ -49,19 +49,38 @@ def takes_symbols(source: str, name: str, value: Any) -> bool:
     return is_computing and callable(value) and not isinstance(value, type) and name not in _ASIDE.split()
 
 
-@functools.cache
-def taking_symbols(function: Callable[..., Any], place: str) -> Callable[..., Any]:
-    """Return a function that does as another, found at a place, and, with symbolic tensors, what Keras makes of it."""
-    name = place.partition(":")[2]
-    if name in _LOOKING_FIRST.split():
+_wrappers: dict[Callable[..., Any], Callable[..., Any]] = {}
 
-        @functools.wraps(function)
-        def looking(*args: Any, **kwargs: Any) -> Any:
-            result = call_on_symbols(looking, args, kwargs)
-            return function(*args, **kwargs) if result is NotImplemented else result
 
-        looking.__dict__[PLACE] = place
-        return looking
+def taking_symbols(function: Callable[..., Any], namespace: str, name: str) -> Callable[..., Any]:
+    """Return a function that does as another and, with symbolic tensors, what Keras makes of it.
+
+    It is one for all namespaces, and belongs to the first that gives it out, where pickle and saved models find it.
+    """
+    if function not in _wrappers:
+        looks_first = function.__name__ in _LOOKING_FIRST.split()
+        wrapper = _wrappers[function] = (_looking_first if looks_first else _trying_first)(function)
+        wrapper.__module__, wrapper.__qualname__ = namespace, name
+        wrapper.__dict__[PLACE] = f"{namespace}:{name}"
+    return _wrappers[function]
+
+
+def inner(function: Any) -> Any:
+    """Return the function that a public one calls; anything else as it is."""
+    return function.__wrapped__ if PLACE in getattr(function, "__dict__", ()) else function
+
+
+def _looking_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def looking(*args: Any, **kwargs: Any) -> Any:
+        result = call_on_symbols(looking, args, kwargs)
+        return function(*args, **kwargs) if result is NotImplemented else result
+
+    return looking
+
+
+def _trying_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Call at once, for speed: what meets a symbolic tensor raises an error."""
 
     @functools.wraps(function)
     def trying(*args: Any, **kwargs: Any) -> Any:
@@ -73,5 +92,4 @@ def taking_symbols(function: Callable[..., Any], place: str) -> Callable[..., An
                 raise
             return result
 
-    trying.__dict__[PLACE] = place
     return trying

@@ -89,7 +89,7 @@ def test_experimental_layers_are_todays():
         (lambda: tf.keras.backend.set_learning_phase(1), "training=True"),
         (lambda: tf.keras.backend.set_session(None), "set_memory_growth"),
         (lambda: tf.keras.experimental.PeepholeLSTMCell(2), "LSTMCell"),
-        (lambda: tf.keras.layers.BatchNormalization(renorm=True), "GroupNormalization"),
+        (lambda: tf.keras.layers.BatchNormalization(virtual_batch_size=2), "GroupNormalization"),
         (lambda: tf.keras.mixed_precision.experimental.Policy("mixed_float16", loss_scale=128), "initial_scale"),
         (lambda: tf.keras.layers.LSTM(2, time_major=True), "rows first"),
         (lambda: tf.keras.estimator.model_to_estimator(None), "fit"),
@@ -107,3 +107,43 @@ def test_automatic_reduction_is_the_mean():
     assert auto.reduction == "sum_over_batch_size"
     with pytest.raises(ValueError, match="Invalid value for argument `reduction`"):
         tf.keras.losses.MeanSquaredError(reduction="median")
+
+
+@pytest.mark.parametrize(("aggregation", "of"), [("SUM", sum), ("MEAN", np.mean), ("ONLY_FIRST_REPLICA", min)])
+@pytest.mark.parametrize("synchronization", ["AUTO", "ON_READ"])
+def test_weights_are_aggregated_as_keras_2_says(synchronization, aggregation, of):
+    class Counter(tf.keras.layers.Layer):
+        def build(self, shape):
+            self.count = self.add_weight(
+                "count",
+                (),
+                tf.float32,
+                "zeros",
+                trainable=None,
+                synchronization=tf.VariableSynchronization[synchronization],
+                aggregation=tf.VariableAggregation[aggregation],
+            )
+
+        def call(self, x):
+            self.count.assign(self.count + x)
+            return x
+
+    strategy = tf.distribute.MirroredStrategy()
+    numbers = range(1, strategy.num_replicas_in_sync + 1)
+    with strategy.scope():
+        layer = Counter()
+        layer.build(())
+    x = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(float(numbers[context.replica_id_in_sync_group]))
+    )
+    for _ in range(2):
+        tf.function(strategy.run)(layer, (x,))
+    np.testing.assert_allclose(layer.count.numpy(), 2 * of(numbers))
+    assert bool(layer.trainable_weights) == (synchronization == "AUTO")
+
+
+def test_a_weight_with_a_value_per_replica_is_not_trainable():
+    with pytest.raises(ValueError, match="not trainable"):
+        tf.keras.layers.Layer().add_weight(
+            "w", (2,), trainable=True, synchronization=tf.VariableSynchronization.ON_READ
+        )

@@ -8,12 +8,27 @@ import keras
 import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
+from tfdist_jax.compat.tensorflow._variables._variable import VariableAggregation, VariableSynchronization
 from tfdist_jax.compat.tensorflow.keras._change import Change, Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, Operation, Trainer, name_scope
 
 _LOADING = ("workers", "use_multiprocessing", "max_queue_size")
 # What BatchNormalization of Keras 2 took beside what it takes today.
-_RENORM = ("renorm_clipping", "renorm_momentum", "adjustment", "virtual_batch_size")
+_GONE = ("adjustment", "virtual_batch_size")
+
+# The order of `add_weight`'s arguments in Keras 2.
+_WEIGHT_ARGUMENTS = (
+    "name",
+    "shape",
+    "dtype",
+    "initializer",
+    "regularizer",
+    "trainable",
+    "constraint",
+    "use_resource",
+    "synchronization",
+    "aggregation",
+)
 
 
 def _replaces(original: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -108,12 +123,17 @@ def _naming_first(original: Callable[..., Any]) -> Callable[..., Any]:
     def add_weight(self: keras.Layer, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], str):
             tell_old_form("`add_weight` with the name first", "`add_weight(shape=..., name=...)`")
-            kwargs["name"], args = args[0], args[1:]
-            if args:
-                kwargs["shape"], args = args[0], args[1:]
-            if args:
-                raise TypeError("`add_weight` takes arguments after `name` and `shape` by name.")
-        for gone in ("use_resource", "synchronization", "partitioner", "collections", "getter"):
+            kwargs |= dict(zip(_WEIGHT_ARGUMENTS[: len(args)], args, strict=True))
+            args = ()
+        if kwargs.get("trainable", True) is None:
+            del kwargs["trainable"]  # The default, which depends on how it is synchronized.
+        if kwargs.pop("synchronization", None) is VariableSynchronization.ON_READ:
+            if kwargs.get("trainable"):
+                raise ValueError("A weight with `synchronization=ON_READ` has a value per replica: it is not trainable.")
+            kwargs["trainable"] = False
+        if isinstance(kwargs.get("aggregation"), VariableAggregation):
+            kwargs["aggregation"] = kwargs["aggregation"].name.lower()
+        for gone in ("use_resource", "partitioner", "collections", "getter"):
             kwargs.pop(gone, None)
         if "experimental_autocast" in kwargs:
             kwargs["autocast"] = kwargs.pop("experimental_autocast")
@@ -123,15 +143,15 @@ def _naming_first(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _accepting_fused(original: Callable[..., None]) -> Callable[..., None]:
-    """Take `fused=`, whose results are the same; batch renormalization is refused."""
+    """Take `fused=`, whose results are the same; what Keras 3 has dropped is refused."""
 
     @_replaces(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         kwargs.pop("fused", None)
-        if kwargs.pop("renorm", False) or any(kwargs.pop(name, None) is not None for name in _RENORM):
+        if any(kwargs.pop(name, None) is not None for name in _GONE):
             raise NotImplementedError(
-                "`renorm`, `virtual_batch_size` and `adjustment` of BatchNormalization are not in Keras 3. Use "
-                "BatchNormalization without them, or GroupNormalization, which does not depend on the batch."
+                "`virtual_batch_size` and `adjustment` of BatchNormalization are not in Keras 3. Use BatchNormalization "
+                "without them, or GroupNormalization, which does not depend on the batch."
             )
         original(self, *args, **kwargs)
 

@@ -189,7 +189,7 @@ def _metrics_names(self: Any) -> list[str]:
         shown = dict.fromkeys(self.get_metrics_result())
     except (ValueError, AttributeError):  # Metrics by name are made when the model sees its first batch.
         shown = dict.fromkeys(metric.name for metric in self.metrics if getattr(metric, "metrics", None) is None)
-    first = [name for name in dict.fromkeys(known) if name in shown]
+    first = [name for name in known if name in shown]
     return first + sorted(name for name in shown if name not in first)
 
 
