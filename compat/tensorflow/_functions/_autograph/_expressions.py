@@ -10,9 +10,9 @@ from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._functions._autograph import _ranges
 from tfdist_jax.compat.tensorflow._functions._autograph._branches import as_condition, is_traced
+from tfdist_jax.compat.tensorflow._names._symbolic import inner
 from tfdist_jax.compat.tensorflow._ops import _control
 from tfdist_jax.compat.tensorflow._ops._assertions import Assert
-from tfdist_jax.compat.tensorflow._names._symbolic import inner
 from tfdist_jax.compat.tensorflow._ops._creation import range as tf_range
 from tfdist_jax.compat.tensorflow._ops._printing import print as tf_print
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor

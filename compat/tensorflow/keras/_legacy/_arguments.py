@@ -129,7 +129,9 @@ def _naming_first(original: Callable[..., Any]) -> Callable[..., Any]:
             del kwargs["trainable"]  # The default, which depends on how it is synchronized.
         if kwargs.pop("synchronization", None) is VariableSynchronization.ON_READ:
             if kwargs.get("trainable"):
-                raise ValueError("A weight with `synchronization=ON_READ` has a value per replica: it is not trainable.")
+                raise ValueError(
+                    "A weight with `synchronization=ON_READ` has a value per replica: it is not trainable."
+                )
             kwargs["trainable"] = False
         if isinstance(kwargs.get("aggregation"), VariableAggregation):
             kwargs["aggregation"] = kwargs["aggregation"].name.lower()
