@@ -45,6 +45,7 @@ def lint(capsys, *arguments):
         "from tensorflow import strings as s\nf = lambda x: s.join(x)",
         "from tensorflow.strings import join",
         "import tensorflow as tf\ns = tf.strings\ndef f(x):\n    return [s.join(y) for y in x]",
+        "import tensorflow as tf\ns, (j, t) = tf.strings, (tf.strings.join, tf)\nj(x)",
         "import tensorflow as tf\nclass C:\n    @tf.strings.join\n    def f(self): pass",
         "def f():\n    import tensorflow as tf\n    return g(tf.strings.join(x))",
         "def f():\n    return tf.strings.join(x)\nimport tensorflow as tf",
@@ -146,7 +147,9 @@ def test_what_is_said(tmp_path, capsys):
         and "Compare the elements" in said[2]
         and "no argument 'keep_dims'" in said[3]
     )
-    assert re.match(r"1 file; uses of names: \d+ native, 1 emulated, 5 missing, 2 unknown. 5 to be mended.", end)
+    assert re.match(
+        r"1 file; uses of names: \d+ native, 1 emulated, 0 older form, 5 missing, 2 unknown. 5 to be mended.", end
+    )
 
 
 def test_json_has_all_uses(tmp_path, capsys):
@@ -194,3 +197,52 @@ def test_of_the_seed_programs_those_have_problems_that_do_not_run(capsys):
         pytest.skip(f"The programs are not in {seeds.FOLDER}: set TFDIST_SEED_PROGRAMS.")
     codes = {name: lint(capsys, seeds.FOLDER / f"{name}.py")[0] for name in (*seeds.RUNS, *seeds.LATER)}
     assert {name for name, code in codes.items() if code} == set(seeds.LATER)
+
+
+@pytest.mark.parametrize(
+    ("line", "today"),
+    [
+        ("from tensorflow.python.client import device_lib", "the public names under `tf.`"),
+        ("from tensorflow.python.keras.layers import Dense", "the public names under `tf.`"),
+        ("from keras.layers.convolutional import Conv2D", "the public names under `keras.`"),
+        ("from keras.utils import np_utils", "the public names under `keras.`"),
+        ("import tensorflow.compat.v2 as tf2", "`import tensorflow as tf`"),
+        ("keras.layers.experimental.preprocessing.Rescaling(2.0)", "`keras.layers`"),
+        ("keras.optimizers.Adam(lr=0.1)", "`learning_rate=` for `lr=`"),
+        ("layer = keras.layers.LSTM(2, batch_input_shape=(1, 2, 3))", "`keras.Input(batch_shape=...)`"),
+        ("keras.Sequential().fit(x, workers=2)", "`workers=`"),
+        ("keras.Sequential().fit_generator(x)", "`model.fit`"),
+        ("model.fit(x, use_multiprocessing=True)", "`use_multiprocessing=`"),
+        ("model.predict_classes(x)", "`model.predict(x).argmax(-1)`"),
+        ("self.add_weight('kernel', (2,))", "for a text as first argument"),
+        ("class C(keras.Model):\n    def call(self, x): return self.compiled_loss(x)", "`self.compute_loss("),
+        ("class C(keras.optimizers.Optimizer):\n    def _resource_apply_dense(self, g, v): pass", "`update_step`"),
+    ],
+)
+def test_older_forms_are_told_and_stand_in_nobodys_way(line, today, tmp_path, capsys):
+    (tmp_path / "a.py").write_text(f"import keras\nimport tensorflow as tf\n{line}\n")
+    code, lines, end = lint(capsys, tmp_path)
+    assert code == 0 and "1 older form" in end
+    assert len(lines) == 1 and ": older form: " in lines[0] and today in lines[0], lines
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import keras\nkeras.Sequential().fit(x, epochs=2)",
+        "import keras\nkeras.optimizers.Adam(learning_rate=0.1)",
+        "import keras\nself.add_weight((2,), name='kernel')",
+        "from sklearn import x\nx.fit_generator(y)",
+    ],
+)
+def test_forms_of_today_are_not_older(line, tmp_path, capsys):
+    (tmp_path / "a.py").write_text(line + "\n")
+    assert "0 older form" in lint(capsys, tmp_path)[2]
+
+
+def test_what_private_code_takes_in_another_way_is_missing(tmp_path, capsys):
+    (tmp_path / "a.py").write_text(
+        "from tensorflow.python.ops.nn_ops import dropout\nimport tensorflow.python.nothing\n"
+    )
+    code, lines, _ = lint(capsys, tmp_path)
+    assert code == 1 and [": missing: " in line for line in lines] == [True, True]

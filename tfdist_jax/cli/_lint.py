@@ -15,7 +15,7 @@ from tfdist_jax.cli._tensorflow_uses import uses_of_program
 
 # Folders of libraries and of tools.
 _NOT_THE_PROGRAM = {"site-packages", "dist-packages", "node_modules", "__pycache__"}
-_KINDS = ("native", "emulated", "missing", "unknown")
+_KINDS = ("native", "emulated", "older form", "missing", "unknown")
 
 
 class _Finding(NamedTuple):
@@ -53,7 +53,8 @@ def add_parser(subparsers: Any) -> None:
         "lint",
         help="say which TensorFlow names of a program are not there",
         description="Read programs without running them, and say of each line which of TensorFlow's and Keras's names and arguments are "
-        "missing here, and which are emulated. The exit code is 1 if a program needs what is missing, 0 if not.",
+        "missing here, which are emulated, and which are older forms. The exit code is 1 if a program needs what is missing, 0 if "
+        "not.",
     )
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a program, or a folder of programs")
     parser.add_argument(
@@ -78,13 +79,14 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _worth_saying(findings: list[_Finding]) -> Iterator[_Finding]:
-    """Yield what is not native; what is emulated once in each file."""
-    said = set[tuple[str, str]]()
+    """Yield what is not native; what is emulated or an older form once in each file."""
+    said = set[tuple[str, str, str]]()
     for finding in findings:
-        again = finding.kind == "emulated" and (finding.file, finding.name) in said
+        what = (finding.file, finding.name, finding.why)
+        again = finding.kind in ("emulated", "older form") and what in said
         if finding.kind not in ("native", "unknown") and not again:
             yield finding
-        said.add((finding.file, finding.name))
+        said.add(what)
 
 
 def _summary(files: int, findings: list[_Finding]) -> str:
@@ -116,6 +118,8 @@ def _examine(file: Path) -> Iterator[_Finding]:
         return
     for use in uses:
         kind, why = _find_status(use.name, use.keywords)
+        if kind == "unknown" and use.name.startswith("."):
+            continue
         yield _Finding(str(file), use.line, kind, use.name, why, use.is_handled)
 
 

@@ -4,15 +4,15 @@ import importlib
 import importlib.metadata
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MethodType, ModuleType
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from tfdist_jax.cli._tensorflow_uses import CALL
+from tfdist_jax.cli._tensorflow_uses import CALL, FIRST_IS_TEXT
 
 _ROOTS = {"tf": "tfdist_jax.compat.tensorflow", "keras": "keras"}
 
-Kind = Literal["native", "emulated", "missing", "unknown"]
+Kind = Literal["native", "emulated", "older form", "missing", "unknown"]
 
 
 class Status(NamedTuple):
@@ -20,8 +20,9 @@ class Status(NamedTuple):
 
     Attributes:
         kind: `native` computes with JAX what TensorFlow computes, `emulated` does its work in another way or has nothing to do;
-            `unknown` is an attribute of something whose type is seen only when the program runs.
-        why: What is to be said of what is emulated or missing.
+            `older form` is one of earlier TensorFlow 2 and Keras 2, which works; `unknown` is an attribute of something whose
+            type is seen only when the program runs.
+        why: What is to be said of what is emulated or missing, and how an older form is written today.
     """
 
     kind: Kind
@@ -38,13 +39,73 @@ def find_status(name: str, keywords: tuple[str, ...] = ()) -> Status:
     """
     from tfdist_jax.compat.tensorflow._names._emulated import EMULATED
 
-    value = _look_up(name)
-    if isinstance(value, Status):
+    value = _UNKNOWN if name.startswith(".") else _look_up(name)
+    if isinstance(value, Status) and value.kind == "missing":
         return value
-    why = _reason_against_call(value, keywords) if callable(value) else None
+    older = _old_arguments(name, value)
+    why = _reason_against_call(value, [keyword for keyword in keywords if keyword not in older])
     if why:
         return Status("missing", why)
+    today = _today(name) or next((_instead(older[keyword], keyword) for keyword in keywords if keyword in older), None)
+    if today:
+        return Status("older form", f"today {today}")
+    if isinstance(value, Status):
+        return value
     return Status("emulated", EMULATED[name]) if name in EMULATED else Status("native")
+
+
+def _instead(today: str, keyword: str) -> str:
+    return f"{today} for {'a text as first argument' if keyword == FIRST_IS_TEXT else f'`{keyword}=`'}"
+
+
+def _today(name: str) -> str | None:
+    """Return how an older name is written today; None of any other."""
+    from tfdist_jax.compat.tensorflow._names import _older
+
+    full = f"tf.{name}" if name.partition(".")[0] == "keras" else name
+    for namespace, today in _older.NAMES.items():
+        if f"{full}.".startswith(f"{namespace}."):
+            return today
+    if _is_in_former_module(name):
+        return "the public names under `keras.`"
+    method = _method(name)
+    return method if isinstance(method, str) else None
+
+
+def _old_arguments(name: str, value: Any) -> dict[str, str]:
+    """Return the older arguments of what is called, each with what is written in its place today."""
+    from tfdist_jax.compat.tensorflow._names import _older
+
+    method = _method(name)
+    found = {} if isinstance(method, str) else dict(method)
+    if callable(value):
+        for owner, arguments in _older.ARGUMENTS.items():
+            if _is_derived(value, _look_up(owner)):
+                found |= arguments
+    return found
+
+
+def _method(name: str) -> str | dict[str, str]:
+    from tfdist_jax.compat.tensorflow._names import _older
+
+    is_of_object = name.startswith(".") or CALL in name
+    return _older.METHODS.get(name.rpartition(".")[2], {}) if is_of_object else {}
+
+
+def _is_in_former_module(name: str) -> bool:
+    """Tell whether it is a module of Keras 2, or in one."""
+    from tfdist_jax.compat.tensorflow._former._views import View
+
+    function, call, _ = name.partition(CALL)
+    if call or name.startswith("."):
+        return False
+    parts = function.split(".")
+    return any(isinstance(_look_up(".".join(parts[:i])), View) for i in range(2, len(parts) + 1))
+
+
+def _is_derived(value: Any, owner: Any) -> bool:
+    """Tell whether it is a function, or a class or one that is derived from it."""
+    return value is owner or (isinstance(value, type) and isinstance(owner, type) and issubclass(value, owner))
 
 
 def _look_up(name: str) -> Any:
@@ -62,10 +123,22 @@ def _look_up(name: str) -> Any:
         try:
             value = getattr(owner, part)
         except AttributeError as error:
-            return Status("missing", _reason(path, owner, error))
+            value = _former_module(path)
+            if value is None:
+                return Status("missing", _reason(path, owner, error))
         except Exception as error:  # A library that the name needs cannot be loaded.
             return Status("missing", f"{type(error).__name__}: {error}")
     return value
+
+
+def _former_module(path: str) -> Any:
+    """Return TensorFlow's private code, or a module of Keras 2, if the name is that of one."""
+    from tfdist_jax.compat.tensorflow._former import _keras_modules, _python
+
+    top, _, below = path.removeprefix("tf.").partition(".")
+    if path == "tf.python":
+        return _python.view_python()
+    return _keras_modules.view_keras_module(below) if top == "keras" else None
 
 
 def _look_up_method(owner: type, name: str) -> Any:
@@ -110,8 +183,10 @@ def _is_dataset(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Dataset)
 
 
-def _reason_against_call(function: Callable[..., Any], keywords: tuple[str, ...]) -> str | None:
+def _reason_against_call(function: Any, keywords: Sequence[str]) -> str | None:
     """Return why a function cannot be called in this way, if so: it only raises an error, or does not take the arguments."""
+    if not callable(function):
+        return None
     if _annotation(function) is NoReturn:
         return _refusal(function)
     try:
@@ -120,7 +195,8 @@ def _reason_against_call(function: Callable[..., Any], keywords: tuple[str, ...]
         return None
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
-    unknown = [repr(name) for name in keywords if name not in {parameter.name for parameter in parameters}]
+    known = {parameter.name for parameter in parameters} | {FIRST_IS_TEXT}
+    unknown = [repr(name) for name in keywords if name not in known]
     return f"it has no argument {', '.join(unknown)}." if unknown else None
 
 

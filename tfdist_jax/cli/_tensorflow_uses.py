@@ -14,6 +14,7 @@ _ASKING = {"hasattr", "getattr", "dir", "__version__", "VERSION", "__git_version
 # Statements behind which a block does not go on.
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 CALL = "()"
+FIRST_IS_TEXT = '"..."'
 
 
 class Use(NamedTuple):
@@ -21,8 +22,9 @@ class Use(NamedTuple):
 
     Attributes:
         line: Its line in the file, from 1.
-        name: What is used, such as `tf.nn.relu`; `tf.data.Dataset.range().map` is a method of what a call returns.
-        keywords: Names of the arguments, if it is called.
+        name: What is used, such as `tf.nn.relu`; `tf.data.Dataset.range().map` is a method of what a call returns, `.map` one of
+            an object that the text does not tell, or that a class of the program's has.
+        keywords: Names of the arguments, if it is called; FIRST_IS_TEXT for a first one that is a text.
         is_handled: Whether the program asks first, or catches the error, if it is not there.
     """
 
@@ -64,6 +66,7 @@ class _Reader(ast.NodeVisitor):
         # What names stand for, the innermost scope last; None for something else than TensorFlow's.
         self._scopes: list[dict[str, str | None]] = [{}]
         self._is_handled = False
+        self._methods: set[Use] = set()
         self._waiting: list[tuple[Sequence[ast.AST], list[dict[str, str | None]], bool]] = []
 
     def read(self, tree: ast.Module) -> None:
@@ -72,6 +75,8 @@ class _Reader(ast.NodeVisitor):
         while self._waiting:
             nodes, self._scopes, self._is_handled = self._waiting.pop(0)
             self._visit_all(nodes)
+        if self.uses:  # Otherwise they are those of other libraries.
+            self.uses |= self._methods
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -95,15 +100,20 @@ class _Reader(ast.NodeVisitor):
         name = self._resolve(node)
         if name:
             self._use(node, name)
+        else:
+            self._note_method(node, node.attr)
         if not name or not isinstance(node.value, ast.Attribute | ast.Name):
             self.visit(node.value)
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._resolve(node.func)
         if name and not name.endswith(CALL):
-            self._use(node.func, name, tuple(keyword.arg for keyword in node.keywords if keyword.arg))
+            self._use(node.func, name, _argument_names(node))
             if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Attribute | ast.Name):
                 self.visit(node.func.value)
+        elif not name and isinstance(node.func, ast.Attribute):
+            self._note_method(node.func, node.func.attr, _argument_names(node))
+            self.visit(node.func.value)
         else:
             self.visit(node.func)
         self._visit_all([*node.args, *node.keywords])
@@ -111,10 +121,16 @@ class _Reader(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
         for target in node.targets:
-            if isinstance(target, ast.Name):
-                self._bind(target.id, self._resolve(node.value))
-            else:
-                self.visit(target)
+            self._assign(target, node.value)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self._bind(target.id, self._resolve(value))
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for one, its in zip(target.elts, value.elts, strict=True):
+                self._assign(one, its)
+        else:
+            self.visit(target)
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Store | ast.Del):
@@ -158,6 +174,8 @@ class _Reader(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         arguments = node.args
         self._visit_all([*node.decorator_list, arguments, *filter(None, [node.returns])])
+        if isinstance(self._scopes[-1], _ClassNames):
+            self._note_method(node, node.name)
         self._bind(node.name, None)
         seen = [scope for scope in self._scopes if not isinstance(scope, _ClassNames)]
         self._waiting.append((node.body, [*seen, _parameters(arguments)], self._is_handled))
@@ -199,6 +217,10 @@ class _Reader(ast.NodeVisitor):
     def _use(self, node: ast.expr | ast.alias | ast.stmt, name: str, keywords: tuple[str, ...] = ()) -> None:
         self.uses.add(Use(node.end_lineno or node.lineno, name, keywords, self._is_handled))
 
+    def _note_method(self, node: ast.Attribute | ast.stmt, name: str, keywords: tuple[str, ...] = ()) -> None:
+        line = node.end_lineno if isinstance(node, ast.Attribute) else None
+        self._methods.add(Use(line or node.lineno, f".{name}", keywords, self._is_handled))
+
     def _bind(self, name: str, value: str | None) -> None:
         self._scopes[-1][name] = value
 
@@ -231,6 +253,11 @@ class _Reader(ast.NodeVisitor):
             yield
         finally:
             self._is_handled = before
+
+
+def _argument_names(node: ast.Call) -> tuple[str, ...]:
+    is_text = node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+    return (*([FIRST_IS_TEXT] if is_text else []), *(keyword.arg for keyword in node.keywords if keyword.arg))
 
 
 def _parameters(arguments: ast.arguments) -> dict[str, str | None]:

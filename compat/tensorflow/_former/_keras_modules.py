@@ -109,6 +109,10 @@ def _message(wanted: str) -> str:
 
 def _make_module(name: str) -> View:
     tell_old_form(f"`{name}`, a module of Keras 2", "the public names under `keras.`", "modules of Keras 2")
+    return _view(name)
+
+
+def _view(name: str) -> View:
     return View(name, name.partition(".")[2], KERAS_MODULES, _message)
 
 
@@ -135,5 +139,10 @@ class _Loader(Loader):
 
 @functools.cache
 def keras_module(below: str) -> Any:
-    """Return the module of Keras 2 with this name below `tensorflow.keras`, or None."""
+    """Return the module of Keras 2 with this name below `tensorflow.keras`, or None, for a program, which is told that it is old."""
     return _make_module(f"keras.{below}") if has_module(KERAS_MODULES, below) else None
+
+
+def view_keras_module(below: str) -> Any:
+    """Return the module of Keras 2 with this name, or None."""
+    return _view(f"keras.{below}") if has_module(KERAS_MODULES, below) else None

@@ -196,8 +196,13 @@ def _message(wanted: str) -> str:
 
 @functools.cache
 def python() -> Any:
-    """Return the module `tensorflow.python`."""
+    """Return the module `tensorflow.python` for a program, which is told that this is private code."""
     tell_old_form("`tensorflow.python`, TensorFlow's private code", "the public names under `tf.`")
+    return view_python()
+
+
+def view_python() -> Any:
+    """Return the module `tensorflow.python`."""
     return View(NAME, "", _MODULES, _message)
 
 

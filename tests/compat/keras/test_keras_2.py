@@ -1,6 +1,7 @@
 """Programs of Keras 2 find what they found under it, and are told once of each old form."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ import environment
 import numpy as np
 import pytest
 from environment import LIMIT_S
+
+from tfdist_jax.cli._name_status import find_status
+from tfdist_jax.cli._tensorflow_uses import uses_of_program
 
 PROGRAM = Path(__file__).parents[2] / "programs/keras_2_forms.py"
 RECORDED = json.loads(PROGRAM.with_suffix(".json").read_text())
@@ -52,3 +56,20 @@ def test_each_old_form_is_told_once(found):
     assert len(forms) == len(set(forms)) > 10
     assert any("`optimizer.minimize`" in form for form in forms)
     assert all("keras_2_forms.py:" in line and "Today: " in line for line in lines)
+
+
+# What the text of a program does not show: it depends on values.
+HIDDEN = ("on a symbolic tensor", "of a symbolic tensor", "a layer's name", "one list of metrics", "weights in a file")
+
+
+@pytest.mark.slow("fifteen models train")
+def test_lint_shows_the_forms_that_are_told(found):
+    """Compare lines, but of forms that are told later than where they are written."""
+    uses = uses_of_program(PROGRAM.read_text(), str(PROGRAM))
+    shown = {use.line for use in uses if find_status(use.name, use.keywords).kind == "older form"}
+    told = re.findall(r"understood: (.*?) in /.*?keras_2_forms.py:(\d+) ", found[1])
+    assert len(told) > 15
+    hidden = {int(line) for form, line in told if not any(text in form for text in HIDDEN)} - shown
+    lines = [PROGRAM.read_text().splitlines()[line - 1] for line in sorted(hidden)]
+    where = ("super().__init__(", "model.fit(", "Halved(")  # Two classes of optimizers, and `period` of a callback.
+    assert all(text in line for text, line in zip(where, lines, strict=True)), lines

@@ -5,7 +5,7 @@ import inspect
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import keras._tf_keras.keras as tf_keras
@@ -185,7 +185,7 @@ def _removed_namespaces() -> Iterator[Addition]:
 
 
 def _refusing(name: str, remedy: str) -> Callable[..., Any]:
-    def removed(*args: Any, **kwargs: Any) -> Any:
+    def removed(*args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(f"`tf.keras.{name}` is not in Keras 3. {remedy}")
 
     return removed
