@@ -28,6 +28,8 @@ def _library_folders() -> tuple[str, ...]:
 
 # How names of files begin that belong to libraries, but are written for TensorFlow's tensors.
 _written_for_tensorflow: list[str] = []
+# Those of them that the user has named.
+_named: list[str] = []
 
 
 def see_as_library(name: str) -> None:
@@ -53,8 +55,15 @@ def see_as_program(package: str) -> None:
     if spec is None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
     folders = spec.submodule_search_locations
-    _written_for_tensorflow.extend([str(spec.origin)] if folders is None else [folder + os.sep for folder in folders])
+    files = [str(spec.origin)] if folders is None else [folder + os.sep for folder in folders]
+    _written_for_tensorflow.extend(files)
+    _named.extend(files)
     is_user_file.cache_clear()
+
+
+def is_named_library(frame: FrameType) -> bool:
+    """Whether the frame runs code of an installed package that counts as a part of the user's program."""
+    return frame.f_code.co_filename.startswith(tuple(_named))
 
 
 @functools.cache

@@ -34,6 +34,24 @@ def all_local_devices(num_gpus: int | None = None) -> list[str]:
     return [device.name for device in (devices("GPU")[:num_gpus] or devices("CPU")[:1])]
 
 
+def broadcast_weights(weights: Any, values: Any) -> Any:
+    """Return weights in the shape of values.
+
+    Raises:
+        ValueError: If they have another rank, or a size that is neither the values' nor 1.
+    """
+    given, wanted = find_public("tf.convert_to_tensor")(weights), find_public("tf.convert_to_tensor")(values)
+    sizes, whole = tuple(given.shape), tuple(wanted.shape)
+    if sizes and (len(sizes) != len(whole) or any(a not in (b, 1) for a, b in zip(sizes, whole, strict=True))):
+        raise ValueError(f"weights can not be broadcast to values. values.shape={whole}. weights.shape={sizes}.")
+    return find_public("tf.broadcast_to")(given, whole)
+
+
+def is_in_xla_context(graph: Any) -> bool:
+    """Whether a graph is compiled by XLA as a whole: there are no graphs."""
+    return False
+
+
 def to_list(x: Any) -> list[Any]:
     """Return a list as it is, and anything else in one."""
     return x if isinstance(x, list) else [x]

@@ -110,6 +110,7 @@ _MODULES = {
         "cond=tf.cond cond_v2=tf.cond while_loop=tf.while_loop while_loop_v2=tf.while_loop case=tf.case case_v2=tf.case "
         "group=tf.group no_op=tf.no_op tuple=tf.tuple switch_case=tf.switch_case Assert=tf.debugging.Assert"
     ),
+    "ops.control_flow_util": "GraphOrParentsInXlaContext=_former._former_names.is_in_xla_context",
     "ops.control_flow_switch_case": "switch_case=tf.switch_case",
     "ops.custom_gradient": "tf",
     "ops.embedding_ops": "embedding_lookup=tf.nn.embedding_lookup embedding_lookup_v2=tf.nn.embedding_lookup",
@@ -156,6 +157,7 @@ _MODULES = {
     "ops.tensor_array_ops": "TensorArray=tf.TensorArray",
     "ops.variable_scope": "variable_creator_scope=tf.variable_creator_scope",
     "ops.variables": "Variable=tf.Variable VariableAggregation=tf.VariableAggregation VariableSynchronization=tf.VariableSynchronization",
+    "ops.weights_broadcast_ops": "broadcast_weights=_former._former_names.broadcast_weights",
     "ops.while_loop": "while_loop=tf.while_loop",
     "platform.build_info": "build_info=_former._former_names.build_info",
     "platform.flags": "tf.compat.v1.flags",

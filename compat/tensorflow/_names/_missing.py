@@ -23,6 +23,10 @@ _SAVED = (
     "a SavedModel holds TensorFlow's graph, and the programs here are XLA's. Save with `model.save('name.keras')` or "
     "`tf.train.Checkpoint`; `jax.export` writes a program to a file."
 )
+_COMPILED = (
+    "operations in compiled files (.so) are for TensorFlow's own runtime. Use the form in Python that a library has beside them "
+    "(TensorFlow Addons: TF_ADDONS_PY_OPS=1), or write the operation with TensorFlow's functions, in Pallas or with `jax.ffi`."
+)
 _OPTIMIZER = "XLA, which compiles all programs, has no such setting. Leave it out, or set `XLA_FLAGS`."
 _QUANTIZED = "XLA's arrays have no quantized types. Use `tf.int8` and a scale, or `model.quantize('int8')`."
 _RNN = "these wrappers are for cells of TensorFlow 1. Use arguments of `tf.keras.layers.RNN` and its cells."
@@ -30,11 +34,12 @@ _RNN = "these wrappers are for cells of TensorFlow 1. Use arguments of `tf.keras
 # Names, and namespaces with all their names, by reason.
 _NAMES: dict[str, str] = {
     _GRAPHS: (
-        "tf.Graph tf.Operation tf.RegisterGradient tf.no_gradient tf.import_graph_def tf.graph_util tf.load_library "
-        "tf.load_op_library tf.make_ndarray tf.make_tensor_proto tf.io.write_graph tf.test.assert_equal_graph_def "
+        "tf.Graph tf.Operation tf.import_graph_def tf.graph_util "
+        "tf.make_ndarray tf.make_tensor_proto tf.io.write_graph tf.test.assert_equal_graph_def "
         "tf.types.experimental.AtomicFunction tf.types.experimental.FunctionType tf.resource tf.variant "
         "tf.dtypes.resource tf.dtypes.variant tf.mlir"
     ),
+    _COMPILED: "tf.load_op_library tf.load_library",
     _TEXT: (
         "tf.strings tf.as_string tf.fingerprint tf.io.decode_base64 tf.io.encode_base64 "
         "tf.sparse.cross tf.sparse.cross_hashed"
