@@ -260,8 +260,20 @@ def _resizing_smartly(original: Callable[..., Any]) -> Callable[..., Any]:
     return image_dataset_from_directory
 
 
+def _as_tensorflows(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Take the arguments that assignments to TensorFlow's variables have, and that say nothing about the value."""
+
+    @functools.wraps(original)
+    def method(self: Any, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True) -> Any:
+        return original(self, value)
+
+    return method
+
+
 def _hooks() -> Iterator[Change]:
     layers = keras.layers
+    for name in ("assign", "assign_add", "assign_sub"):
+        yield Hook(keras.Variable, name, _as_tensorflows, "self value", "`use_locking`, `name` and `read_value`")
     for size in (1, 2, 3):
         pooling = getattr(layers, f"AveragePooling{size}D")
         yield Hook(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
@@ -64,7 +65,22 @@ def _registered(base: Any, members: dict[str, Any]) -> Any:
 globals().update({name: _legacy(name) for name in NAMES})
 
 
+def _taking_legacy(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def get(identifier: Any, **kwargs: Any) -> Any:
+        """Return an optimizer, by name one of TensorFlow 2's if `use_legacy_optimizer` is true."""
+        is_legacy = kwargs.pop("use_legacy_optimizer", False)
+        kwargs.pop("experimental", None)
+        known = {name.lower(): globals()[name] for name in NAMES}
+        if is_legacy and isinstance(identifier, str) and identifier.lower() in known:
+            return known[identifier.lower()]()
+        return original(identifier, **kwargs)
+
+    return get
+
+
 CHANGES = (
+    Hook(keras.optimizers, "get", _taking_legacy, "identifier", "`use_legacy_optimizer=`", (tf_keras.optimizers,)),
     Hook(BaseOptimizer, "__init__", _taking_lr, "self learning_rate", "`lr=` is the learning rate; `decay=` counts"),
     Addition(
         BaseOptimizer,
