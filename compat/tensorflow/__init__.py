@@ -78,6 +78,7 @@ __getattr__ = LazyNames(
         "keras": "initializers losses metrics optimizers",
         "_platform._logging": "get_logger",
         "_platform._device_spec": "DeviceSpec",
+        "_platform._op_libraries": "load_library load_op_library",
         "nn._ctc": "edit_distance",
     },
     modules=(

@@ -23,10 +23,6 @@ _SAVED = (
     "a SavedModel holds TensorFlow's graph, and the programs here are XLA's. Save with `model.save('name.keras')` or "
     "`tf.train.Checkpoint`; `jax.export` writes a program to a file."
 )
-_COMPILED = (
-    "operations in compiled files (.so) are for TensorFlow's own runtime. Use the form in Python that a library has beside them "
-    "(TensorFlow Addons: TF_ADDONS_PY_OPS=1), or write the operation with TensorFlow's functions, in Pallas or with `jax.ffi`."
-)
 _OPTIMIZER = "XLA, which compiles all programs, has no such setting. Leave it out, or set `XLA_FLAGS`."
 _QUANTIZED = "XLA's arrays have no quantized types. Use `tf.int8` and a scale, or `model.quantize('int8')`."
 _RNN = "these wrappers are for cells of TensorFlow 1. Use arguments of `tf.keras.layers.RNN` and its cells."
@@ -39,7 +35,6 @@ _NAMES: dict[str, str] = {
         "tf.types.experimental.AtomicFunction tf.types.experimental.FunctionType tf.resource tf.variant "
         "tf.dtypes.resource tf.dtypes.variant tf.mlir"
     ),
-    _COMPILED: "tf.load_op_library tf.load_library",
     _TEXT: (
         "tf.strings tf.as_string tf.fingerprint tf.io.decode_base64 tf.io.encode_base64 "
         "tf.sparse.cross tf.sparse.cross_hashed"

@@ -1,6 +1,7 @@
 """Arguments of Keras 2's layers, optimizers and models that Keras 3 has dropped, or without which it does not do."""
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -95,6 +96,44 @@ def _knowing_length(original: Callable[..., None]) -> Callable[..., None]:
             self._input_shape_arg = tuple(lengths)
 
     return __init__
+
+
+def _seeing_through_decorators(original: Callable[..., Any]) -> Any:
+    """Let Keras find the arguments of an `__init__` that a decorator has wrapped, such as typeguard's, as Keras 2 had no need to."""
+
+    @functools.wraps(original)
+    def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        init = cls.__init__
+        if hasattr(init, "__wrapped__") and not hasattr(init, "__signature__"):
+            init.__signature__ = inspect.signature(init)
+        return original(cls, *args, **kwargs)
+
+    return staticmethod(__new__)
+
+
+def _naming_metrics_first(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Take the name of a metric's variable first, as `add_weight("total", initializer="zeros")`."""
+
+    @functools.wraps(original)
+    def add_weight(self: keras.Metric, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], str):
+            tell_old_form("`add_weight` with the name first", "`add_weight(shape=..., name=...)`")
+            kwargs["name"], args = args[0], args[1:]
+        for gone in ("aggregation", "synchronization"):  # Sums over replicas, as Keras 3 has it.
+            _require_default(gone, kwargs.pop(gone, None))
+        if kwargs.get("shape", ()) is None:
+            kwargs["shape"] = ()
+        return original(self, *args, **kwargs)
+
+    return add_weight
+
+
+def _require_default(name: str, value: Any) -> None:
+    if value is not None and str(value).rpartition(".")[2].lower() not in ("sum", "on_read", "auto", "none"):
+        raise NotImplementedError(
+            f"`{name}={value}` of a metric's `add_weight`: what replicas have is added up. Use `keras.Variable(..., "
+            "aggregation='only_first_replica')` for another rule."
+        )
 
 
 def _add_variable(self: keras.Layer, *args: Any, **kwargs: Any) -> Any:
@@ -301,6 +340,8 @@ CHANGES: tuple[Change, ...] = (
     Hook(name_scope, "__init__", _scoped_with_slashes, "self name caller", "names of layers with '/'"),
     Hook(keras.Layer, "__init__", _taking_layer_arguments, "self", "`weights=`, `batch_input_shape=`"),
     Hook(keras.Layer, "_post_build", _setting_first_weights, "self", "`weights=` of any layer"),
+    Hook(Operation, "__new__", _seeing_through_decorators, "cls", "`__init__` may be wrapped by a decorator"),
+    Hook(keras.Metric, "add_weight", _naming_metrics_first, "self shape initializer", "the name first"),
     Hook(keras.Layer, "add_weight", _naming_first, "self", "the name first"),
     Hook(keras.Layer, "add_variable", instead(_add_variable), "self", "Keras 3's own refuses; not called"),
     Hook(keras.Sequential, "add", _adding_inputs, "self layer", "`batch_input_shape=`"),
