@@ -61,6 +61,11 @@ def see_as_program(package: str) -> None:
     is_user_file.cache_clear()
 
 
+def has_named_libraries() -> bool:
+    """Whether the user has named installed packages that count as a part of the program."""
+    return bool(_named)
+
+
 def is_named_library(frame: FrameType) -> bool:
     """Whether the frame runs code of an installed package that counts as a part of the user's program."""
     return frame.f_code.co_filename.startswith(tuple(_named))

@@ -65,6 +65,7 @@ _MODULES = {
     "eager.def_function": "function=tf.function run_functions_eagerly=tf.config.run_functions_eagerly",
     "eager.polymorphic_function.def_function": "function=tf.function",
     "eager.forwardprop": "tf.autodiff",
+    "eager.monitoring": "_former._monitoring",
     "eager.function": "function=tf.function ConcreteFunction=tf.types.experimental.ConcreteFunction",
     "framework.config": _DEVICES,
     "framework.constant_op": "constant=tf.constant convert_to_tensor=tf.convert_to_tensor constant_v1=tf.constant",

@@ -98,6 +98,13 @@ _NAMES: dict[str, str] = {
     "embeddings are variables here: use `tf.nn.embedding_lookup` or `tf.keras.layers.Embedding`.": (
         "tf.tpu.experimental.embedding"
     ),
+    "parameters on servers are not there. Use `tf.distribute.MultiWorkerMirroredStrategy`, which trains the same model.": (
+        "tf.distribute.experimental.coordinator tf.distribute.coordinator tf.distribute.experimental.ParameterServerStrategy "
+        "tf.distribute.ParameterServerStrategy"
+    ),
+    "`tf.keras.callbacks.BackupAndRestore` and `tf.distribute.experimental.PreemptionCheckpointHandler` save when a job is stopped.": (
+        "tf.distribute.experimental.PreemptionWatcher"
+    ),
     "datasets are made in the process that trains. Share the work out with `dataset.shard`.": "tf.data.experimental.service",
     "TensorFlow's own profiling server is not there. Use `tf.profiler.experimental.start` or `jax.profiler`.": (
         "tf.profiler.experimental.client tf.profiler.experimental.server"

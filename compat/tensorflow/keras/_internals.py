@@ -64,6 +64,7 @@ from keras.src.legacy.saving import legacy_h5_format, saving_utils
 from keras.src.losses import loss as loss_module
 from keras.src.models.functional import Functional
 from keras.src.ops.function import map_graph
+from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 from keras.src.ops.operation import Operation
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
@@ -113,6 +114,7 @@ __all__ = [
     "EpochIterator",
     "Functional",
     "JAXTrainer",
+    "DropoutRNNCell",
     "JaxVariable",
     "KerasTensor",
     "Operation",

@@ -1,5 +1,6 @@
 """Arguments of Keras 2's layers, optimizers and models that Keras 3 has dropped, or without which it does not do."""
 
+import enum
 import functools
 import inspect
 from collections.abc import Callable, Iterator
@@ -9,8 +10,9 @@ import keras
 import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
-from tfdist_jax.compat.tensorflow.keras._change import Change, Hook, instead
-from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, Operation, Trainer, name_scope
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
+from tfdist_jax.compat.tensorflow.keras._internals import DropoutRNNCell, JAXTrainer, Operation, Trainer, name_scope
 
 _LOADING = ("workers", "use_multiprocessing", "max_queue_size")
 # What BatchNormalization of Keras 2 took beside what it takes today.
@@ -123,6 +125,9 @@ def _naming_metrics_first(original: Callable[..., Any]) -> Callable[..., Any]:
             _require_default(gone, kwargs.pop(gone, None))
         if kwargs.get("shape", ()) is None:
             kwargs["shape"] = ()
+        if len(args) < 2 and kwargs.get("initializer") is None:  # Keras 2's choice by the type.
+            kind = keras.backend.standardize_dtype(kwargs.get("dtype") or self.dtype)
+            kwargs["initializer"] = "glorot_uniform" if keras.backend.is_float_dtype(kind) else "zeros"
         return original(self, *args, **kwargs)
 
     return add_weight
@@ -154,6 +159,8 @@ def _naming_first(original: Callable[..., Any]) -> Callable[..., Any]:
                 raise TypeError("`add_weight` takes arguments after `name` and `shape` by name.")
         for gone in ("use_resource", "synchronization", "partitioner", "collections", "getter"):
             kwargs.pop(gone, None)
+        if isinstance(kwargs.get("aggregation"), enum.Enum):
+            kwargs["aggregation"] = kwargs["aggregation"].name.lower()
         if "experimental_autocast" in kwargs:
             kwargs["autocast"] = kwargs.pop("experimental_autocast")
         return original(self, *args, **kwargs)
@@ -299,6 +306,31 @@ def _resizing_smartly(original: Callable[..., Any]) -> Callable[..., Any]:
     return image_dataset_from_directory
 
 
+def _track(self: keras.Layer, trackable: Any, name: str, overwrite: bool = False) -> Any:
+    """Count a layer among this one's, so that its variables are found."""
+    if isinstance(trackable, keras.Layer) and not any(layer is trackable for layer in self._layers):
+        self._tracker.add_to_store("layers", trackable)
+    return trackable
+
+
+def _dropout_for_cell(self: Any, inputs: Any, training: Any, count: int = 1) -> None:
+    """Return no mask for a cell without dropout."""
+    _require_no_dropout(self, self.dropout)
+
+
+def _recurrent_dropout_for_cell(self: Any, inputs: Any, training: Any, count: int = 1) -> None:
+    """Return no mask for a cell without dropout of its states."""
+    _require_no_dropout(self, self.recurrent_dropout)
+
+
+def _require_no_dropout(cell: Any, rate: float) -> None:
+    if rate:
+        raise NotImplementedError(
+            f"{type(cell).__name__} asks for dropout in Keras 2's form, `get_dropout_mask_for_cell`. Use a Dropout layer before it, or in "
+            "the cell `keras.random.dropout(x, rate, seed=self.seed_generator)`."
+        )
+
+
 def _as_tensorflows(original: Callable[..., Any]) -> Callable[..., Any]:
     """Take the arguments that assignments to TensorFlow's variables have, and that say nothing about the value."""
 
@@ -336,6 +368,11 @@ def _hooks() -> Iterator[Change]:
 
 
 CHANGES: tuple[Change, ...] = (
+    Addition(keras.Layer, "_track_trackable", _track),
+    Addition(keras.Layer, "_compute_dtype", property(lambda self: self.compute_dtype)),
+    Addition(keras.Layer, "_compute_dtype_object", property(lambda self: as_dtype(self.compute_dtype))),
+    Addition(DropoutRNNCell, "get_dropout_mask_for_cell", _dropout_for_cell),
+    Addition(DropoutRNNCell, "get_recurrent_dropout_mask_for_cell", _recurrent_dropout_for_cell),
     Hook(Operation, "__init__", _named_with_slashes, "self name", "names with '/'"),
     Hook(name_scope, "__init__", _scoped_with_slashes, "self name caller", "names of layers with '/'"),
     Hook(keras.Layer, "__init__", _taking_layer_arguments, "self", "`weights=`, `batch_input_shape=`"),
