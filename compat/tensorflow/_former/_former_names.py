@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tfdist_jax.compat.tensorflow._former._views import find_public
 
@@ -45,6 +45,18 @@ def broadcast_weights(weights: Any, values: Any) -> Any:
     if sizes and (len(sizes) != len(whole) or any(a not in (b, 1) for a, b in zip(sizes, whole, strict=True))):
         raise ValueError(f"weights can not be broadcast to values. values.shape={whole}. weights.shape={sizes}.")
     return find_public("tf.broadcast_to")(given, whole)
+
+
+def convert_variables_to_constants(*args: Any, **kwargs: Any) -> NoReturn:
+    """Refuse to make a graph without variables.
+
+    Raises:
+        NotImplementedError: Always.
+    """
+    raise NotImplementedError(
+        "There are no graphs whose variables could become constants. What a program computes and how long it takes tells "
+        "`tfdist-jax explain`; `jax.export` writes a program to a file."
+    )
 
 
 def is_in_xla_context(graph: Any) -> bool:

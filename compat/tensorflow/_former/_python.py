@@ -69,6 +69,10 @@ _MODULES = {
     "eager.function": "function=tf.function ConcreteFunction=tf.types.experimental.ConcreteFunction",
     "framework.config": _DEVICES,
     "framework.constant_op": "constant=tf.constant convert_to_tensor=tf.convert_to_tensor constant_v1=tf.constant",
+    "framework.convert_to_constants": (
+        "convert_variables_to_constants_v2=_former._former_names.convert_variables_to_constants "
+        "convert_variables_to_constants_v2_as_graph=_former._former_names.convert_variables_to_constants"
+    ),
     "framework.device": "DeviceSpec=tf.DeviceSpec",
     "framework.dtypes": "tf.dtypes",
     "framework.errors": _ERRORS,

@@ -126,7 +126,7 @@ _NAMES: dict[str, str] = {
         "tf.config.experimental.get_synchronous_execution tf.config.experimental.set_synchronous_execution "
         "tf.debugging.experimental "
         "tf.nondifferentiable_batch_function "
-        "tf.experimental.async_clear_error tf.experimental.async_scope tf.experimental.enable_strict_mode "
+        "tf.experimental.enable_strict_mode "
         "tf.experimental.function_executor_type tf.experimental.register_filesystem_plugin"
     ),
 }

@@ -4,13 +4,15 @@ import enum
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, final
 
 import keras
 import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
+from tfdist_jax._user_code import is_of_named_library
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import DropoutRNNCell, JAXTrainer, Operation, Trainer, name_scope
 
@@ -108,9 +110,30 @@ def _seeing_through_decorators(original: Callable[..., Any]) -> Any:
         init = cls.__init__
         if hasattr(init, "__wrapped__") and not hasattr(init, "__signature__"):
             init.__signature__ = inspect.signature(init)
-        return original(cls, *args, **kwargs)
+        instance = original(cls, *args, **kwargs)
+        if hasattr(cls, "build") and is_of_named_library(getattr(inspect.unwrap(cls.build), "__code__", None)):
+            object.__setattr__(instance, "build", _building_with_shapes(instance.build))
+        return instance
 
     return staticmethod(__new__)
+
+
+def _building_with_shapes(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a layer of a library that is named for the facade the `TensorShape` that Keras 2 built it with."""
+
+    @functools.wraps(build)
+    def building(*args: Any, **kwargs: Any) -> Any:
+        return build(*map(_as_shape, args), **{name: _as_shape(value) for name, value in kwargs.items()})
+
+    return building
+
+
+def _as_shape(value: Any) -> Any:
+    if isinstance(value, tuple) and all(size is None or isinstance(size, int) for size in value):
+        return TensorShape(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_as_shape, value))
+    return {name: _as_shape(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 def _naming_metrics_first(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -157,6 +180,8 @@ def _naming_first(original: Callable[..., Any]) -> Callable[..., Any]:
                 kwargs["shape"], args = args[0], args[1:]
             if args:
                 raise TypeError("`add_weight` takes arguments after `name` and `shape` by name.")
+        if "/" in (kwargs.get("name") or ""):
+            kwargs["name"] = kwargs["name"].replace("/", "_")
         for gone in ("use_resource", "synchronization", "partitioner", "collections", "getter"):
             kwargs.pop(gone, None)
         if isinstance(kwargs.get("aggregation"), enum.Enum):
@@ -313,6 +338,22 @@ def _track(self: keras.Layer, trackable: Any, name: str, overwrite: bool = False
     return trackable
 
 
+@final
+class _Private:
+    """A private attribute of Keras 2's layers: what a public one says, unless the class sets it itself."""
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self._read = read
+
+    def __get__(self, layer: Any, owner: type | None = None) -> Any:
+        return self if layer is None else self._read(layer)
+
+
+def _build_attention(self: Any, query: Any, value: Any, key: Any = None) -> None:
+    """Build attention for tensors."""
+    self.build(query.shape, value.shape, value.shape if key is None else key.shape)
+
+
 def _dropout_for_cell(self: Any, inputs: Any, training: Any, count: int = 1) -> None:
     """Return no mask for a cell without dropout."""
     _require_no_dropout(self, self.dropout)
@@ -369,8 +410,11 @@ def _hooks() -> Iterator[Change]:
 
 CHANGES: tuple[Change, ...] = (
     Addition(keras.Layer, "_track_trackable", _track),
-    Addition(keras.Layer, "_compute_dtype", property(lambda self: self.compute_dtype)),
-    Addition(keras.Layer, "_compute_dtype_object", property(lambda self: as_dtype(self.compute_dtype))),
+    Addition(keras.Layer, "_compute_dtype", _Private(lambda self: self.compute_dtype)),
+    Addition(keras.Layer, "_compute_dtype_object", _Private(lambda self: as_dtype(self.compute_dtype))),
+    Addition(keras.Layer, "_activity_regularizer", _Private(lambda self: self.activity_regularizer)),
+    Addition(keras.layers.MultiHeadAttention, "_built_from_signature", _Private(lambda self: self.built)),
+    Addition(keras.layers.MultiHeadAttention, "_build_from_signature", _build_attention),
     Addition(DropoutRNNCell, "get_dropout_mask_for_cell", _dropout_for_cell),
     Addition(DropoutRNNCell, "get_recurrent_dropout_mask_for_cell", _recurrent_dropout_for_cell),
     Hook(Operation, "__init__", _named_with_slashes, "self name", "names with '/'"),

@@ -19,6 +19,7 @@ def _taking_lr(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def __init__(self: Any, learning_rate: Any, *args: Any, **kwargs: Any) -> None:
         rate, decay = kwargs.pop("lr", None), kwargs.pop("decay", None)
+        kwargs.pop("jit_compile", None)  # XLA compiles all programs.
         if rate is not None:
             tell_old_form("`lr=` of an optimizer", "`learning_rate=`")
         original(self, learning_rate if rate is None else rate, *args, **kwargs)
