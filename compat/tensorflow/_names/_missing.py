@@ -23,7 +23,6 @@ _SAVED = (
     "a SavedModel holds TensorFlow's graph, and the programs here are XLA's. Save with `model.save('name.keras')` or "
     "`tf.train.Checkpoint`; `jax.export` writes a program to a file."
 )
-_OPTIMIZER = "XLA, which compiles all programs, has no such setting. Leave it out, or set `XLA_FLAGS`."
 _QUANTIZED = "XLA's arrays have no quantized types. Use `tf.int8` and a scale, or `model.quantize('int8')`."
 _RNN = "these wrappers are for cells of TensorFlow 1. Use arguments of `tf.keras.layers.RNN` and its cells."
 
@@ -56,7 +55,6 @@ _NAMES: dict[str, str] = {
         "tf.train.SequenceExample"
     ),
     _SAVED: "tf.saved_model",
-    _OPTIMIZER: "tf.tpu.XLAOptions",
     "a session's settings belong to TensorFlow 1. Leave them and `set_session` out; let a GPU's memory grow with "
     "`tf.config.experimental.set_memory_growth(gpu, True)`.": (
         "tf.compat.v1.ConfigProto tf.compat.v1.GPUOptions tf.compat.v1.Session tf.compat.v1.InteractiveSession "

@@ -409,6 +409,7 @@ def _hooks() -> Iterator[Change]:
 
 
 CHANGES: tuple[Change, ...] = (
+    Addition(keras.KerasTensor, "get_shape", lambda self: TensorShape(self.shape)),
     Addition(keras.Layer, "_track_trackable", _track),
     Addition(keras.Layer, "_compute_dtype", _Private(lambda self: self.compute_dtype)),
     Addition(keras.Layer, "_compute_dtype_object", _Private(lambda self: as_dtype(self.compute_dtype))),
