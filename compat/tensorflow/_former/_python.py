@@ -79,7 +79,8 @@ _MODULES = {
     "framework.errors_impl": _ERRORS,
     "framework.indexed_slices": "IndexedSlices=tf.IndexedSlices",
     "framework.ops": (
-        "tf.errors RegisterStatistics=_former._decorators.RegisterStatistics EagerTensor=tf.Tensor Tensor=tf.Tensor IndexedSlices=tf.IndexedSlices "
+        "tf.errors RegisterStatistics=_former._decorators.RegisterStatistics "
+        "EagerTensor=tf.Tensor Tensor=tf.Tensor IndexedSlices=tf.IndexedSlices "
         "convert_to_tensor=tf.convert_to_tensor convert_to_tensor_v2=tf.convert_to_tensor "
         "convert_to_tensor_v2_with_dispatch=tf.convert_to_tensor control_dependencies=tf.control_dependencies "
         "device=tf.device device_v2=tf.device name_scope=tf.name_scope name_scope_v2=tf.name_scope name_scope_v1=tf.name_scope "

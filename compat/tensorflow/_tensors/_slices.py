@@ -25,7 +25,9 @@ def accept_slices(cls: Any) -> None:
         if any(type(part) is slice and _is_traced(part) for part in parts):
             parts = tuple(_known_slice(part) if type(part) is slice else part for part in parts)
             return original(self, parts)
-        symbols = {axis: _symbol(part) for axis, part in enumerate(parts) if type(part) is slice and _symbol(part) is not None}
+        symbols = {
+            axis: _symbol(part) for axis, part in enumerate(parts) if type(part) is slice and _symbol(part) is not None
+        }
         if symbols and all(type(part) is slice for part in parts):
             return _take_first(original, self, parts, symbols)
         return original(self, key)

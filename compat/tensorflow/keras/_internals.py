@@ -60,12 +60,12 @@ from keras.src.layers.preprocessing import (
     string_lookup,
     text_vectorization,
 )
+from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 from keras.src.legacy import backend as legacy_backend
 from keras.src.legacy.saving import legacy_h5_format, saving_utils
 from keras.src.losses import loss as loss_module
 from keras.src.models.functional import Functional
 from keras.src.ops.function import map_graph
-from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 from keras.src.ops.operation import Operation
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
@@ -113,15 +113,17 @@ __all__ = [
     "BaseOptimizer",
     "CallbackList",
     "DataAdapter",
+    "DropoutRNNCell",
     "EpochIterator",
     "Functional",
     "JAXTrainer",
-    "DropoutRNNCell",
     "JaxVariable",
     "KerasTensor",
     "Operation",
     "PyDatasetAdapter",
     "SeedGenerator",
+    "TrackedDict",
+    "TrackedList",
     "Trainer",
     "activations",
     "backend",

@@ -9,8 +9,8 @@ from typing import Any, final
 import keras
 import keras._tf_keras.keras as tf_keras
 
-from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax._user_code import is_of_named_library
+from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead

@@ -59,7 +59,7 @@ def zero_states(cell: Any, inputs: Any, batch_size: Any, dtype: Any) -> Any:
         ValueError: If nothing says how many sequences there are.
     """
     if inputs is not None:
-        batch_size, dtype = keras.ops.shape(inputs)[0], inputs.dtype
+        batch_size, dtype = inputs.shape[0], inputs.dtype
     if batch_size is None:
         raise ValueError("`get_initial_state` needs `inputs` or `batch_size`. Received neither.")
     known = keras.backend.standardize_dtype(dtype or cell.compute_dtype)

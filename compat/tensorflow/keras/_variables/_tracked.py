@@ -85,7 +85,9 @@ def _make_dict(keys: tuple[Any, ...], values: Any) -> Any:
 jax.tree_util.register_pytree_node(
     TrackedDict, lambda held: ([held[key] for key in sorted(held)], tuple(sorted(held))), _make_dict
 )
-jax.tree_util.register_pytree_node(TrackedList, lambda held: (list(held), None), lambda _, values: TrackedList(list(values)))
+jax.tree_util.register_pytree_node(
+    TrackedList, lambda held: (list(held), None), lambda _, values: TrackedList(list(values))
+)
 
 
 def _telling(original: Callable[..., None]) -> Callable[..., None]:

@@ -12,8 +12,8 @@ from tfdist_jax._internals import computing_now, known_value
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._state import Merge
 from tfdist_jax._stateful._storage import PLAIN
-from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
 from tfdist_jax._user_code import is_user_code
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
 from tfdist_jax.compat.tensorflow._tensors._shape import user_shape
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_stateless_scope
