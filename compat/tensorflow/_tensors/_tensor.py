@@ -175,7 +175,7 @@ def _stacked(values: Any, wanted: DType | None) -> Any:
 
 def _cast_number(tensor: Any, wanted: DType) -> Any:
     """Return a tensor in another type; texts and complex numbers have no other."""
-    array = convert_to_tensor(tensor)
+    array: Any = convert_to_tensor(tensor)
     if isinstance(array, HostTensor) or jnp.iscomplexobj(array):
         return _of_type(array, wanted)
     return array.astype(wanted.dtype)
