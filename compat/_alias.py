@@ -16,9 +16,11 @@ has made them, for programs that are written for JAX.
 import builtins
 import functools
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any, final
 
@@ -60,6 +62,7 @@ def install() -> None:
     sys.meta_path.append(_FormerKerasFinder())
     builtins.__import__ = _aliasing_import(builtins.__import__)
     importlib.import_module = _aliasing_import_module(importlib.import_module)
+    importlib.util.find_spec = _aliasing_find_spec(importlib.util.find_spec)
 
 
 def _is_aliased(name: str) -> bool:
@@ -106,6 +109,23 @@ def _aliasing_import_module(original: Callable[..., ModuleType]) -> Callable[...
         return _hooked(name, original(name, package))
 
     return import_module
+
+
+def _aliasing_find_spec(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def find_spec(name: str, package: str | None = None) -> Any:
+        if not _is_aliased(name) or not _is_program(sys._getframe(1)):
+            return original(name, package)
+        try:
+            module = resolve(name)
+        except ModuleNotFoundError:
+            if name.count(".") > 1:
+                resolve(name.rpartition(".")[0])  # An error, as Python has it, if the folder is not there.
+            return None
+        is_module = isinstance(module, ModuleType)
+        return ModuleSpec(name, None, origin=getattr(module, "__file__", None)) if is_module else None
+
+    return find_spec
 
 
 def _prepare_keras(name: str) -> None:

@@ -6,7 +6,7 @@ import os
 import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 _INSTALLED = ("site-packages", "dist-packages")
 # Libraries that look into arrays, wherever they are installed.
@@ -28,6 +28,8 @@ def _library_folders() -> tuple[str, ...]:
 
 # How names of files begin that belong to libraries, but are written for TensorFlow's tensors.
 _written_for_tensorflow: list[str] = []
+# Those of them that the user has named.
+_named: list[str] = []
 
 
 def see_as_library(name: str) -> None:
@@ -53,8 +55,25 @@ def see_as_program(package: str) -> None:
     if spec is None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
     folders = spec.submodule_search_locations
-    _written_for_tensorflow.extend([str(spec.origin)] if folders is None else [folder + os.sep for folder in folders])
+    files = [str(spec.origin)] if folders is None else [folder + os.sep for folder in folders]
+    _written_for_tensorflow.extend(files)
+    _named.extend(files)
     is_user_file.cache_clear()
+
+
+def has_named_libraries() -> bool:
+    """Whether the user has named installed packages that count as a part of the program."""
+    return bool(_named)
+
+
+def is_of_named_library(code: CodeType | None) -> bool:
+    """Whether code is of an installed package that counts as a part of the user's program."""
+    return code is not None and code.co_filename.startswith(tuple(_named))
+
+
+def is_named_library(frame: FrameType) -> bool:
+    """Whether the frame runs code of such a package."""
+    return is_of_named_library(frame.f_code)
 
 
 @functools.cache

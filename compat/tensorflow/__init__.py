@@ -23,6 +23,7 @@ __getattr__ = LazyNames(
         "_functions._function": "function init_scope",
         "_gradients._graph_gradients": "AggregationMethod gradients hessians",
         "_gradients._gradient_tape": "GradientTape UnconnectedGradients",
+        "_gradients._registered_gradients": "RegisterGradient no_gradient",
         "_gradients._custom_gradient": "custom_gradient grad_pass_through recompute_grad stop_gradient",
         "_tensors._tensor": "Tensor constant convert_to_tensor get_static_value is_symbolic_tensor",
         "_tensors._shape": "TensorShape TensorSpec",
@@ -77,11 +78,12 @@ __getattr__ = LazyNames(
         "keras": "initializers losses metrics optimizers",
         "_platform._logging": "get_logger",
         "_platform._device_spec": "DeviceSpec",
+        "_platform._op_libraries": "load_library load_op_library",
         "nn._ctc": "edit_distance",
     },
     modules=(
         "autodiff autograph bitwise compat config data debugging distribute dtypes errors experimental image io keras linalg "
-        "math nest nn profiler random signal sparse summary sysconfig test tpu train types version"
+        "math nest nn profiler random raw_ops signal sparse summary sysconfig test tpu train types version"
     ),
 )
 __dir__ = __getattr__.names

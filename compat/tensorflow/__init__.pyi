@@ -18,6 +18,10 @@ from tfdist_jax.compat.tensorflow._gradients._graph_gradients import (
     gradients as gradients,
     hessians as hessians,
 )
+from tfdist_jax.compat.tensorflow._gradients._registered_gradients import (
+    RegisterGradient as RegisterGradient,
+    no_gradient as no_gradient,
+)
 from tfdist_jax.compat.tensorflow._ops._assertions import (
     Assert as Assert,
     assert_equal as assert_equal,
@@ -206,6 +210,10 @@ from tfdist_jax.compat.tensorflow._platform._devices import (
 from tfdist_jax.compat.tensorflow._platform._logging import (
     get_logger as get_logger,
 )
+from tfdist_jax.compat.tensorflow._platform._op_libraries import (
+    load_library as load_library,
+    load_op_library as load_op_library,
+)
 from tfdist_jax.compat.tensorflow._platform._version import (
     COMPILER_VERSION as ___compiler_version__,
     GIT_VERSION as ___git_version__,
@@ -317,6 +325,7 @@ from tfdist_jax.compat.tensorflow import (
     nn as nn,
     profiler as profiler,
     random as random,
+    raw_ops as raw_ops,
     signal as signal,
     sparse as sparse,
     summary as summary,

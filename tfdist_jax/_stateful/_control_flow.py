@@ -93,8 +93,9 @@ def _trace(fn: Callable[..., Any], arguments: Any, given: Sequence[Cell]) -> _Tr
         scope = BodyScope(outer, list(zip(given, values, strict=True)), around)
         with entering(scope):
             results, found["tree"] = jax.tree.flatten(fn(*jax.tree.unflatten(tree, leaves)))
+            arrays = [jnp.asarray(result) for result in results]  # A result may be a variable, which is read here.
         found["merges"] = list(scope.merges.values())
-        return [jnp.asarray(result) for result in results], scope.written()
+        return arrays, scope.written()
 
     jaxpr = jax.make_jaxpr(pure)([jnp.asarray(leaf) for leaf in leaves], [_present(cell) for cell in given])
     return _Traced(jaxpr, found["tree"], found["merges"])

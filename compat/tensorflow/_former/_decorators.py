@@ -14,6 +14,7 @@ def _leaving(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
 
 
 tf_export = keras_export = estimator_export = _leaving
+RegisterStatistics = _leaving
 deprecated = deprecated_args = deprecated_arg_values = deprecated_endpoints = _leaving
 
 

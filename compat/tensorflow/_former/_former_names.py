@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tfdist_jax.compat.tensorflow._former._views import find_public
 
@@ -32,6 +32,36 @@ def all_local_devices(num_gpus: int | None = None) -> list[str]:
     """Return the names of the GPUs, or where there are none, the processor's."""
     devices = find_public("tf.config").list_logical_devices
     return [device.name for device in (devices("GPU")[:num_gpus] or devices("CPU")[:1])]
+
+
+def broadcast_weights(weights: Any, values: Any) -> Any:
+    """Return weights in the shape of values.
+
+    Raises:
+        ValueError: If they have another rank, or a size that is neither the values' nor 1.
+    """
+    given, wanted = find_public("tf.convert_to_tensor")(weights), find_public("tf.convert_to_tensor")(values)
+    sizes, whole = tuple(given.shape), tuple(wanted.shape)
+    if sizes and (len(sizes) != len(whole) or any(a not in (b, 1) for a, b in zip(sizes, whole, strict=True))):
+        raise ValueError(f"weights can not be broadcast to values. values.shape={whole}. weights.shape={sizes}.")
+    return find_public("tf.broadcast_to")(given, whole)
+
+
+def convert_variables_to_constants(*args: Any, **kwargs: Any) -> NoReturn:
+    """Refuse to make a graph without variables.
+
+    Raises:
+        NotImplementedError: Always.
+    """
+    raise NotImplementedError(
+        "There are no graphs whose variables could become constants. What a program computes and how long it takes tells "
+        "`tfdist-jax explain`; `jax.export` writes a program to a file."
+    )
+
+
+def is_in_xla_context(graph: Any) -> bool:
+    """Whether a graph is compiled by XLA as a whole: there are no graphs."""
+    return False
 
 
 def to_list(x: Any) -> list[Any]:

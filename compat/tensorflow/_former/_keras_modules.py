@@ -113,17 +113,21 @@ def _make_module(name: str) -> View:
 
 
 def _view(name: str) -> View:
-    return View(name, name.partition(".")[2], KERAS_MODULES, _message)
+    return View(name, _below(name), KERAS_MODULES, _message)
 
 
 def find_keras_module(name: str) -> Any:
     """Return the import machinery's description of a module of Keras 2, such as `keras.utils.np_utils`, or None."""
-    root, _, below = name.partition(".")
     return (
         spec_from_loader(name, _Loader(), is_package=True)
-        if root == "keras" and has_module(KERAS_MODULES, below)
+        if name.startswith("keras.") and has_module(KERAS_MODULES, _below(name))
         else None
     )
+
+
+def _below(name: str) -> str:
+    """Return a module's name in the table; from Keras 2.13 on they were below `keras.src`."""
+    return name.removeprefix("keras.").removeprefix("src.")
 
 
 class _Loader(Loader):

@@ -65,16 +65,22 @@ _MODULES = {
     "eager.def_function": "function=tf.function run_functions_eagerly=tf.config.run_functions_eagerly",
     "eager.polymorphic_function.def_function": "function=tf.function",
     "eager.forwardprop": "tf.autodiff",
+    "eager.monitoring": "_former._monitoring",
     "eager.function": "function=tf.function ConcreteFunction=tf.types.experimental.ConcreteFunction",
     "framework.config": _DEVICES,
     "framework.constant_op": "constant=tf.constant convert_to_tensor=tf.convert_to_tensor constant_v1=tf.constant",
+    "framework.convert_to_constants": (
+        "convert_variables_to_constants_v2=_former._former_names.convert_variables_to_constants "
+        "convert_variables_to_constants_v2_as_graph=_former._former_names.convert_variables_to_constants"
+    ),
     "framework.device": "DeviceSpec=tf.DeviceSpec",
     "framework.dtypes": "tf.dtypes",
     "framework.errors": _ERRORS,
     "framework.errors_impl": _ERRORS,
     "framework.indexed_slices": "IndexedSlices=tf.IndexedSlices",
     "framework.ops": (
-        "tf.errors EagerTensor=tf.Tensor Tensor=tf.Tensor IndexedSlices=tf.IndexedSlices "
+        "tf.errors RegisterStatistics=_former._decorators.RegisterStatistics "
+        "EagerTensor=tf.Tensor Tensor=tf.Tensor IndexedSlices=tf.IndexedSlices "
         "convert_to_tensor=tf.convert_to_tensor convert_to_tensor_v2=tf.convert_to_tensor "
         "convert_to_tensor_v2_with_dispatch=tf.convert_to_tensor control_dependencies=tf.control_dependencies "
         "device=tf.device device_v2=tf.device name_scope=tf.name_scope name_scope_v2=tf.name_scope name_scope_v1=tf.name_scope "
@@ -110,6 +116,7 @@ _MODULES = {
         "cond=tf.cond cond_v2=tf.cond while_loop=tf.while_loop while_loop_v2=tf.while_loop case=tf.case case_v2=tf.case "
         "group=tf.group no_op=tf.no_op tuple=tf.tuple switch_case=tf.switch_case Assert=tf.debugging.Assert"
     ),
+    "ops.control_flow_util": "GraphOrParentsInXlaContext=_former._former_names.is_in_xla_context",
     "ops.control_flow_switch_case": "switch_case=tf.switch_case",
     "ops.custom_gradient": "tf",
     "ops.embedding_ops": "embedding_lookup=tf.nn.embedding_lookup embedding_lookup_v2=tf.nn.embedding_lookup",
@@ -156,6 +163,7 @@ _MODULES = {
     "ops.tensor_array_ops": "TensorArray=tf.TensorArray",
     "ops.variable_scope": "variable_creator_scope=tf.variable_creator_scope",
     "ops.variables": "Variable=tf.Variable VariableAggregation=tf.VariableAggregation VariableSynchronization=tf.VariableSynchronization",
+    "ops.weights_broadcast_ops": "broadcast_weights=_former._former_names.broadcast_weights",
     "ops.while_loop": "while_loop=tf.while_loop",
     "platform.build_info": "build_info=_former._former_names.build_info",
     "platform.flags": "tf.compat.v1.flags",

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any, final
 
+from tfdist_jax._user_code import is_named_library
+from tfdist_jax.compat.tensorflow._names._deferred import make_deferred
 from tfdist_jax.compat.tensorflow._names._missing import reason
 from tfdist_jax.compat.tensorflow._names._symbolic import takes_symbols, taking_symbols
 
@@ -55,7 +57,7 @@ class LazyNames:
         elif name in self.modules:
             value = importlib.import_module(f"{self.namespace}.{name}")
         else:
-            raise _missing(self.namespace, name, sys._getframe(1))
+            return _deferred_or_missing(self.namespace, name, sys._getframe(1))
         setattr(sys.modules[self.namespace], name, value)
         return value
 
@@ -99,6 +101,17 @@ def _lazy_names(module_name: str) -> LazyNames | None:
 
 def _shown(module_name: str) -> str:
     return "tf" + module_name.removeprefix(_ROOT)
+
+
+def _deferred_or_missing(namespace: str, name: str, caller: FrameType) -> Any:
+    """Return a stand-in for a name that TensorFlow has to a library that the user has named; raise the error to others.
+
+    A library's modules mention at their import what only some of its functions use, in annotations and as defaults.
+    """
+    wanted = f"{_shown(namespace)}.{name}"
+    if is_named_library(caller) and not name.startswith("__") and reason(wanted):
+        return make_deferred(wanted, _message(wanted))
+    raise _missing(namespace, name, caller)
 
 
 def _missing(namespace: str, name: str, caller: FrameType) -> Exception:

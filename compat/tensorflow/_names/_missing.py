@@ -23,15 +23,14 @@ _SAVED = (
     "a SavedModel holds TensorFlow's graph, and the programs here are XLA's. Save with `model.save('name.keras')` or "
     "`tf.train.Checkpoint`; `jax.export` writes a program to a file."
 )
-_OPTIMIZER = "XLA, which compiles all programs, has no such setting. Leave it out, or set `XLA_FLAGS`."
 _QUANTIZED = "XLA's arrays have no quantized types. Use `tf.int8` and a scale, or `model.quantize('int8')`."
 _RNN = "these wrappers are for cells of TensorFlow 1. Use arguments of `tf.keras.layers.RNN` and its cells."
 
 # Names, and namespaces with all their names, by reason.
 _NAMES: dict[str, str] = {
     _GRAPHS: (
-        "tf.Graph tf.Operation tf.RegisterGradient tf.no_gradient tf.import_graph_def tf.graph_util tf.load_library "
-        "tf.load_op_library tf.make_ndarray tf.make_tensor_proto tf.io.write_graph tf.test.assert_equal_graph_def "
+        "tf.Graph tf.Operation tf.import_graph_def tf.graph_util "
+        "tf.make_ndarray tf.make_tensor_proto tf.io.write_graph tf.test.assert_equal_graph_def "
         "tf.types.experimental.AtomicFunction tf.types.experimental.FunctionType tf.resource tf.variant "
         "tf.dtypes.resource tf.dtypes.variant tf.mlir"
     ),
@@ -56,7 +55,6 @@ _NAMES: dict[str, str] = {
         "tf.train.SequenceExample"
     ),
     _SAVED: "tf.saved_model",
-    _OPTIMIZER: "tf.tpu.XLAOptions",
     "a session's settings belong to TensorFlow 1. Leave them and `set_session` out; let a GPU's memory grow with "
     "`tf.config.experimental.set_memory_growth(gpu, True)`.": (
         "tf.compat.v1.ConfigProto tf.compat.v1.GPUOptions tf.compat.v1.Session tf.compat.v1.InteractiveSession "
@@ -98,6 +96,13 @@ _NAMES: dict[str, str] = {
     "embeddings are variables here: use `tf.nn.embedding_lookup` or `tf.keras.layers.Embedding`.": (
         "tf.tpu.experimental.embedding"
     ),
+    "parameters on servers are not there. Use `tf.distribute.MultiWorkerMirroredStrategy`, which trains the same model.": (
+        "tf.distribute.experimental.coordinator tf.distribute.coordinator tf.distribute.experimental.ParameterServerStrategy "
+        "tf.distribute.ParameterServerStrategy"
+    ),
+    "`tf.keras.callbacks.BackupAndRestore` and `tf.distribute.experimental.PreemptionCheckpointHandler` save when a job is stopped.": (
+        "tf.distribute.experimental.PreemptionWatcher"
+    ),
     "datasets are made in the process that trains. Share the work out with `dataset.shard`.": "tf.data.experimental.service",
     "TensorFlow's own profiling server is not there. Use `tf.profiler.experimental.start` or `jax.profiler`.": (
         "tf.profiler.experimental.client tf.profiler.experimental.server"
@@ -119,7 +124,7 @@ _NAMES: dict[str, str] = {
         "tf.config.experimental.get_synchronous_execution tf.config.experimental.set_synchronous_execution "
         "tf.debugging.experimental "
         "tf.nondifferentiable_batch_function "
-        "tf.experimental.async_clear_error tf.experimental.async_scope tf.experimental.enable_strict_mode "
+        "tf.experimental.enable_strict_mode "
         "tf.experimental.function_executor_type tf.experimental.register_filesystem_plugin"
     ),
 }

@@ -4,7 +4,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 from jax.core import Tracer
+from jax.export import is_symbolic_dim
 
 from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import known_value
@@ -23,9 +25,32 @@ def accept_slices(cls: Any) -> None:
         if any(type(part) is slice and _is_traced(part) for part in parts):
             parts = tuple(_known_slice(part) if type(part) is slice else part for part in parts)
             return original(self, parts)
+        symbols = {
+            axis: _symbol(part) for axis, part in enumerate(parts) if type(part) is slice and _symbol(part) is not None
+        }
+        if symbols and all(type(part) is slice for part in parts):
+            return _take_first(original, self, parts, symbols)
         return original(self, key)
 
     cls.__getitem__ = getitem
+
+
+def _symbol(part: slice) -> Any:
+    """Return the symbol at which a slice from the beginning ends while Keras finds out shapes, or None."""
+    if part.start not in (None, 0) or part.step not in (None, 1):
+        return None
+    stop = part.stop.item() if getattr(part.stop, "has_symbols", False) and not part.stop.ndim else part.stop
+    return stop if is_symbolic_dim(stop) else None
+
+
+def _take_first(original: Any, array: Any, parts: tuple[Any, ...], symbols: dict[int, Any]) -> Any:
+    """Return the first elements along axes; whether there are as many as a symbol says cannot be compared, and need not be."""
+    sizes = tuple(array.shape)
+    symbols = {axis: symbol for axis, symbol in symbols.items() if not is_symbolic_dim(sizes[axis])}
+    result = original(array, tuple(slice(None) if axis in symbols else part for axis, part in enumerate(parts)))
+    for axis, symbol in symbols.items():
+        result = jnp.take(result, jnp.arange(symbol), axis=axis, mode="clip")
+    return result
 
 
 def _is_traced(part: slice) -> bool:

@@ -6,7 +6,7 @@
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, cast, final
 
 import jax
 import jax.numpy as jnp
@@ -161,14 +161,23 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _stacked(values: Any, wanted: DType | None) -> Any:
-    """Stack a sequence in which some are tensors; the others take their type."""
+    """Stack a sequence in which some are tensors: all of them take a type that is asked for; the others else that of the tensors."""
     if wanted is None:
         wanted = next((as_dtype(item.dtype) for item in values if is_tensor(item)), None)
-    items = [convert_to_tensor(item, wanted) for item in values]
+        items = [convert_to_tensor(item, wanted) for item in values]
+    else:
+        items = [_cast_number(item, wanted) if is_tensor(item) else convert_to_tensor(item, wanted) for item in values]
     if all(isinstance(item, HostTensor) for item in values):
         with jax.ensure_compile_time_eval():
             return jnp.stack(items)
     return meeting(jnp.stack, items)
+
+
+def _cast_number(tensor: Any, wanted: DType) -> Any:
+    """Return a tensor in another type; texts and complex numbers have no other."""
+    array: Any = convert_to_tensor(tensor)
+    has_no_other = isinstance(array, HostTensor) or jnp.iscomplexobj(array)
+    return _of_type(cast(Any, array), wanted) if has_no_other else array.astype(wanted.dtype)
 
 
 def _on_device(value: np.ndarray) -> Any:

@@ -6,10 +6,12 @@ A traced function may make variables that live on outside of it at its first tra
 import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
+from tfdist_jax._user_code import has_named_libraries, is_named_library
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
 
 Creator = Callable[..., Any]
@@ -47,6 +49,18 @@ class ByCreators(type):
         for creator in creators:
             make = functools.partial(creator, make)
         return make(**given.arguments)
+
+
+def _is_variable_of_keras_2(cls: type, instance: Any) -> bool:
+    """Let a library that the user has named see Keras's variables as it knows them from Keras 2: as TensorFlow's."""
+    if type.__instancecheck__(cls, instance):
+        return True
+    # Others ask more often, and mean the class.
+    return is_named_library(sys._getframe(1)) and hasattr(type(instance), "storage") and hasattr(instance, "assign")
+
+
+if has_named_libraries():
+    ByCreators.__instancecheck__ = _is_variable_of_keras_2
 
 
 def _make_once(make: Creator, *args: Any, **kwargs: Any) -> Any:

@@ -10,6 +10,7 @@ from tfdist_jax.compat.tensorflow.keras._change import Change
 from tfdist_jax.compat.tensorflow.keras._legacy import (
     _arguments,
     _backend_state,
+    _cells,
     _layer_losses,
     _legacy,
     _legacy_backend,
@@ -56,6 +57,7 @@ CHANGES: tuple[Change, ...] = (
     *_legacy_optimizers.CHANGES,
     *_optimizer_methods.CHANGES,
     *_arguments.CHANGES,
+    *_cells.CHANGES,
     *_layer_losses.CHANGES,
     *_model_forms.CHANGES,
     *_legacy.CHANGES,

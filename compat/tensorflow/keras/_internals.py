@@ -28,6 +28,7 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `legacy_h5_format.load_model_from_hdf5`, `save_weights_to_hdf5_group`, `load_weights_from_hdf5_group` and `_by_name`: files without
   suffix, and Keras 2's files of weights.
 - `saving_lib._model_from_config`, `_load_assets_from_dict`: the parts of a model in a folder of `OrbaxCheckpoint`.
+- `TrackedDict`, `TrackedList`: what Keras makes of a dictionary or list that is an attribute.
 - `TensorBoard._init_profile_batch`: takes the batches to profile.
 
 `tests/compat/keras/test_internals.py` holds a contract test for each: a Keras release that drops or changes one fails
@@ -59,6 +60,7 @@ from keras.src.layers.preprocessing import (
     string_lookup,
     text_vectorization,
 )
+from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 from keras.src.legacy import backend as legacy_backend
 from keras.src.legacy.saving import legacy_h5_format, saving_utils
 from keras.src.losses import loss as loss_module
@@ -87,6 +89,7 @@ from keras.src.utils import (
 )
 from keras.src.utils.module_utils import tensorflow as lazy_tensorflow
 from keras.src.utils.python_utils import is_default
+from keras.src.utils.tracking import TrackedDict, TrackedList
 
 
 class Backup(Protocol):
@@ -110,6 +113,7 @@ __all__ = [
     "BaseOptimizer",
     "CallbackList",
     "DataAdapter",
+    "DropoutRNNCell",
     "EpochIterator",
     "Functional",
     "JAXTrainer",
@@ -118,6 +122,8 @@ __all__ = [
     "Operation",
     "PyDatasetAdapter",
     "SeedGenerator",
+    "TrackedDict",
+    "TrackedList",
     "Trainer",
     "activations",
     "backend",

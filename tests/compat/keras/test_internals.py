@@ -21,10 +21,13 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     BaseOptimizer,
     CallbackList,
     DataAdapter,
+    DropoutRNNCell,
     EpochIterator,
     JAXTrainer,
     JaxVariable,
     KerasTensor,
+    TrackedDict,
+    TrackedList,
     class_weight_to_sample_weights,
     data_adapters,
     dataset_utils,
@@ -377,3 +380,15 @@ def test_batch_logs_and_tensorboard_go_through_their_modules():
 def test_unseeded_draws_have_one_generator():
     assert global_seed_generator() is global_seed_generator()
     assert global_seed_generator().state.name == "seed_generator_state"
+
+
+def test_attributes_that_hold_structures_are_keras_own_kinds():
+    layer = keras.layers.Layer()
+    layer.by_name, layer.listed = {"a": 1}, [1]
+    assert type(layer.by_name) is TrackedDict and type(layer.listed) is TrackedList
+    assert TrackedDict({"a": 1}) == {"a": 1} and TrackedList([1]) == [1]
+
+
+def test_cells_with_dropout_have_one_class():
+    assert all(issubclass(cell, DropoutRNNCell) for cell in (keras.layers.LSTMCell, keras.layers.GRUCell))
+    assert keras.layers.LSTMCell(2).recurrent_dropout == 0

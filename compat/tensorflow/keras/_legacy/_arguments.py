@@ -1,16 +1,20 @@
 """Arguments of Keras 2's layers, optimizers and models that Keras 3 has dropped, or without which it does not do."""
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, final
 
 import keras
 import keras._tf_keras.keras as tf_keras
 
+from tfdist_jax._user_code import is_of_named_library
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 from tfdist_jax.compat.tensorflow._variables._variable import VariableAggregation, VariableSynchronization
-from tfdist_jax.compat.tensorflow.keras._change import Change, Hook, instead
-from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, Operation, Trainer, name_scope
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
+from tfdist_jax.compat.tensorflow.keras._internals import DropoutRNNCell, JAXTrainer, Operation, Trainer, name_scope
 
 _LOADING = ("workers", "use_multiprocessing", "max_queue_size")
 # What BatchNormalization of Keras 2 took beside what it takes today.
@@ -112,6 +116,68 @@ def _knowing_length(original: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
+def _seeing_through_decorators(original: Callable[..., Any]) -> Any:
+    """Let Keras find the arguments of an `__init__` that a decorator has wrapped, such as typeguard's, as Keras 2 had no need to."""
+
+    @functools.wraps(original)
+    def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        init = cls.__init__
+        if hasattr(init, "__wrapped__") and not hasattr(init, "__signature__"):
+            init.__signature__ = inspect.signature(init)
+        instance = original(cls, *args, **kwargs)
+        if hasattr(cls, "build") and is_of_named_library(getattr(inspect.unwrap(cls.build), "__code__", None)):
+            object.__setattr__(instance, "build", _building_with_shapes(instance.build))
+        return instance
+
+    return staticmethod(__new__)
+
+
+def _building_with_shapes(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a layer of a library that is named for the facade the `TensorShape` that Keras 2 built it with."""
+
+    @functools.wraps(build)
+    def building(*args: Any, **kwargs: Any) -> Any:
+        return build(*map(_as_shape, args), **{name: _as_shape(value) for name, value in kwargs.items()})
+
+    return building
+
+
+def _as_shape(value: Any) -> Any:
+    if isinstance(value, tuple) and all(size is None or isinstance(size, int) for size in value):
+        return TensorShape(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_as_shape, value))
+    return {name: _as_shape(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def _naming_metrics_first(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Take the name of a metric's variable first, as `add_weight("total", initializer="zeros")`."""
+
+    @functools.wraps(original)
+    def add_weight(self: keras.Metric, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], str):
+            tell_old_form("`add_weight` with the name first", "`add_weight(shape=..., name=...)`")
+            kwargs["name"], args = args[0], args[1:]
+        for gone in ("aggregation", "synchronization"):  # Sums over replicas, as Keras 3 has it.
+            _require_default(gone, kwargs.pop(gone, None))
+        if kwargs.get("shape", ()) is None:
+            kwargs["shape"] = ()
+        if len(args) < 2 and kwargs.get("initializer") is None:  # Keras 2's choice by the type.
+            kind = keras.backend.standardize_dtype(kwargs.get("dtype") or self.dtype)
+            kwargs["initializer"] = "glorot_uniform" if keras.backend.is_float_dtype(kind) else "zeros"
+        return original(self, *args, **kwargs)
+
+    return add_weight
+
+
+def _require_default(name: str, value: Any) -> None:
+    if value is not None and str(value).rpartition(".")[2].lower() not in ("sum", "on_read", "auto", "none"):
+        raise NotImplementedError(
+            f"`{name}={value}` of a metric's `add_weight`: what replicas have is added up. Use `keras.Variable(..., "
+            "aggregation='only_first_replica')` for another rule."
+        )
+
+
 def _add_variable(self: keras.Layer, *args: Any, **kwargs: Any) -> Any:
     return self.add_weight(*args, **kwargs)
 
@@ -135,6 +201,8 @@ def _naming_first(original: Callable[..., Any]) -> Callable[..., Any]:
             kwargs["trainable"] = False
         if isinstance(kwargs.get("aggregation"), VariableAggregation):
             kwargs["aggregation"] = kwargs["aggregation"].name.lower()
+        if "/" in (kwargs.get("name") or ""):
+            kwargs["name"] = kwargs["name"].replace("/", "_")
         for gone in ("use_resource", "partitioner", "collections", "getter"):
             kwargs.pop(gone, None)
         if "experimental_autocast" in kwargs:
@@ -282,8 +350,61 @@ def _resizing_smartly(original: Callable[..., Any]) -> Callable[..., Any]:
     return image_dataset_from_directory
 
 
+def _track(self: keras.Layer, trackable: Any, name: str, overwrite: bool = False) -> Any:
+    """Count a layer among this one's, so that its variables are found."""
+    if isinstance(trackable, keras.Layer) and not any(layer is trackable for layer in self._layers):
+        self._tracker.add_to_store("layers", trackable)
+    return trackable
+
+
+@final
+class _Private:
+    """A private attribute of Keras 2's layers: what a public one says, unless the class sets it itself."""
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self._read = read
+
+    def __get__(self, layer: Any, owner: type | None = None) -> Any:
+        return self if layer is None else self._read(layer)
+
+
+def _build_attention(self: Any, query: Any, value: Any, key: Any = None) -> None:
+    """Build attention for tensors."""
+    self.build(query.shape, value.shape, value.shape if key is None else key.shape)
+
+
+def _dropout_for_cell(self: Any, inputs: Any, training: Any, count: int = 1) -> None:
+    """Return no mask for a cell without dropout."""
+    _require_no_dropout(self, self.dropout)
+
+
+def _recurrent_dropout_for_cell(self: Any, inputs: Any, training: Any, count: int = 1) -> None:
+    """Return no mask for a cell without dropout of its states."""
+    _require_no_dropout(self, self.recurrent_dropout)
+
+
+def _require_no_dropout(cell: Any, rate: float) -> None:
+    if rate:
+        raise NotImplementedError(
+            f"{type(cell).__name__} asks for dropout in Keras 2's form, `get_dropout_mask_for_cell`. Use a Dropout layer before it, or in "
+            "the cell `keras.random.dropout(x, rate, seed=self.seed_generator)`."
+        )
+
+
+def _as_tensorflows(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Take the arguments that assignments to TensorFlow's variables have, and that say nothing about the value."""
+
+    @functools.wraps(original)
+    def method(self: Any, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True) -> Any:
+        return original(self, value)
+
+    return method
+
+
 def _hooks() -> Iterator[Change]:
     layers = keras.layers
+    for name in ("assign", "assign_add", "assign_sub"):
+        yield Hook(keras.Variable, name, _as_tensorflows, "self value", "`use_locking`, `name` and `read_value`")
     for size in (1, 2, 3):
         pooling = getattr(layers, f"AveragePooling{size}D")
         yield Hook(
@@ -307,10 +428,21 @@ def _hooks() -> Iterator[Change]:
 
 
 CHANGES: tuple[Change, ...] = (
+    Addition(keras.KerasTensor, "get_shape", lambda self: TensorShape(self.shape)),
+    Addition(keras.Layer, "_track_trackable", _track),
+    Addition(keras.Layer, "_compute_dtype", _Private(lambda self: self.compute_dtype)),
+    Addition(keras.Layer, "_compute_dtype_object", _Private(lambda self: as_dtype(self.compute_dtype))),
+    Addition(keras.Layer, "_activity_regularizer", _Private(lambda self: self.activity_regularizer)),
+    Addition(keras.layers.MultiHeadAttention, "_built_from_signature", _Private(lambda self: self.built)),
+    Addition(keras.layers.MultiHeadAttention, "_build_from_signature", _build_attention),
+    Addition(DropoutRNNCell, "get_dropout_mask_for_cell", _dropout_for_cell),
+    Addition(DropoutRNNCell, "get_recurrent_dropout_mask_for_cell", _recurrent_dropout_for_cell),
     Hook(Operation, "__init__", _named_with_slashes, "self name", "names with '/'"),
     Hook(name_scope, "__init__", _scoped_with_slashes, "self name caller", "names of layers with '/'"),
     Hook(keras.Layer, "__init__", _taking_layer_arguments, "self", "`weights=`, `batch_input_shape=`"),
     Hook(keras.Layer, "_post_build", _setting_first_weights, "self", "`weights=` of any layer"),
+    Hook(Operation, "__new__", _seeing_through_decorators, "cls", "`__init__` may be wrapped by a decorator"),
+    Hook(keras.Metric, "add_weight", _naming_metrics_first, "self shape initializer", "the name first"),
     Hook(keras.Layer, "add_weight", _naming_first, "self", "the name first"),
     Hook(keras.Layer, "add_variable", instead(_add_variable), "self", "Keras 3's own refuses; not called"),
     Hook(keras.Sequential, "add", _adding_inputs, "self layer", "`batch_input_shape=`"),

@@ -141,7 +141,7 @@ class CompiledLoss:
         model: Any = self._model
         losses = [] if model._compile_loss is None else [model._compile_loss(y_true, y_pred, sample_weight)]
         losses += [model._aggregate_additional_loss(loss) for loss in regularization_losses or ()]
-        total = functools.reduce(keras.ops.add, losses)
+        total = functools.reduce(keras.ops.add, losses) if losses else keras.ops.zeros(())
         model._loss_tracker.update_state(
             unscaled(total), sample_weight=keras.ops.shape(keras.tree.flatten(y_pred)[0])[0]
         )
@@ -197,8 +197,8 @@ CHANGES: tuple[Change, ...] = (
     Hook(keras.Layer, "add_loss", _adding_losses, "self loss", "symbolic tensors, on functional models"),
     Hook(Functional, "add_loss", _adding_losses, "self loss", "symbolic tensors, which Keras 3 refuses"),
     Hook(keras.Layer, "add_metric", instead(_add_metric), "self", "Keras 3's own refuses; not called"),
-    Addition(Trainer, "compiled_loss", property(CompiledLoss)),
-    Addition(Trainer, "compiled_metrics", property(CompiledMetrics)),
+    Addition(Trainer, "compiled_loss", property(lambda model: CompiledLoss(model) if model.compiled else None)),
+    Addition(Trainer, "compiled_metrics", property(lambda model: CompiledMetrics(model) if model.compiled else None)),
     Hook(
         Trainer,
         "metrics_names",

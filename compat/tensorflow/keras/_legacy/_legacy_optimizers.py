@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
@@ -18,6 +19,7 @@ def _taking_lr(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def __init__(self: Any, learning_rate: Any, *args: Any, **kwargs: Any) -> None:
         rate, decay = kwargs.pop("lr", None), kwargs.pop("decay", None)
+        kwargs.pop("jit_compile", None)  # XLA compiles all programs.
         if rate is not None:
             tell_old_form("`lr=` of an optimizer", "`learning_rate=`")
         original(self, learning_rate if rate is None else rate, *args, **kwargs)
@@ -64,7 +66,22 @@ def _registered(base: Any, members: dict[str, Any]) -> Any:
 globals().update({name: _legacy(name) for name in NAMES})
 
 
+def _taking_legacy(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def get(identifier: Any, **kwargs: Any) -> Any:
+        """Return an optimizer, by name one of TensorFlow 2's if `use_legacy_optimizer` is true."""
+        is_legacy = kwargs.pop("use_legacy_optimizer", False)
+        kwargs.pop("experimental", None)
+        known = {name.lower(): globals()[name] for name in NAMES}
+        if is_legacy and isinstance(identifier, str) and identifier.lower() in known:
+            return known[identifier.lower()]()
+        return original(identifier, **kwargs)
+
+    return get
+
+
 CHANGES = (
+    Hook(keras.optimizers, "get", _taking_legacy, "identifier", "`use_legacy_optimizer=`", (tf_keras.optimizers,)),
     Hook(BaseOptimizer, "__init__", _taking_lr, "self learning_rate", "`lr=` is the learning rate; `decay=` counts"),
     Addition(
         BaseOptimizer,

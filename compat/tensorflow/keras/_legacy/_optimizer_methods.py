@@ -81,6 +81,15 @@ class VariableView:
         """Return what the variable holds."""
         return tf.convert_to_tensor(self._variable)
 
+    @property
+    def handle(self) -> "VariableView":
+        """What functions of `tf.raw_ops` take."""
+        return self
+
+    def ref(self) -> Any:
+        """Return a key for sets and dictionaries."""
+        return self._variable.ref()
+
     def __jax_array__(self) -> Any:
         return self.read_value()
 
@@ -123,12 +132,7 @@ def _making(original: Callable[..., None]) -> Callable[..., None]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         kind = type(self)
         if not _is_old(self):
-            if hasattr(kind, "get_updates") or hasattr(kind, "_resource_apply_sparse"):
-                raise NotImplementedError(
-                    f"{kind.__name__} is an optimizer for Keras before 2.3, or one that changes sparse variables alone. Write "
-                    "`build(variables)` and `update_step(gradient, variable, learning_rate)`: "
-                    "https://keras.io/api/optimizers/#custom-optimizers."
-                )
+            _refuse_other_forms(kind, args)
             original(self, *args, **kwargs)
             return
         tell_old_form(f"{kind.__name__}, an optimizer with `_resource_apply_dense`", "`update_step`")
@@ -141,8 +145,10 @@ def _making(original: Callable[..., None]) -> Callable[..., None]:
         original(self, *args, **kwargs)
         for name, value in {
             "_hyper": {},
+            "_hyper_types": {},
             "_slots": {},
             "_initial_decay": decay,
+            "writes_variables": True,  # What a step asks that applies gradients.
             "update_step": functools.partial(_update_step, self),
             "_apply_weight_decay": lambda variables: None,  # Keras 2's base class had none.
         }.items():
@@ -150,6 +156,23 @@ def _making(original: Callable[..., None]) -> Callable[..., None]:
         object.__setattr__(self, "build", functools.partial(_build, self, self.build))
 
     return __init__
+
+
+def _refuse_other_forms(kind: type, args: tuple[Any, ...]) -> None:
+    """Raise an error for classes of Keras 2 that cannot work."""
+    write = "Write `build(variables)` and `update_step(gradient, variable, learning_rate)`: https://keras.io/api/optimizers/#custom-optimizers."
+    if hasattr(kind, "get_updates"):
+        raise NotImplementedError(f"{kind.__name__} is an optimizer for Keras before 2.3. {write}")
+    if hasattr(kind, "_resource_apply_sparse"):
+        raise NotImplementedError(
+            f"{kind.__name__} has a rule of its own for the rows of an embedding that a batch uses (`_resource_apply_sparse`) "
+            f"alone, and gradients here have all rows. Use the class that it is derived from, {kind.__mro__[1].__name__}. {write}"
+        )
+    if args and isinstance(args[0], str):
+        raise NotImplementedError(
+            f"{kind.__name__} is a class for Keras 2, whose first argument is a name, without `_resource_apply_dense`: what it "
+            f"does in `apply_gradients` is not known here. For several optimizers in one model write a `train_step`. {write}"
+        )
 
 
 def _build(self: Any, original: Callable[..., None], variables: Iterable[Any]) -> None:
@@ -210,7 +233,10 @@ def _set_hyper(self: Any, name: str, value: Any) -> None:
     else:
         locked = self._tracker.locked
         self._tracker.unlock()
-        self._hyper[name] = self.add_variable((), keras.initializers.Constant(value), name=name)
+        self._hyper_types[name] = type(value)
+        self._hyper[name] = self.add_variable(
+            (), keras.initializers.Constant(value), "bool" if isinstance(value, bool) else None, name=name
+        )
         if locked:
             self._tracker.lock()
 
@@ -228,17 +254,20 @@ def _serialize_hyper(self: Any, name: str) -> Any:
         return keras.optimizers.schedules.serialize(value)
     if callable(value):
         value = value()
-    return (
-        tf.convert_to_tensor(value).numpy().item()
-        if isinstance(value, keras.Variable) or tf.is_tensor(value)
-        else value
-    )
+    if not isinstance(value, keras.Variable) and not tf.is_tensor(value):
+        return value
+    number = tf.convert_to_tensor(value).numpy().item()
+    given = self._hyper_types.get(name, float)(number)
+    return given if given == number else number
 
 
 def _add_slot(self: Any, var: Any, slot_name: str, initializer: Any = "zeros", shape: Any = None) -> Any:
-    """Make a variable beside one of the model's, of its shape unless another is given."""
+    """Make a variable beside one of the model's, of its shape unless another is given; `initializer` may be a tensor."""
     if self.get_slot_or_none(var, slot_name) is None:
         behind = _behind(var)
+        if not isinstance(initializer, str) and not callable(initializer):
+            value = tf.convert_to_tensor(initializer)
+            shape, initializer = value.shape, lambda shape, dtype: keras.ops.cast(value, dtype)
         if shape is None:
             made = self.add_variable_from_reference(behind, name=slot_name, initializer=initializer)
         else:
@@ -350,13 +379,47 @@ def _decaying(original: Callable[..., None]) -> Callable[..., None]:
     return _backend_update_step
 
 
+def _make_slots(self: Any, var_list: Iterable[Any]) -> None:
+    """Make the variables of an optimizer of Keras, which another optimizer uses; one that is built has them.
+
+    Raises:
+        NotImplementedError: If it does something outside of its steps, which the other one does not do.
+    """
+    if self.built:
+        return
+    for name in ("weight_decay", "use_ema", "gradient_accumulation_steps"):
+        if getattr(self, name):
+            raise NotImplementedError(
+                f"`{name}` of {type(self).__name__} has no effect inside of another optimizer, which takes its steps alone. Leave it "
+                "out, or use the optimizer by itself."
+            )
+    self.build([_behind(variable) for variable in var_list])
+
+
 def _do_nothing(self: Any, *args: Any) -> None:
-    """Make no slots, as the base class of Keras 2's optimizers."""
+    """Make nothing: numbers are made when they are set."""
+
+
+def _track(self: Any, trackable: Any, name: str, overwrite: bool = False) -> Any:
+    """Count another optimizer's variables among this one's, so that they are saved."""
+    if isinstance(trackable, BaseOptimizer):
+        vars(self).setdefault("_inner_optimizers", []).append(trackable)
+    return trackable
+
+
+def _all_variables(self: Any, own: list[Any]) -> list[Any]:
+    """Return an optimizer's variables, and those of optimizers inside it; each once."""
+    inside = (variable for inner in vars(self).get("_inner_optimizers", ()) for variable in inner.variables)
+    return list({id(variable): variable for variable in (*own, *inside)}.values())
+
+
+def _argument_names(method: str) -> property:
+    return property(lambda self: list(inspect.signature(getattr(self, method)).parameters))
 
 
 _OLD_METHODS: dict[str, Any] = {
     "_resource_apply_dense": _apply_dense,
-    "_create_slots": _do_nothing,
+    "_create_slots": _make_slots,
     "_create_hypers": _do_nothing,
     "_prepare_local": _prepare_local,
     "_fallback_apply_state": _fallback_apply_state,
@@ -368,7 +431,11 @@ _OLD_METHODS: dict[str, Any] = {
     "get_slot": _get_slot,
     "get_slot_or_none": _find_slot,
     "minimize": _minimize,
-    "weights": property(lambda self: list(self._variables)),
+    "weights": property(lambda self: list(self.variables)),
+    "_weights": property(lambda self: list(self._variables)),
+    "_use_locking": False,
+    "_track_trackable": _track,
+    "_dense_apply_args": _argument_names("_resource_apply_dense"),
     "__getattr__": _get_attribute,
 }
 
@@ -380,7 +447,7 @@ CHANGES: tuple[Change, ...] = (
     Hook(
         BaseOptimizer,
         "variables",
-        lambda original: property(lambda self: _Called(original.fget(self))),
+        lambda original: property(lambda self: _Called(_all_variables(self, original.fget(self)))),
         None,
         "may be called, as in Keras 2",
     ),

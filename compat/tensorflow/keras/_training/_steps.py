@@ -251,6 +251,10 @@ class TrainStep(Step):
         trainable, _, optimizer, _ = self.variables()
         own, values = split_overwriting(results.gradients, trainable)
         largest = largest_of(get_replica_context(), values)
+        if getattr(self.model.optimizer, "writes_variables", False):
+            logs, own = self._merge(results, part, own)
+            _apply_in_place(self.model.optimizer, join_overwriting(own, largest), trainable)
+            return logs
         state = _read(optimizer), _read(trainable)
         if self.accumulates_locally:
             logs, _ = self._merge(results, part)
@@ -358,6 +362,12 @@ def _results(model: keras.Model, updated: Set[int]) -> Logs:
 
 def _read(variables: Sequence[Any]) -> list[jax.Array]:
     return [_state.read(variable) for variable in variables]
+
+
+def _apply_in_place(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+    """Let an optimizer write variables itself, also in conditionals, of which a list of values would know nothing."""
+    with get_replica_context().replicated_update():
+        optimizer.apply(gradients, variables)
 
 
 def _write_same(variables: Sequence[Any], values: Sequence[Any]) -> None:

@@ -4,11 +4,13 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import keras
 
 from tfdist_jax.compat.tensorflow._variables._tracking import Library, add_library, attributes_changed
 from tfdist_jax.compat.tensorflow.keras._change import Hook
+from tfdist_jax.compat.tensorflow.keras._internals import TrackedDict, TrackedList
 
 KINDS = (keras.Layer, keras.optimizers.Optimizer, keras.Metric, keras.Variable, keras.random.SeedGenerator)
 
@@ -73,6 +75,19 @@ def assign(variable: Any, value: Any) -> None:
 
 
 add_library(Library(KINDS, parts, assign))
+
+
+def _make_dict(keys: tuple[Any, ...], values: Any) -> Any:
+    return TrackedDict(dict(zip(keys, values, strict=True)))
+
+
+# Attributes that hold structures are structures for JAX, too: `encoder(model.inputs_by_name)`.
+jax.tree_util.register_pytree_node(
+    TrackedDict, lambda held: ([held[key] for key in sorted(held)], tuple(sorted(held))), _make_dict
+)
+jax.tree_util.register_pytree_node(
+    TrackedList, lambda held: (list(held), None), lambda _, values: TrackedList(list(values))
+)
 
 
 def _telling(original: Callable[..., None]) -> Callable[..., None]:

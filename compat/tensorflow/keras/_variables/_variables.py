@@ -1,6 +1,7 @@
 """Keras variables as cells: compiled functions, replicas and tapes see their reads and writes."""
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,9 @@ from tfdist_jax._internals import computing_now, known_value
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._state import Merge
 from tfdist_jax._stateful._storage import PLAIN
+from tfdist_jax._user_code import is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
+from tfdist_jax.compat.tensorflow._tensors._shape import user_shape
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_stateless_scope
 from tfdist_jax.compat.tensorflow.keras._variables._initial_values import first_values
@@ -106,7 +109,19 @@ def _initialize_with_initializer(original: Callable[[Any, Any], None], variable:
         original(variable, initializer)
 
 
+def _shape(original: Any) -> Any:
+    """Return the property that gives user code a `TensorShape`, as arrays do, and Keras its tuple."""
+    read, frame = original.fget, sys._getframe
+
+    def shape(self: Any) -> Any:
+        value = read(self)
+        return user_shape(value) if value is not None and is_user_code(frame(1)) else value
+
+    return property(shape, doc=original.__doc__)
+
+
 CHANGES = (
+    Hook(JaxVariable, "shape", _shape, None, "a `TensorShape` for user code"),
     # An attribute, since each step reads and writes it; what Keras calls it is the array.
     Addition(JaxVariable, "stored", None),
     Addition(JaxVariable, "storage", PLAIN),
