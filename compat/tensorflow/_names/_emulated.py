@@ -33,6 +33,8 @@ EMULATED = {
     "tf.distribute.experimental.CommunicationImplementation": "accepted: XLA decides",
     "tf.distribute.experimental.TPUStrategy": "as `tf.distribute.TPUStrategy`",
     "tf.function": "compiled by XLA; see differences.md",
+    "tf.load_library": "a NotFoundError for every file: compiled operations are for TensorFlow's runtime",
+    "tf.load_op_library": "a NotFoundError for every file: compiled operations are for TensorFlow's runtime",
     "tf.name_scope": "names nothing but `tf.get_current_name_scope`",
     "tf.numpy_function": "a callback of the program to Python",
     "tf.print": "a callback of the program to Python",
