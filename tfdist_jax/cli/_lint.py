@@ -70,7 +70,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"tfdist-jax lint: no such file or folder: {', '.join(absent)}", file=sys.stderr)
         return 2
     files = sorted({file for path in arguments.paths for file in _programs(path)})
-    findings = [finding for file in files for finding in _examine(file)]
+    findings = [finding for file in files for finding in examine(file)]
     for finding in findings if arguments.json or arguments.all else _worth_saying(findings):
         print(json.dumps(finding._asdict()) if arguments.json else finding)
     if not arguments.json:
@@ -109,7 +109,7 @@ def _programs(path: Path) -> Iterator[Path]:
             yield file
 
 
-def _examine(file: Path) -> Iterator[_Finding]:
+def examine(file: Path) -> Iterator[_Finding]:
     try:
         with tokenize.open(file) as opened:  # In the encoding that it says it has.
             uses = uses_of_program(opened.read(), str(file))
