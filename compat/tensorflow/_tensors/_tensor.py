@@ -235,6 +235,8 @@ def install() -> None:
     ArrayImpl.device = property(_for_user(device.fget, device_name), doc=device.__doc__)
     for name, text in (("__repr__", tensor_repr), ("__str__", tensor_str)):
         setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text), is_text_for_user))
+    Tracer.__str__ = _for_user(Tracer.__repr__, functools.partial(_text_of_traced, "Tensor({})"), is_text_for_user)
+    Tracer.__repr__ = _for_user(Tracer.__repr__, functools.partial(_text_of_traced, "<tf.Tensor {}>"), is_text_for_user)
     Tracer.__getattr__ = _without_value(Tracer.__getattr__)
 
 
@@ -319,6 +321,11 @@ def _text(text: Callable[[Any, str], str], array: jax.Array) -> str:
     if array.is_fully_addressable or array.is_fully_replicated:
         return text(_numpy(array), array.dtype.name)
     return f"<tf.Tensor: shape={array.shape}, dtype={array.dtype.name}, on several processes>"
+
+
+def _text_of_traced(form: str, tensor: Tracer) -> str:
+    """Return what is shown of a tensor without a value: TensorFlow's text, but for the name of an operation in a graph."""
+    return form.format(f"shape={tuple(tensor.shape)}, dtype={tensor.dtype.name}")
 
 
 def _replicas(name: str, value: PerReplica) -> str:

@@ -69,6 +69,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
 from keras.src.saving import saving_api, saving_lib, serialization_lib
 from keras.src.trainers import data_adapters
+from keras.src.trainers.compile_utils import CompileLoss
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
@@ -109,6 +110,7 @@ class Backup(Protocol):
 __all__ = [
     "BaseOptimizer",
     "CallbackList",
+    "CompileLoss",
     "DataAdapter",
     "EpochIterator",
     "Functional",

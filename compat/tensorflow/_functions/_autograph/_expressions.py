@@ -10,6 +10,7 @@ from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._functions._autograph import _ranges
 from tfdist_jax.compat.tensorflow._functions._autograph._branches import as_condition, is_traced
+from tfdist_jax.compat.tensorflow._names._symbolic import function_itself
 from tfdist_jax.compat.tensorflow._ops import _control
 from tfdist_jax.compat.tensorflow._ops._assertions import Assert
 from tfdist_jax.compat.tensorflow._ops._creation import range as tf_range
@@ -59,7 +60,7 @@ def assert_stmt(condition: Any, message: Callable[[], Any]) -> None:
 def replacement(f: Any) -> Callable[..., Any] | None:
     """Return what converted code calls in place of a function, or None."""
     try:
-        return _REPLACED.get(f)
+        return _REPLACED.get(function_itself(f))
     except TypeError:  # Not hashable, so none of them.
         return None
 
@@ -67,7 +68,7 @@ def replacement(f: Any) -> Callable[..., Any] | None:
 def calls_functions(f: Any) -> bool:
     """Tell whether a function of TensorFlow's calls its arguments as part of the program."""
     try:
-        return f in _CALLERS
+        return function_itself(f) in _CALLERS
     except TypeError:
         return False
 
@@ -109,8 +110,10 @@ def _next(iterator: Any, *default: Any) -> Any:
     return iterator.get_next()
 
 
+# A module holds a function or, once a program has used it, its wrapper: what it holds now says nothing of later.
 _CALLERS = frozenset(
-    (
+    function_itself(caller)
+    for caller in (
         _control.case,
         _control.cond,
         _control.foldl,
@@ -130,5 +133,5 @@ _REPLACED: dict[Any, Callable[..., Any]] = {
     builtins.bool: _bool,
     builtins.next: _next,
     builtins.range: _range,
-    tf_range: _ranges.range_,
+    function_itself(tf_range): _ranges.range_,
 }
