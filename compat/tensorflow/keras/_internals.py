@@ -76,6 +76,7 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.trainers.trainer import Trainer
 from keras.src.utils import (
+    audio_dataset_utils,
     dataset_utils,
     file_utils,
     image_dataset_utils,
@@ -83,6 +84,7 @@ from keras.src.utils import (
     module_utils,
     python_utils,
     rng_utils,
+    text_dataset_utils,
     timeseries_dataset_utils,
     traceback_utils,
 )
@@ -122,6 +124,7 @@ __all__ = [
     "SeedGenerator",
     "Trainer",
     "activations",
+    "audio_dataset_utils",
     "backend",
     "backend_config",
     "class_weight_to_sample_weights",
@@ -163,6 +166,7 @@ __all__ = [
     "set_keras_mask",
     "string_lookup",
     "tensorboard",
+    "text_dataset_utils",
     "text_vectorization",
     "timeseries_dataset_utils",
     "traceback_utils",

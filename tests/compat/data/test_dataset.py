@@ -401,3 +401,18 @@ def test_a_function_may_make_a_dataset_of_its_tensors(make, numbers):
     assert [int(element) for element in tf.function(make)(number)] == numbers
     total = tf.function(lambda n: make(n).reduce(tf.constant(0, tf.int64), lambda before, element: before + element))
     assert int(total(number)) == sum(numbers)
+
+
+def test_parts_of_a_batch_with_other_numbers_of_rows_cannot_be_taken_apart():
+    with pytest.raises(ValueError, match=r"matching leading dimension. Encountered both 3 and 4"):
+        list(Dataset.from_tensors((np.ones(3), np.ones(4))).unbatch())
+
+
+def test_a_function_that_gives_no_dataset_is_an_error_that_says_what_it_gave():
+    with pytest.raises(TypeError, match=r"must return a `Dataset` object. Got a tensor"):
+        list(Dataset.range(2).interleave(lambda x: x))
+
+
+def test_an_optional_has_the_type_of_its_value():
+    optional = tf.experimental.Optional.from_value({"a": 1, "b": [2.0]})
+    assert optional.element_spec == {"a": tf.TensorSpec([], tf.int32), "b": [tf.TensorSpec([], tf.float32)]}

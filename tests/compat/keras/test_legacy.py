@@ -107,3 +107,12 @@ def test_automatic_reduction_is_the_mean():
     assert auto.reduction == "sum_over_batch_size"
     with pytest.raises(ValueError, match="Invalid value for argument `reduction`"):
         tf.keras.losses.MeanSquaredError(reduction="median")
+
+
+def test_a_sequential_model_has_its_input_and_output():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2), keras.layers.Dense(1)])
+    assert (model.input.shape, model.output.shape) == ((None, 4), (None, 1))
+    hidden = tf.keras.backend.function([model.input], [model.layers[0].output])([np.ones((3, 4), "f4")])
+    assert np.shape(hidden[0]) == (3, 2)
+    with pytest.raises(AttributeError, match="has no defined inputs yet"):
+        _ = keras.Sequential([keras.layers.Dense(1)]).input
