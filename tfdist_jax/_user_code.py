@@ -30,6 +30,8 @@ def _library_folders() -> tuple[str, ...]:
 _written_for_tensorflow: list[str] = []
 # Those of them that the user has named.
 _named: list[str] = []
+# Files that call what the user's code says.
+_calling_for_user: set[str] = set()
 
 
 def see_as_library(name: str) -> None:
@@ -98,9 +100,16 @@ def _is_pythons(filename: str) -> bool:
     return filename.startswith(folder) and not any(part in filename for part in _INSTALLED)
 
 
+def call_for_user(filename: str) -> None:
+    """Let a source file, which calls what the user's code says, count as that where a text is asked for."""
+    _calling_for_user.add(filename)
+
+
 def is_text_for_user(frame: FrameType | None) -> bool:
     """Whether code that asks for a text is the user's, or Python's own library, such as `print` of a named tuple, on its behalf."""
-    while frame is not None and _is_pythons(frame.f_code.co_filename):
+    while frame is not None and (
+        _is_pythons(frame.f_code.co_filename) or frame.f_code.co_filename in _calling_for_user
+    ):
         frame = frame.f_back
     return frame is not None and is_user_code(frame)
 

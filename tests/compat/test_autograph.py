@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow._functions._autograph import _expressions
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted
 
 HERE = __file__
@@ -82,6 +83,16 @@ def test_library_code_and_marked_functions_are_left_alone():
     assert converted(marked) is marked
     once = converted(lines_of)
     assert once is not lines_of and converted(once) is once
+
+
+@pytest.mark.parametrize("name", ["map_fn", "scan", "while_loop"])
+def test_functions_that_call_functions_are_known_before_and_after_a_program_has_asked_for_them(name):
+    given_out = getattr(tf, name)
+    assert _expressions.calls_functions(given_out) and _expressions.calls_functions(given_out.__wrapped__)
+
+
+def test_the_range_of_tensorflow_is_known_before_and_after_a_program_has_asked_for_it():
+    assert _expressions.replacement(tf.range) is _expressions.replacement(tf.range.__wrapped__) is not None
 
 
 def test_a_branch_may_change_attributes_and_items():

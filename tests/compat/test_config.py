@@ -125,3 +125,9 @@ def test_tests_are_told_what_there_is():
     assert not tf.test.is_gpu_available() and tf.test.gpu_device_name() == "" and tf.test.is_built_with_xla()
     assert not tf.test.is_built_with_gpu_support() and tf.sysconfig.get_build_info()["is_cuda_build"] is False
     assert tf.version.VERSION == tf.__version__ == "2.21.0"
+
+
+def test_switches_of_tensorflows_runtime_are_accepted():
+    tf.config.experimental.disable_mlir_bridge()
+    tf.config.experimental.enable_mlir_bridge()
+    tf.data.experimental.enable_debug_mode()

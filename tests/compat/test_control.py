@@ -160,3 +160,8 @@ def test_code_knows_whether_it_is_being_compiled():
     with tf.GradientTape():
         found.append((tf.executing_eagerly(), tf.inside_function()))
     assert found == [(False, True), (True, False)]
+
+
+def test_branches_of_different_types_are_an_error_of_tensorflows_types():
+    with pytest.raises(TypeError, match=r"different types: \['float32'\] and \['int32'\]. Use `tf.cast`"):
+        tf.function(lambda x: tf.cond(x > 0, lambda: 1, lambda: 1.0))(tf.constant(1.0))

@@ -123,3 +123,13 @@ def test_stop_gradient_takes_tensor_likes_and_variables(compiled):
 
     np.testing.assert_allclose((tf.function(step) if compiled else step)(), [1.0, 2.0])
     np.testing.assert_allclose(tf.stop_gradient([1.0, 2.0]), [1.0, 2.0])
+
+
+def test_recomputed_functions_take_and_give_dictionaries_whose_keys_have_no_order():
+    a, b = tf.Variable([1.0, 2.0]), tf.Variable(3.0)
+    double = tf.recompute_grad(lambda values: {key: value * 2.0 for key, value in values.items()})
+    with tf.GradientTape() as tape:
+        results = double({b.ref(): b, a.ref(): a})
+        total = tf.reduce_sum(results[a.ref()]) + results[b.ref()]
+    assert float(total) == 12
+    assert [gradient.numpy().tolist() for gradient in tape.gradient(total, [a, b])] == [[2, 2], 2]

@@ -98,3 +98,12 @@ def test_spec_describes_tensors():
     assert tf.TensorSpec.from_tensor(tf.zeros([1]), "z") == tf.TensorSpec([1], name="z")
     assert tf.TensorSpec.from_spec(spec).name == "ids" and tf.TensorSpec.from_spec(spec, "other").name == "other"
     assert tf.TensorSpec([2, 3], tf.int32).is_subtype_of(spec) and hash(spec) == hash(copy.copy(spec))
+
+
+@pytest.mark.parametrize("compile_", [lambda f: f, tf.function], ids=["eagerly", "compiled"])
+@pytest.mark.parametrize(
+    ("paddings", "message"), [([[1, 1]], "a row for each"), ([1, 1], "2 columns"), ([[0, 1], [-1, 0]], "non-negative")]
+)
+def test_paddings_that_do_not_fit_are_refused(compile_, paddings, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        compile_(lambda: tf.pad(tf.ones([2, 3]), paddings))()

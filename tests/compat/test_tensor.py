@@ -47,6 +47,12 @@ def test_traced_tensor_has_no_numpy_and_says_why():
     assert found == [(False, [2, 3], True, 2)]
 
 
+def test_a_traced_tensor_is_printed_as_a_tensor_without_a_name(capsys):
+    tf.function(lambda x: print(x, repr(x), f"{x}") or x)(tf.zeros([2, 3]))
+    text = "shape=(2, 3), dtype=float32"
+    assert capsys.readouterr().out == f"Tensor({text}) <tf.Tensor {text}> Tensor({text})\n"
+
+
 def test_libraries_see_plain_tuples_and_numpy_dtypes():
     x = tf.zeros([2, 3])
     library = {"x": x}

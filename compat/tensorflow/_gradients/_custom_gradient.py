@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from tfdist_jax._autodiff._custom_pullback import cells_read, with_pullback
 from tfdist_jax.compat.tensorflow._gradients._gradient_tape import GradientTape, conjugate, is_variable
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
@@ -53,11 +54,13 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     def recomputing(*args: Any, **kwargs: Any) -> Any:
         def grad(*upstream: Any, variables: Sequence[Any] = ()) -> Any:
             # Otherwise XLA finds that both computations are one, and keeps the results.
-            again = jax.lax.optimization_barrier([convert_to_tensor(arg) for arg in args])
+            given, tree = jax.tree.flatten(in_order(args), is_leaf=is_variable)
+            again = jax.lax.optimization_barrier([convert_to_tensor(arg) for arg in given])
             with GradientTape() as tape:
                 tape.watch(again)
-                result = f(*again, **kwargs)
-            by_args, by_variables = tape.gradient(result, (again, list(variables)), list(upstream))
+                result = f(*restore_dict_order(tree.unflatten(again)), **kwargs)
+            results = jax.tree.leaves(in_order(result), is_leaf=is_variable)
+            by_args, by_variables = tape.gradient(results, (again, list(variables)), list(upstream))
             return (by_args, by_variables) if variables else by_args
 
         return f(*args, **kwargs), grad
@@ -92,15 +95,15 @@ class _WithGradient:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         (result, grad_fn), read = cells_read(lambda: self._f(*args, **kwargs))
-        tensors, others = (jax.tree.leaves(given, is_leaf=is_variable) for given in (args, kwargs))
+        tensors, others = (jax.tree.leaves(in_order(given), is_leaf=is_variable) for given in (args, kwargs))
         hidden = [(cell, value) for cell, value in read if all(cell is not leaf for leaf in (*tensors, *others))]
         variables = [cell for cell, _ in hidden]
         _must_take_variables(grad_fn, variables)
         inputs = [convert_to_tensor(leaf) for leaf in tensors] + [value for _, value in hidden]
-        outputs, tree = jax.tree.flatten(result, is_leaf=is_variable)
+        outputs, tree = jax.tree.flatten(in_order(result), is_leaf=is_variable)
         outputs = [convert_to_tensor(output) for output in outputs]
         pullback = functools.partial(_pull, grad_fn, outputs, len(tensors), variables)
-        return tree.unflatten(with_pullback(inputs, outputs, pullback))
+        return restore_dict_order(tree.unflatten(with_pullback(inputs, outputs, pullback)))
 
 
 def _must_take_variables(grad_fn: Callable[..., Any], variables: Sequence[Any]) -> None:

@@ -2,6 +2,8 @@
 
 EMULATED = {
     "tf.config.experimental_connect_to_cluster": "nothing to connect: JAX has the machine's TPU",
+    "tf.config.experimental.disable_mlir_bridge": "accepted: XLA compiles everything",
+    "tf.config.experimental.enable_mlir_bridge": "accepted: XLA compiles everything",
     "tf.config.optimizer.get_experimental_options": "kept: XLA compiles everything",
     "tf.config.optimizer.get_jit": "kept: XLA compiles everything",
     "tf.config.optimizer.set_experimental_options": "kept: XLA compiles everything",
@@ -19,6 +21,7 @@ EMULATED = {
     "tf.data.experimental.OptimizationOptions": "accepted",
     "tf.data.experimental.ThreadingOptions": "accepted",
     "tf.data.experimental.copy_to_device": "nothing to do: tensors go to the device that uses them",
+    "tf.data.experimental.enable_debug_mode": "accepted: functions of datasets that need values run in Python anyway",
     "tf.data.experimental.prefetch_to_device": "`Dataset.prefetch`",
     "tf.debugging.set_log_device_placement": "kept, not logged",
     "tf.distribute.HierarchicalCopyAllReduce": "XLA's all-reduce",

@@ -73,7 +73,7 @@ _NAMES: dict[str, str] = {
     _RNN: "tf.nn.RNNCellDeviceWrapper tf.nn.RNNCellDropoutWrapper tf.nn.RNNCellResidualWrapper",
     "TensorFlow 1's graphs and sessions are not there. Port the program to TensorFlow 2: "
     "https://www.tensorflow.org/guide/migrate.": (
-        "tf.compat.v1 tf.Session tf.placeholder tf.get_variable tf.variable_scope tf.layers tf.contrib tf.app tf.flags "
+        "tf.compat.v1 tf.Session tf.placeholder tf.get_variable tf.variable_scope tf.layers tf.contrib tf.app tf.flags tf.logging "
         "tf.global_variables_initializer tf.enable_eager_execution tf.disable_v2_behavior tf.train.MonitoredSession "
         "tf.train.Saver tf.train.AdamOptimizer tf.train.GradientDescentOptimizer tf.train.MomentumOptimizer "
         "tf.train.Coordinator"
@@ -119,7 +119,6 @@ _NAMES: dict[str, str] = {
         "tf.experimental.uint4"
     ),
     "it changes how TensorFlow's own runtime works, and JAX has its own. Leave it out.": (
-        "tf.config.experimental.disable_mlir_bridge tf.config.experimental.enable_mlir_bridge "
         "tf.config.experimental.get_device_policy tf.config.experimental.set_device_policy "
         "tf.config.experimental.get_synchronous_execution tf.config.experimental.set_synchronous_execution "
         "tf.debugging.experimental "

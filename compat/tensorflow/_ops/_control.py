@@ -33,9 +33,15 @@ def _is_traced(*values: Any) -> bool:
 
 def _branch(index: Any, branches: Sequence[Callable[[], Any]]) -> Any:
     found: list[list[Any]] = []
+    types: list[list[str]] = []
 
     def run(fn: Callable[[], Any]) -> Any:
         results = in_order(_tensors(fn()))
+        types.append([as_dtype(leaf.dtype).name for leaf in jax.tree.leaves(results)])
+        if len(types[0]) == len(types[-1]) and types[0] != types[-1]:
+            raise TypeError(
+                f"Branches of a conditional give tensors of different types: {types[0]} and {types[-1]}. Use `tf.cast`."
+            )
         found.append(_shapes(results))
         if len(found[0]) == len(found[-1]) and found[0] != found[-1]:
             raise ConcreteValueRequiredError(

@@ -150,7 +150,7 @@ def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any
     values = convert_to_tensor(tensor)
     if holds_texts(values):
         return _padded_texts(values, paddings, mode, constant_values or b"")
-    widths = [static_ints(pair, "paddings") for pair in _rows(paddings)]
+    widths = _widths(values, paddings)
     kind = mode.upper()
     if kind == "CONSTANT":
         filler = convert_to_tensor(constant_values, as_dtype(values.dtype))
@@ -158,6 +158,18 @@ def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any
     if kind not in ("REFLECT", "SYMMETRIC"):
         raise ValueError(f"Value of argument `mode` expected to be one of CONSTANT, REFLECT, SYMMETRIC, got {mode!r}.")
     return compute(jnp.pad, values, widths, mode=kind.lower())
+
+
+def _widths(values: Any, paddings: Any) -> list[Any]:
+    """Return how many entries to add before and after along each axis; NumPy would give one pair to all axes."""
+    widths = [static_ints(pair, "paddings") for pair in _rows(paddings)]
+    if any(len(pair) != 2 for pair in widths):
+        raise invalid(f"paddings must be a matrix with 2 columns, got {paddings}.")
+    if len(widths) != values.ndim:
+        raise invalid(f"paddings must have a row for each of the tensor's {values.ndim} axes, got {paddings}.")
+    if any(isinstance(width, int) and width < 0 for pair in widths for width in pair):
+        raise invalid(f"Paddings must be non-negative, got {paddings}.")
+    return widths
 
 
 def _padded_texts(texts: HostTensor, paddings: Any, mode: str, filler: Any) -> HostTensor:

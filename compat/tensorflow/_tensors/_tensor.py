@@ -145,10 +145,15 @@ def _array_of(value: Any) -> Any:
     return None if convert is None else convert()
 
 
+def shown(array: jax.Array) -> str:
+    """Return what a message shows of a tensor: the text that the user's own code sees."""
+    return _text_of_traced("<tf.Tensor {}>", array) if isinstance(array, Tracer) else _text(tensor_repr, array)
+
+
 def _of_type(array: jax.Array, wanted: DType | None) -> jax.Array:
     if wanted is not None and array.dtype != wanted.dtype:
         raise ValueError(
-            f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype {array.dtype}: {array!r}. "
+            f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype {array.dtype.name}: {shown(array)}. "
             f"Use `tf.cast(tensor, tf.{wanted.name})`."
         )
     return array
@@ -244,6 +249,8 @@ def install() -> None:
     ArrayImpl.device = property(_for_user(device.fget, device_name), doc=device.__doc__)
     for name, text in (("__repr__", tensor_repr), ("__str__", tensor_str)):
         setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text), is_text_for_user))
+    Tracer.__str__ = _for_user(Tracer.__repr__, functools.partial(_text_of_traced, "Tensor({})"), is_text_for_user)
+    Tracer.__repr__ = _for_user(Tracer.__repr__, functools.partial(_text_of_traced, "<tf.Tensor {}>"), is_text_for_user)
     Tracer.__getattr__ = _without_value(Tracer.__getattr__)
 
 
@@ -328,6 +335,11 @@ def _text(text: Callable[[Any, str], str], array: jax.Array) -> str:
     if array.is_fully_addressable or array.is_fully_replicated:
         return text(_numpy(array), array.dtype.name)
     return f"<tf.Tensor: shape={array.shape}, dtype={array.dtype.name}, on several processes>"
+
+
+def _text_of_traced(form: str, tensor: jax.Array) -> str:
+    """Return what is shown of a tensor without a value: TensorFlow's text, but for the name of an operation in a graph."""
+    return form.format(f"shape={tuple(tensor.shape)}, dtype={tensor.dtype.name}")
 
 
 def _replicas(name: str, value: PerReplica) -> str:

@@ -1,4 +1,4 @@
-"""`tf.config.threading` and `tf.config.optimizer`: hints to TensorFlow's own runtime, which are kept and change no result."""
+"""`tf.config.threading`, `tf.config.optimizer` and their like: hints to TensorFlow's own runtime, which are kept and change no result."""
 
 from typing import Any
 
@@ -33,6 +33,16 @@ def set_intra_op_parallelism_threads(num_threads: int) -> None:
     tell_without_effect(
         "`tf.config.threading`", "XLA chooses its threads; `taskset` limits the processors of a program"
     )
+
+
+def enable_mlir_bridge() -> None:
+    """Accept how TensorFlow is to compile: XLA compiles every program."""
+    tell_without_effect("`tf.config.experimental.enable_mlir_bridge`", "XLA compiles every function")
+
+
+def disable_mlir_bridge() -> None:
+    """Accept how TensorFlow is to compile: XLA compiles every program."""
+    tell_without_effect("`tf.config.experimental.disable_mlir_bridge`", "XLA compiles every function")
 
 
 def get_jit() -> Any:

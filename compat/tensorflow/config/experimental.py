@@ -14,6 +14,7 @@ __getattr__ = LazyNames(
             "get_visible_devices list_logical_devices list_physical_devices set_memory_growth "
             "set_virtual_device_configuration=set_logical_device_configuration set_visible_devices"
         ),
+        "config._hints": "disable_mlir_bridge enable_mlir_bridge",
         "config._numerics": (
             "enable_op_determinism enable_tensor_float_32_execution tensor_float_32_execution_enabled"
         ),

@@ -13,6 +13,10 @@ from tfdist_jax.compat.tensorflow.config._devices import (
     set_memory_growth as set_memory_growth,
     set_visible_devices as set_visible_devices,
 )
+from tfdist_jax.compat.tensorflow.config._hints import (
+    disable_mlir_bridge as disable_mlir_bridge,
+    enable_mlir_bridge as enable_mlir_bridge,
+)
 from tfdist_jax.compat.tensorflow.config._numerics import (
     enable_op_determinism as enable_op_determinism,
     enable_tensor_float_32_execution as enable_tensor_float_32_execution,

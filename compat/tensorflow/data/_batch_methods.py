@@ -9,9 +9,11 @@ import numpy as np
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow.data import _batching, _elements, _padding
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
+from tfdist_jax.compat.tensorflow.data._host_values import needing_values
 from tfdist_jax.compat.tensorflow.data._planned import Planned, positive
 
 
+@needing_values
 class Groups(Planned):
     """Batches, windows, groups and buckets."""
 

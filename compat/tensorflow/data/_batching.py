@@ -56,7 +56,11 @@ class Unbatch(Stream):
     parent: Plan
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return _failures.flatten(map(_elements.rows, self.parent.elements(seed_log)))
+        return _failures.flatten(map(self._rows, self.parent.elements(seed_log)))
+
+    def _rows(self, batch: Any) -> Iterator[Any]:
+        _elements.check_rows(batch)
+        return _elements.rows(batch)
 
     def make_spec(self) -> Any:
         return _elements.unbatched_spec(self.parent.make_spec())

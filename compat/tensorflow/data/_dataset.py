@@ -14,6 +14,7 @@ from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _cache, _elements, _mapping, _plan, _sampling
 from tfdist_jax.compat.tensorflow.data._batch_methods import Groups
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction, tuple_of
+from tfdist_jax.compat.tensorflow.data._host_values import needing_values
 from tfdist_jax.compat.tensorflow.data._iterator import DatasetIterator
 from tfdist_jax.compat.tensorflow.data._options import AUTOTUNE, SHARD_HINT, Options
 from tfdist_jax.compat.tensorflow.data._planned import positive
@@ -35,6 +36,7 @@ from tfdist_jax.compat.tensorflow.data._unsupported import Unsupported
 _PREFETCH_DEPTH = 2
 
 
+@needing_values
 class Dataset(Sources, Groups, Unsupported):
     """Drop-in for `tf.data.Dataset`: elements planned with NumPy, handed out as tensors.
 

@@ -198,6 +198,16 @@ def slices_of_sparse(tensor: SparseTensor) -> list[SparseTensor]:
     return [SparseTensor(indices[place][:, 1:], values[place], rest) for place in places]
 
 
+def check_rows(element: Any) -> None:
+    """Raise if the parts of a batch have different numbers of rows."""
+    lengths = [len(array) for array in leaves(element) if isinstance(array, np.ndarray) and array.ndim]
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            "`unbatch()` is only supported for datasets of elements whose components have a matching leading dimension. "
+            f"Encountered both {lengths[0]} and {next(length for length in lengths if length != lengths[0])}."
+        )
+
+
 def rows(element: Any) -> Iterator[Any]:
     """Return an iterator over the entries along the first axis of all arrays."""
     columns = zip(*map(_entries, leaves(element)), strict=True)

@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _failures, _order, _plan_text
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction, call_in_python, tuple_of
 from tfdist_jax.compat.tensorflow.data._plan import Part, Plan, Rows, Stream, Uncounted, made_once, rows_at_once
@@ -188,7 +189,8 @@ class DatasetFunction:
         """Return the plan of the dataset that is made of an element."""
         dataset = tuple_of(call_in_python(self.fn, element))
         if not hasattr(dataset, "_plan"):
-            raise TypeError(f"`map_func` must return a `Dataset` object. Got {type(dataset)}.")
+            got = "a tensor" if is_tensor(dataset) else repr(dataset)
+            raise TypeError(f"`map_func` must return a `Dataset` object. Got {got}.")
         return dataset._plan
 
     def iterations(self, plan: Plan, seed_log: SeedLog) -> Iterator[Iterator[Any]]:

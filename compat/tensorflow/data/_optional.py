@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 
 _NOTHING = object()
@@ -27,7 +28,8 @@ class Optional:
     @classmethod
     def from_value(cls, value: Any) -> "Optional":
         """Return an optional with a value: a structure of tensors."""
-        return cls(jax.tree.map(convert_to_tensor, value, is_leaf=is_tensor))
+        held = jax.tree.map(convert_to_tensor, value, is_leaf=is_tensor)
+        return cls(held, jax.tree.map(TensorSpec.from_tensor, held, is_leaf=is_tensor))
 
     @classmethod
     def empty(cls, element_spec: Any) -> "Optional":

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 from typing import Any, final
 
-from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
+from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form, tell_without_effect
 
 AUTOTUNE = -1
 SHARD_HINT = -1
@@ -167,3 +167,11 @@ class Options(_Settings):
     def merge(self, options: "Options") -> "Options":
         """Return these options, overridden by those that are set in `options`."""
         return self.merged(options)
+
+
+def enable_debug_mode() -> None:
+    """Accept the wish to look into a dataset's functions: those that need values run in Python for each element anyway."""
+    tell_without_effect(
+        "`tf.data.experimental.enable_debug_mode`",
+        "functions of datasets are compiled unless they need values; `tf.py_function` calls Python for each element",
+    )

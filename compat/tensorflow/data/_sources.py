@@ -16,12 +16,14 @@ from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _sampling, _source_plans
+from tfdist_jax.compat.tensorflow.data._host_values import needing_values
 from tfdist_jax.compat.tensorflow.data._plan import Plan, select
 from tfdist_jax.compat.tensorflow.data._planned import Files, Planned
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedSource
 from tfdist_jax.compat.tensorflow.data._selections import Shuffle
 
 
+@needing_values
 class Sources(Planned):
     """Where datasets begin."""
 

@@ -9,7 +9,7 @@ __getattr__ = LazyNames(
         "data._optional": "Optional",
         "data._options": (
             "AUTOTUNE AutoShardPolicy AutotuneAlgorithm AutotuneOptions DistributeOptions ExternalStatePolicy "
-            "OptimizationOptions SHARD_HINT ThreadingOptions"
+            "OptimizationOptions SHARD_HINT ThreadingOptions enable_debug_mode"
         ),
         "data._random_access": "at",
         "data._plan": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",

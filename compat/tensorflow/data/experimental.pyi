@@ -15,6 +15,7 @@ from tfdist_jax.compat.tensorflow.data._options import (
     OptimizationOptions as OptimizationOptions,
     SHARD_HINT as SHARD_HINT,
     ThreadingOptions as ThreadingOptions,
+    enable_debug_mode as enable_debug_mode,
 )
 from tfdist_jax.compat.tensorflow.data._plan import (
     INFINITE as _INFINITE_CARDINALITY,

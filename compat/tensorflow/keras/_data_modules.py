@@ -9,6 +9,7 @@ from typing import Any, final
 
 from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
+    audio_dataset_utils,
     dataset_utils,
     discretization,
     hashed_crossing,
@@ -19,12 +20,20 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     module_utils,
     normalization,
     string_lookup,
+    text_dataset_utils,
     text_vectorization,
     timeseries_dataset_utils,
 )
 
 _FACADE = "tfdist_jax.compat.tensorflow"
-_SERVED: tuple[ModuleType, ...] = (discretization, image_dataset_utils, normalization, timeseries_dataset_utils)
+_SERVED: tuple[ModuleType, ...] = (
+    audio_dataset_utils,
+    discretization,
+    image_dataset_utils,
+    normalization,
+    text_dataset_utils,
+    timeseries_dataset_utils,
+)
 _OF_TEXTS: tuple[ModuleType, ...] = (hashed_crossing, hashing, integer_lookup, string_lookup, text_vectorization)
 
 

@@ -71,12 +71,14 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
 from keras.src.saving import saving_api, saving_lib, serialization_lib
 from keras.src.trainers import data_adapters
+from keras.src.trainers.compile_utils import CompileLoss
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.trainers.trainer import Trainer
 from keras.src.utils import (
+    audio_dataset_utils,
     dataset_utils,
     file_utils,
     image_dataset_utils,
@@ -84,6 +86,7 @@ from keras.src.utils import (
     module_utils,
     python_utils,
     rng_utils,
+    text_dataset_utils,
     timeseries_dataset_utils,
     traceback_utils,
 )
@@ -112,6 +115,7 @@ class Backup(Protocol):
 __all__ = [
     "BaseOptimizer",
     "CallbackList",
+    "CompileLoss",
     "DataAdapter",
     "DropoutRNNCell",
     "EpochIterator",
@@ -126,6 +130,7 @@ __all__ = [
     "TrackedList",
     "Trainer",
     "activations",
+    "audio_dataset_utils",
     "backend",
     "backend_config",
     "class_weight_to_sample_weights",
@@ -167,6 +172,7 @@ __all__ = [
     "set_keras_mask",
     "string_lookup",
     "tensorboard",
+    "text_dataset_utils",
     "text_vectorization",
     "timeseries_dataset_utils",
     "traceback_utils",

@@ -383,3 +383,36 @@ def test_ignored_errors_are_told_if_it_is_wanted_or_if_nothing_is_left(caplog):
 def test_what_is_not_there_names_what_to_use(call, instead):
     with pytest.raises(NotImplementedError, match=instead):
         call(Dataset.range(3))
+
+
+@pytest.mark.parametrize(
+    ("make", "numbers"),
+    [
+        (lambda n: tf.data.Dataset.range(n), [0, 1, 2]),
+        (lambda n: tf.data.Dataset.from_tensor_slices(n * tf.constant([1, 2], tf.int64)), [3, 6]),
+        (lambda n: tf.data.Dataset.range(5).skip(n), [3, 4]),
+        (lambda n: tf.data.Dataset.range(4).batch(n).map(tf.reduce_sum), [3, 3]),
+        (lambda n: tf.data.Dataset.range(1).shuffle(n).repeat(n), [0, 0, 0]),
+    ],
+    ids=["range", "slices", "skip", "batch", "shuffle"],
+)
+def test_a_function_may_make_a_dataset_of_its_tensors(make, numbers):
+    number = tf.constant(3, tf.int64)
+    assert [int(element) for element in tf.function(make)(number)] == numbers
+    total = tf.function(lambda n: make(n).reduce(tf.constant(0, tf.int64), lambda before, element: before + element))
+    assert int(total(number)) == sum(numbers)
+
+
+def test_parts_of_a_batch_with_other_numbers_of_rows_cannot_be_taken_apart():
+    with pytest.raises(ValueError, match=r"matching leading dimension. Encountered both 3 and 4"):
+        list(Dataset.from_tensors((np.ones(3), np.ones(4))).unbatch())
+
+
+def test_a_function_that_gives_no_dataset_is_an_error_that_says_what_it_gave():
+    with pytest.raises(TypeError, match=r"must return a `Dataset` object. Got a tensor"):
+        list(Dataset.range(2).interleave(lambda x: x))
+
+
+def test_an_optional_has_the_type_of_its_value():
+    optional = tf.experimental.Optional.from_value({"a": 1, "b": [2.0]})
+    assert optional.element_spec == {"a": tf.TensorSpec([], tf.int32), "b": [tf.TensorSpec([], tf.float32)]}

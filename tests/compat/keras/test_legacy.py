@@ -147,3 +147,12 @@ def test_a_weight_with_a_value_per_replica_is_not_trainable():
         tf.keras.layers.Layer().add_weight(
             "w", (2,), trainable=True, synchronization=tf.VariableSynchronization.ON_READ
         )
+
+
+def test_a_sequential_model_has_its_input_and_output():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2), keras.layers.Dense(1)])
+    assert (model.input.shape, model.output.shape) == ((None, 4), (None, 1))
+    hidden = tf.keras.backend.function([model.input], [model.layers[0].output])([np.ones((3, 4), "f4")])
+    assert np.shape(hidden[0]) == (3, 2)
+    with pytest.raises(AttributeError, match="has no defined inputs yet"):
+        _ = keras.Sequential([keras.layers.Dense(1)]).input

@@ -1,10 +1,13 @@
 """Input of `fit`, `evaluate` and `predict` made with other libraries: grain, PyTorch, SciPy."""
 
 import grain
+import keras
 import numpy as np
 import pytest
 import scipy.sparse
 from jax.experimental import sparse
+
+import tfdist_jax.compat.tensorflow as tf
 
 # Keras warns that it does not shuffle them.
 pytestmark = pytest.mark.filterwarnings("ignore:`shuffle=True` was passed, but will be ignored")
@@ -94,3 +97,13 @@ def test_a_training_does_not_load_the_real_tensorflow(run_prepared, tmp_path):
     """
     ran = run_prepared(program)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_folders_of_texts_are_datasets_of_this_project(tmp_path):
+    for label in "ab":
+        (tmp_path / label).mkdir()
+        (tmp_path / label / "text.txt").write_text(f"hello {label}")
+    dataset = keras.utils.text_dataset_from_directory(tmp_path, shuffle=False, verbose=False)
+    ((texts, labels),) = dataset
+    assert isinstance(dataset, tf.data.Dataset)
+    assert (texts.numpy().tolist(), labels.numpy().tolist()) == ([b"hello a", b"hello b"], [0, 1])

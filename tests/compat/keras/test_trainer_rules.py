@@ -555,3 +555,12 @@ def test_predictions_that_belong_to_no_row_need_equal_shares(strategy, data):
         model = keras.Sequential([keras.Input((8,)), keras.layers.Lambda(lambda x: keras.ops.sum(x, 0, keepdims=True))])
     with pytest.raises(ValueError, match="cannot be divided among rows"):
         model.predict(data.x[:10], verbose=0)
+
+
+def test_one_target_for_the_first_of_two_outputs_is_whole_in_batches_of_two_rows():
+    inputs = keras.Input((3,))
+    outputs = dense(1, kernel_initializer="ones", name="a")(inputs), dense(1, name="b")(inputs)
+    model = keras.Model(inputs, list(outputs))
+    model.compile("sgd", loss=["mse", None])
+    target = np.array([[1.0], [5.0], [3.0], [3.0]], "f4")
+    assert model.evaluate(X[:4], target, batch_size=2, verbose=0) == 2  # Of 4, 4, 0 and 0: the sums are 3.

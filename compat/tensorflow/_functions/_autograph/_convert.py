@@ -15,7 +15,7 @@ from malt.impl import api
 from malt.lang.directives import set_loop_options as set_loop_options
 from malt.utils.ag_logging import set_verbosity as set_verbosity, trace as trace
 
-from tfdist_jax._user_code import is_user_file
+from tfdist_jax._user_code import call_for_user, is_user_file
 from tfdist_jax.compat.tensorflow._functions._autograph import _branches, _expressions, _loops
 
 _log = logging.getLogger(__name__)
@@ -188,6 +188,9 @@ def converted_call(
         args = _with_converted_functions(args)
         kwargs = {name: _with_converted_functions(value) for name, value in kwargs.items()}
     return converted(f)(*args, **kwargs)
+
+
+call_for_user(converted_call.__code__.co_filename)
 
 
 def _with_converted_functions(value: Any) -> Any:

@@ -12,7 +12,7 @@ class NeedsHostError(NotCompilableError):
     def __init__(self) -> None:
         """Say what to do, should nobody be there to run the function as Python."""
         super().__init__(
-            "A dataset was iterated over, or returned, inside a function that runs on the replicas or in a loop of the "
+            "A dataset was iterated over, made of tensors, or returned, inside a function that runs on the replicas or in a loop of the "
             "program, where there is no data from the host. Iterate outside of it and pass the batches in."
         )
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
-from tfdist_jax.compat.tensorflow.keras._change import Addition, Change
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
 
 _HALF = 0.5
 
@@ -79,11 +79,25 @@ def _shape_at_node(kind: str) -> Any:
     return method
 
 
+def _of_its_own(kind: str) -> property:
+    """Return what a Sequential model computes from, or gives, as Keras 2 did."""
+
+    def read(self: keras.Sequential) -> Any:
+        tensors = getattr(self, f"{kind}s")
+        return tensors[0] if isinstance(tensors, list) and len(tensors) == 1 else tensors
+
+    return property(read)
+
+
 def _to_yaml(self: keras.Model, **kwargs: Any) -> Any:
     raise RuntimeError("`to_yaml` has gone from Keras for its risks. Use `model.to_json`.")
 
 
 CHANGES: tuple[Change, ...] = (
+    *(
+        Hook(keras.Sequential, kind, instead(_of_its_own(kind)), None, "Keras 3 has it in the plural alone; not called")
+        for kind in ("input", "output")
+    ),
     Addition(keras.Sequential, "predict_proba", _predict_probabilities),
     Addition(keras.Sequential, "predict_classes", _predict_classes),
     Addition(keras.Model, "reset_states", _reset_states),

@@ -1,4 +1,4 @@
-"""Targets that do not have the predictions' shape: a ValueError as on TensorFlow, which names both."""
+"""Targets that are not as the predictions: of another shape, a ValueError that names both; one for several outputs."""
 
 import functools
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from tfdist_jax.compat.tensorflow.keras._change import Hook
+from tfdist_jax.compat.tensorflow.keras._internals import CompileLoss
 
 # Of JAX's messages, which are of several types.
 _MISMATCH = "ncompatible shapes for broadcasting"
@@ -33,7 +34,25 @@ def _shapes(value: Any) -> Any:
     return keras.tree.map_structure(lambda leaf: str(tuple(getattr(leaf, "shape", ()))), value)
 
 
+def _not_taken_apart(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let one target for several outputs be one, also if it has as many rows as there are outputs."""
+
+    @functools.wraps(original)
+    def call(self: CompileLoss, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        is_one = y_true is not None and keras.tree.is_nested(y_pred) and not keras.tree.is_nested(y_true)
+        return original(self, [y_true] if is_one else y_true, y_pred, sample_weight)
+
+    return call
+
+
 CHANGES = (
+    Hook(
+        CompileLoss,
+        "call",
+        _not_taken_apart,
+        "self y_true y_pred sample_weight",
+        "a tensor is a sequence of its rows in JAX, and Keras gives each output one of them",
+    ),
     Hook(
         keras.Loss,
         "__call__",
