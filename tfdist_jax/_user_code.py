@@ -6,7 +6,7 @@ import os
 import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 
 _INSTALLED = ("site-packages", "dist-packages")
 # Libraries that look into arrays, wherever they are installed.
@@ -68,14 +68,9 @@ def has_named_libraries() -> bool:
     return bool(_named)
 
 
-def is_of_named_library(code: CodeType | None) -> bool:
-    """Whether code is of an installed package that counts as a part of the user's program."""
-    return code is not None and code.co_filename.startswith(tuple(_named))
-
-
 def is_named_library(frame: FrameType) -> bool:
     """Whether the frame runs code of such a package."""
-    return is_of_named_library(frame.f_code)
+    return frame.f_code.co_filename.startswith(tuple(_named))
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from tfdist_jax.compat.tensorflow.keras._legacy import (
     _legacy_optimizers,
     _model_forms,
     _optimizer_methods,
+    _shapes,
     _symbolic_calls,
 )
 from tfdist_jax.compat.tensorflow.keras._resume import _backup, _position
@@ -60,6 +61,7 @@ CHANGES: tuple[Change, ...] = (
     *_cells.CHANGES,
     *_layer_losses.CHANGES,
     *_model_forms.CHANGES,
+    *_shapes.CHANGES,
     *_legacy.CHANGES,
     *_legacy_backend.CHANGES,
     *_backend_state.CHANGES,

@@ -1,5 +1,7 @@
 """Names of TensorFlow 2's Keras that scripts still use."""
 
+import copy
+
 import keras
 import numpy as np
 import pytest
@@ -156,3 +158,44 @@ def test_a_sequential_model_has_its_input_and_output():
     assert np.shape(hidden[0]) == (3, 2)
     with pytest.raises(AttributeError, match="has no defined inputs yet"):
         _ = keras.Sequential([keras.layers.Dense(1)]).input
+
+
+def test_a_metrics_weights_are_named_first_and_have_shapes_of_numbers():
+    class Counts(keras.metrics.Metric):
+        def __init__(self):
+            super().__init__()
+            self.counts = self.add_weight("counts", 3, dtype=tf.int64)
+            self.total = self.add_weight("total", initializer="ones")
+            self.today = self.add_weight((2,), "ones")
+
+        def update_state(self, y_true, y_pred, sample_weight=None):
+            pass
+
+        def result(self):
+            return self.total
+
+    metric = Counts()
+    assert [weight.shape for weight in metric.variables] == [(3,), (), (2,)]
+    assert [weight.dtype for weight in metric.variables] == ["int64", "float32", "float32"]
+    assert metric.total.numpy() == 1 and metric.today.numpy().sum() == 2 and metric.counts.name == "counts"
+
+
+def test_shapes_answer_as_in_keras_2():
+    class Scaling(keras.layers.Layer):
+        def build(self, input_shape):
+            self.sizes = input_shape.as_list()
+            self.scale = self.add_weight("scale", input_shape[1:].as_list(), initializer="ones")
+
+        def call(self, x):
+            return x * self.scale
+
+    inputs = keras.Input((4,))
+    layer = Scaling()
+    outputs = layer(inputs)
+    assert layer.sizes == [None, 4] and outputs.shape == (None, 4) and isinstance(outputs.shape, tuple)
+    assert (outputs.shape.rank, outputs.shape.ndims, outputs.shape[1:].num_elements()) == (2, 2, 4)
+    assert repr(outputs.shape) == "(None, 4)" and copy.deepcopy(outputs.shape) == (None, 4)
+    with pytest.raises(AttributeError, match="no attribute 'width'"):
+        _ = outputs.shape.width
+    model = keras.Model(inputs, outputs)
+    assert keras.Model.from_config(model.get_config(), {"Scaling": Scaling}).output_shape == (None, 4)

@@ -8,7 +8,6 @@ from typing import Any, final
 import keras
 import keras._tf_keras.keras as tf_keras
 
-from tfdist_jax._user_code import is_of_named_library
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
@@ -124,30 +123,9 @@ def _seeing_through_decorators(original: Callable[..., Any]) -> Any:
         init = cls.__init__
         if hasattr(init, "__wrapped__") and not hasattr(init, "__signature__"):
             init.__signature__ = inspect.signature(init)
-        instance = original(cls, *args, **kwargs)
-        if hasattr(cls, "build") and is_of_named_library(getattr(inspect.unwrap(cls.build), "__code__", None)):
-            object.__setattr__(instance, "build", _building_with_shapes(instance.build))
-        return instance
+        return original(cls, *args, **kwargs)
 
     return staticmethod(__new__)
-
-
-def _building_with_shapes(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a layer of a library that is named for the facade the `TensorShape` that Keras 2 built it with."""
-
-    @functools.wraps(build)
-    def building(*args: Any, **kwargs: Any) -> Any:
-        return build(*map(_as_shape, args), **{name: _as_shape(value) for name, value in kwargs.items()})
-
-    return building
-
-
-def _as_shape(value: Any) -> Any:
-    if isinstance(value, tuple) and all(size is None or isinstance(size, int) for size in value):
-        return TensorShape(value)
-    if isinstance(value, list | tuple):
-        return type(value)(map(_as_shape, value))
-    return {name: _as_shape(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 def _naming_metrics_first(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -160,12 +138,11 @@ def _naming_metrics_first(original: Callable[..., Any]) -> Callable[..., Any]:
             kwargs["name"], args = args[0], args[1:]
         for gone in ("aggregation", "synchronization"):  # Sums over replicas, as Keras 3 has it.
             _require_default(gone, kwargs.pop(gone, None))
-        if kwargs.get("shape", ()) is None:
-            kwargs["shape"] = ()
-        if len(args) < 2 and kwargs.get("initializer") is None:  # Keras 2's choice by the type.
+        shape, *rest = args or (kwargs.pop("shape", None),)
+        if not rest and kwargs.get("initializer") is None:  # Keras 2's choice by the type.
             kind = keras.backend.standardize_dtype(kwargs.get("dtype") or self.dtype)
             kwargs["initializer"] = "glorot_uniform" if keras.backend.is_float_dtype(kind) else "zeros"
-        return original(self, *args, **kwargs)
+        return original(self, (shape,) if isinstance(shape, int) else shape or (), *rest, **kwargs)
 
     return add_weight
 

@@ -12,8 +12,9 @@ from tfdist_jax._internals import computing_now, known_value
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._state import Merge
 from tfdist_jax._stateful._storage import PLAIN
-from tfdist_jax._user_code import is_user_code
+from tfdist_jax._user_code import has_named_libraries, is_named_library, is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._shape import user_shape
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_stateless_scope
@@ -120,8 +121,20 @@ def _shape(original: Any) -> Any:
     return property(shape, doc=original.__doc__)
 
 
+def _dtype(original: Any) -> Any:
+    """Return the property that gives libraries for Keras 2 TensorFlow's type, and all others its name."""
+    read, frame = original.fget, sys._getframe
+
+    def dtype(self: Any) -> Any:
+        value = read(self)
+        return as_dtype(value) if has_named_libraries() and is_named_library(frame(1)) else value
+
+    return property(dtype, doc=original.__doc__)
+
+
 CHANGES = (
     Hook(JaxVariable, "shape", _shape, None, "a `TensorShape` for user code"),
+    Hook(JaxVariable, "dtype", _dtype, None, "a `tf.DType` for libraries that are named for the facade"),
     # An attribute, since each step reads and writes it; what Keras calls it is the array.
     Addition(JaxVariable, "stored", None),
     Addition(JaxVariable, "storage", PLAIN),
