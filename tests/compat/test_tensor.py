@@ -143,9 +143,10 @@ def test_static_value_is_none_for_traced_tensors():
     assert tf.get_static_value([1, 2]).tolist() == [1, 2]
 
 
-def test_keras_placeholders_are_refused():
-    with pytest.raises(ValueError, match="call the function in a layer"):
-        tf.add(keras.Input((2,)), 1.0)
+def test_a_function_of_keras_placeholders_becomes_a_part_of_the_model():
+    inputs = keras.Input((2,))
+    model = keras.Model(inputs, tf.add(inputs, 1.0))
+    np.testing.assert_array_equal(model(np.zeros((1, 2))), [[1, 1]])
 
 
 def test_arrays_of_other_libraries_are_converted():

@@ -14,7 +14,7 @@ __getattr__ = LazyNames(
             "assign assign_add assign_sub control_flow_v2_enabled executing_eagerly_outside_functions resource_variables_enabled"
         ),
         "_ops._graph_compat": "executing_eagerly",
-        "compat._values": "dimension_value forward_compatible",
+        "compat._values": "dimension_value",
         "random._random_state": "set_random_seed=set_seed",
         "_platform._logging": "get_logger",
     },

@@ -7,7 +7,6 @@ from tfdist_jax.compat.tensorflow._platform._logging import (
 )
 from tfdist_jax.compat.tensorflow.compat._values import (
     dimension_value as dimension_value,
-    forward_compatible as forward_compatible,
 )
 from tfdist_jax.compat.tensorflow.compat.v1._switches import (
     assign as assign,
