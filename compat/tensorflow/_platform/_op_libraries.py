@@ -20,4 +20,10 @@ def load_op_library(library_filename: Any) -> NoReturn:
     )
 
 
-load_library = load_op_library
+def load_library(library_location: Any) -> NoReturn:
+    """Refuse to load compiled files, as `load_op_library` does.
+
+    Raises:
+        NotFoundError: Always.
+    """
+    load_op_library(library_location)
