@@ -11,3 +11,4 @@ class XLAOptions(NamedTuple):
 
     use_spmd_for_xla_partitioning: bool = True
     enable_xla_dynamic_padder: bool = True
+    use_shardy_partitioner: bool = False
