@@ -65,7 +65,7 @@ def taking_symbols(function: Callable[..., Any], namespace: str, name: str) -> C
     return _wrappers[function]
 
 
-def inner(function: Any) -> Any:
+def unwrap(function: Any) -> Any:
     """Return the function that a public one calls; anything else as it is."""
     return function.__wrapped__ if PLACE in getattr(function, "__dict__", ()) else function
 

@@ -28,6 +28,7 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `legacy_h5_format.load_model_from_hdf5`, `save_weights_to_hdf5_group`, `load_weights_from_hdf5_group` and `_by_name`: files without
   suffix, and Keras 2's files of weights.
 - `saving_lib._model_from_config`, `_load_assets_from_dict`: the parts of a model in a folder of `OrbaxCheckpoint`.
+- `register_tree_node_class`: a class of tuples that Keras looks into.
 - `TrackedDict`, `TrackedList`: what Keras makes of a dictionary or list that is an attribute.
 - `TensorBoard._init_profile_batch`: takes the batches to profile.
 
@@ -77,6 +78,7 @@ from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.trainers.trainer import Trainer
+from keras.src.tree import register_tree_node_class
 from keras.src.utils import (
     audio_dataset_utils,
     dataset_utils,
@@ -164,6 +166,7 @@ __all__ = [
     "normalization",
     "orbax_checkpoint",
     "python_utils",
+    "register_tree_node_class",
     "rng_utils",
     "saving_api",
     "saving_lib",

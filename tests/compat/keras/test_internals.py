@@ -41,6 +41,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     legacy_h5_format,
     loss_module,
     map_graph,
+    register_tree_node_class,
     saving_api,
     saving_lib,
     set_keras_mask,
@@ -380,6 +381,20 @@ def test_batch_logs_and_tensorboard_go_through_their_modules():
 def test_unseeded_draws_have_one_generator():
     assert global_seed_generator() is global_seed_generator()
     assert global_seed_generator().state.name == "seed_generator_state"
+
+
+def test_keras_looks_into_registered_classes():
+    class Pair(tuple):
+        def tree_flatten(self):
+            return tuple(self), None
+
+        @classmethod
+        def tree_unflatten(cls, metadata, children):
+            return cls(children)
+
+    assert keras.tree.flatten([Pair((1, 2))]) == [(1, 2)]
+    register_tree_node_class(Pair)
+    assert keras.tree.flatten([Pair((1, 2))]) == [1, 2]
 
 
 def test_attributes_that_hold_structures_are_keras_own_kinds():

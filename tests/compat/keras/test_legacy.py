@@ -2,6 +2,7 @@
 
 import copy
 
+import jax
 import keras
 import numpy as np
 import pytest
@@ -195,6 +196,8 @@ def test_shapes_answer_as_in_keras_2():
     assert layer.sizes == [None, 4] and outputs.shape == (None, 4) and isinstance(outputs.shape, tuple)
     assert (outputs.shape.rank, outputs.shape.ndims, outputs.shape[1:].num_elements()) == (2, 2, 4)
     assert repr(outputs.shape) == "(None, 4)" and copy.deepcopy(outputs.shape) == (None, 4)
+    assert keras.tree.flatten([outputs.shape]) == tf.nest.flatten([outputs.shape]) == [None, 4]
+    assert keras.tree.map_structure(str, outputs.shape) == ("None", "4") and jax.tree.leaves(outputs.shape) == [4]
     with pytest.raises(AttributeError, match="no attribute 'width'"):
         _ = outputs.shape.width
     model = keras.Model(inputs, outputs)

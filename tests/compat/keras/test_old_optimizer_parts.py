@@ -196,3 +196,39 @@ def test_a_slice_may_end_at_a_size_that_is_not_known_yet():
 def test_tensors_in_a_list_take_the_type_that_is_asked_for():
     found = tf.convert_to_tensor([tf.constant(1), 2.5], tf.float32)
     assert found.dtype == tf.float32 and found.numpy().tolist() == [1.0, 2.5]
+
+
+@pytest.mark.parametrize(
+    "says", [{}, {"experimental_aggregate_gradients": False}, {"skip_gradients_aggregation": True}]
+)
+def test_gradients_that_the_program_has_summed_are_not_summed_again(says):
+    strategy = tf.distribute.MirroredStrategy()
+    with strategy.scope():
+        variable, optimizer = keras.Variable(np.ones(2, "f4")), keras.optimizers.SGD(0.5)
+        optimizer.build([variable])
+
+    def step():
+        context = tf.distribute.get_replica_context()
+        gradient = tf.ones(2) * tf.cast(context.replica_id_in_sync_group + 1, tf.float32)
+        gradient = context.all_reduce("sum", gradient) if says else gradient
+        optimizer.apply_gradients([(gradient, variable)], **says)
+
+    tf.function(lambda: strategy.run(step))()
+    total = sum(range(1, strategy.num_replicas_in_sync + 1))
+    np.testing.assert_allclose(variable.numpy(), 1 - 0.5 * total)
+
+
+def test_what_a_class_for_keras_2_cannot_do_is_refused():
+    class Decaying(keras.optimizers.Adam):
+        def _resource_apply_dense(self, grad, var, apply_state=None):
+            return super()._resource_apply_dense(grad, var, apply_state)
+
+    class Before(keras.optimizers.Optimizer):
+        def get_updates(self, loss, params):
+            return []
+
+    with pytest.raises(NotImplementedError, match="had no `weight_decay`"):
+        Decaying(0.1, weight_decay=0.5)
+    with pytest.raises(NotImplementedError, match="is an optimizer for Keras before"):
+        Before(0.1)
+    Decaying(0.1)

@@ -10,7 +10,7 @@ from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._functions._autograph import _ranges
 from tfdist_jax.compat.tensorflow._functions._autograph._branches import as_condition, is_traced
-from tfdist_jax.compat.tensorflow._names._symbolic import inner
+from tfdist_jax.compat.tensorflow._names._symbolic import unwrap
 from tfdist_jax.compat.tensorflow._ops import _control
 from tfdist_jax.compat.tensorflow._ops._assertions import Assert
 from tfdist_jax.compat.tensorflow._ops._creation import range as tf_range
@@ -60,7 +60,7 @@ def assert_stmt(condition: Any, message: Callable[[], Any]) -> None:
 def replacement(f: Any) -> Callable[..., Any] | None:
     """Return what converted code calls in place of a function, or None."""
     try:
-        return _REPLACED.get(inner(f))
+        return _REPLACED.get(unwrap(f))
     except TypeError:  # Not hashable, so none of them.
         return None
 
@@ -68,7 +68,7 @@ def replacement(f: Any) -> Callable[..., Any] | None:
 def calls_functions(f: Any) -> bool:
     """Tell whether a function of TensorFlow's calls its arguments as part of the program."""
     try:
-        return inner(f) in _CALLERS
+        return unwrap(f) in _CALLERS
     except TypeError:
         return False
 

@@ -26,7 +26,6 @@ tf: Any = facade
 _RATE = "learning_rate"
 # An old class gives its rate after the base class has been made.
 _UNTIL_SET = 0.001
-_SHADOWED = ("weight_decay", "use_ema", "ema_momentum")
 
 
 @final
@@ -136,6 +135,11 @@ def _making(original: Callable[..., None]) -> Callable[..., None]:
             original(self, *args, **kwargs)
             return
         tell_old_form(f"{kind.__name__}, an optimizer with `_resource_apply_dense`", "`update_step`")
+        if kwargs.get("weight_decay"):
+            raise NotImplementedError(
+                f"{kind.__name__} is a class for Keras 2, whose base classes had no `weight_decay`. Subtract it in "
+                "`_resource_apply_dense`, or write `update_step(gradient, variable, learning_rate)` in its place."
+            )
         if args and isinstance(args[0], str):
             kwargs["name"], args = args[0], args[1:]
         rate = kwargs.pop("lr", _UNTIL_SET)

@@ -1,15 +1,16 @@
 """Shapes of symbolic tensors and of `build`: tuples, as in Keras 3, that also answer as the `TensorShape` they were in Keras 2."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, final
 
+import jax
 import keras
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 from tfdist_jax.compat.tensorflow.keras._change import Change, Hook
-from tfdist_jax.compat.tensorflow.keras._internals import backend
+from tfdist_jax.compat.tensorflow.keras._internals import backend, register_tree_node_class
 
 _ANSWERED = {
     "as_list",
@@ -49,6 +50,19 @@ class ShapeTuple(tuple[int | None, ...]):
 
     def __reduce__(self) -> Any:
         return tuple, (tuple(self),)
+
+    def tree_flatten(self) -> tuple[tuple[int | None, ...], None]:
+        """Return the sizes: Keras's structures are made of tuples, too."""
+        return tuple(self), None
+
+    @classmethod
+    def tree_unflatten(cls, metadata: None, children: Iterable[Any]) -> tuple[Any, ...]:
+        """Return a tuple of what a function has made of the sizes."""
+        return tuple(children)
+
+
+register_tree_node_class(ShapeTuple)
+jax.tree_util.register_pytree_node(ShapeTuple, lambda shape: (tuple(shape), None), lambda _, sizes: tuple(sizes))
 
 
 def _answering(original: Callable[..., Any]) -> Callable[..., Any]:

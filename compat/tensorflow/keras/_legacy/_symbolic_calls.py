@@ -108,12 +108,11 @@ def _of_sizes(function: Callable[..., Any], turned: bool = False) -> Callable[..
     return method
 
 
-for _name in ("add", "sub", "mul", "floordiv", "mod", "truediv"):
-    _function = getattr(operator, _name)
-    setattr(Sizes, f"__{_name}__", _of_sizes(_function))
-    setattr(Sizes, f"__r{_name}__", _of_sizes(_function, turned=True))
-setattr(Sizes, "__getitem__", _of_sizes(operator.getitem))  # noqa: B010
-setattr(Sizes, "__neg__", _of_sizes(operator.neg))  # noqa: B010
+_ARITHMETIC = ("add", "sub", "mul", "floordiv", "mod", "truediv")
+for _name in (*_ARITHMETIC, "getitem", "neg"):
+    setattr(Sizes, f"__{_name}__", _of_sizes(getattr(operator, _name)))
+for _name in _ARITHMETIC:
+    setattr(Sizes, f"__r{_name}__", _of_sizes(getattr(operator, _name), turned=True))
 
 
 def _array_like(value: Any) -> Any:

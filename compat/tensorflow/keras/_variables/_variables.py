@@ -124,10 +124,12 @@ def _shape(original: Any) -> Any:
 def _dtype(original: Any) -> Any:
     """Return the property that gives libraries for Keras 2 TensorFlow's type, and all others its name."""
     read, frame = original.fget, sys._getframe
+    if not has_named_libraries():
+        return property(read, doc=original.__doc__)
 
     def dtype(self: Any) -> Any:
         value = read(self)
-        return as_dtype(value) if has_named_libraries() and is_named_library(frame(1)) else value
+        return as_dtype(value) if is_named_library(frame(1)) else value
 
     return property(dtype, doc=original.__doc__)
 
