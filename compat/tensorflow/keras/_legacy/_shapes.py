@@ -56,13 +56,13 @@ class ShapeTuple(tuple[int | None, ...]):
         return tuple(self), None
 
     @classmethod
-    def tree_unflatten(cls, metadata: None, children: Iterable[Any]) -> tuple[Any, ...]:
+    def tree_unflatten(cls, metadata: None, children: Iterable[Any]) -> Any:
         """Return a tuple of what a function has made of the sizes."""
         return tuple(children)
 
 
 register_tree_node_class(ShapeTuple)
-jax.tree_util.register_pytree_node(ShapeTuple, lambda shape: (tuple(shape), None), lambda _, sizes: tuple(sizes))
+jax.tree_util.register_pytree_node(ShapeTuple, ShapeTuple.tree_flatten, ShapeTuple.tree_unflatten)
 
 
 def _answering(original: Callable[..., Any]) -> Callable[..., Any]:
