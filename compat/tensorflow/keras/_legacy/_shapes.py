@@ -61,6 +61,7 @@ class ShapeTuple(tuple[int | None, ...]):
         return tuple(children)
 
 
+ShapeTuple.__name__ = ShapeTuple.__qualname__ = "tuple"  # What programs and messages show of a shape is Keras 3's.
 register_tree_node_class(ShapeTuple)
 jax.tree_util.register_pytree_node(ShapeTuple, ShapeTuple.tree_flatten, ShapeTuple.tree_unflatten)
 
