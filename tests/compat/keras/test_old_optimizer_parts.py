@@ -231,4 +231,4 @@ def test_what_a_class_for_keras_2_cannot_do_is_refused():
         Decaying(0.1, weight_decay=0.5)
     with pytest.raises(NotImplementedError, match="is an optimizer for Keras before"):
         Before(0.1)
-    Decaying(0.1)
+    assert Decaying(0.1, 0.9, 0.999, 1e-7, False, "MyAdam").name == "MyAdam"  # In Keras 2's order.

@@ -135,6 +135,8 @@ def _making(original: Callable[..., None]) -> Callable[..., None]:
             original(self, *args, **kwargs)
             return
         tell_old_form(f"{kind.__name__}, an optimizer with `_resource_apply_dense`", "`update_step`")
+        if isinstance(kwargs.get("weight_decay"), str):  # Where Keras 2's classes took the name.
+            kwargs["name"] = kwargs.pop("weight_decay")
         if kwargs.get("weight_decay"):
             raise NotImplementedError(
                 f"{kind.__name__} is a class for Keras 2, whose base classes had no `weight_decay`. Subtract it in "
