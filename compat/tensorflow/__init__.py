@@ -25,6 +25,7 @@ __getattr__ = LazyNames(
         "_gradients._gradient_tape": "GradientTape UnconnectedGradients",
         "_gradients._registered_gradients": "RegisterGradient no_gradient",
         "_gradients._custom_gradient": "custom_gradient grad_pass_through recompute_grad stop_gradient",
+        "_tensors._conversions": "register_tensor_conversion_function",
         "_tensors._tensor": "Tensor constant convert_to_tensor get_static_value is_symbolic_tensor",
         "_tensors._shape": "TensorShape TensorSpec",
         "_ops._tensor_array": "TensorArray",

@@ -169,6 +169,19 @@ class Function:
             owner=owner,
         )
 
+    def _decorate(self, decorator: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Put a decorator around the Python function, as Sonnet does with its modules' methods.
+
+        Raises:
+            ValueError: If the function has been traced.
+        """
+        if self._cache.traces or self._concrete:
+            raise ValueError(f"Functions cannot be decorated after they have been traced: {self._name}().")
+        decorated = decorator(self._function)
+        if not hasattr(decorated, "__wrapped__"):
+            functools.update_wrapper(decorated, self._function)
+        self._function = decorated
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what it was made of: programs are of their process, and of this function."""
         return {

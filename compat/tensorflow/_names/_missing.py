@@ -139,7 +139,6 @@ _NAMES |= {
         "tf.experimental.dispatch_for_binary_elementwise_apis tf.experimental.dispatch_for_binary_elementwise_assert_apis "
         "tf.experimental.dispatch_for_unary_elementwise_apis tf.experimental.unregister_dispatch_for tf.TypeSpec"
     ),
-    "a class becomes a tensor if it has a method `__jax_array__`.": "tf.register_tensor_conversion_function",
     "layouts over a mesh of devices are JAX's: see `tfdist_jax.FSDP` and `jax.sharding`.": "tf.experimental.dtensor",
     "XLA compiles for GPU; there is nothing to convert.": "tf.experimental.tensorrt",
     "tensors are JAX's arrays: `jax.dlpack.from_dlpack(x)`, and any library's `from_dlpack(tensor)`.": (

@@ -112,7 +112,13 @@ def _known(bound: Any) -> np.ndarray:
 
 def _range_type(bounds: list[np.ndarray]) -> _dtypes.DType:
     order = [_dtypes.int32, _dtypes.int64, _dtypes.float16, _dtypes.bfloat16, _dtypes.float32, _dtypes.float64]
-    return max((as_dtype(bound.dtype) for bound in bounds), key=order.index)
+    types = [as_dtype(bound.dtype) for bound in bounds]
+    for dtype in types:
+        if dtype not in order:
+            raise TypeError(
+                f"tf.range takes int32, int64 and floating numbers, got {dtype.name}. Name a type: dtype=..."
+            )
+    return max(types, key=order.index)
 
 
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: Any = 0) -> jax.Array:

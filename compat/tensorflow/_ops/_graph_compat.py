@@ -32,7 +32,11 @@ _scopes: ContextVar[str] = ContextVar("name_scope", default="")
 
 @final
 class name_scope:
-    """A context whose name XLA's profiles and dumps show for the operations inside."""
+    """A context whose name XLA's profiles and dumps show for the operations inside.
+
+    A name that ends in "/" is that of a whole scope, wherever it is entered; an empty name leaves all scopes. The same
+    scope can be entered again while it is open.
+    """
 
     def __init__(self, name: str) -> None:
         """Name the scope.
@@ -43,7 +47,7 @@ class name_scope:
         if not isinstance(name, str):
             raise ValueError(f"name_scope takes a name, got {name!r}.")
         self._name = name
-        self._contexts = contextlib.ExitStack()
+        self._entered: list[contextlib.ExitStack] = []
 
     @property
     def name(self) -> str:
@@ -52,15 +56,18 @@ class name_scope:
 
     def __enter__(self) -> str:
         """Return the name with those of the scopes around, ending in "/"."""
-        full = f"{_scopes.get()}{self._name.rstrip('/')}/"
-        token = _scopes.set(full)
-        self._contexts.callback(_scopes.reset, token)
-        self._contexts.enter_context(jax.named_scope(self._name.rstrip("/") or "scope"))
+        around, name = _scopes.get(), self._name
+        full = name if not name or name.endswith("/") else f"{around}{name}/"
+        contexts = contextlib.ExitStack()
+        contexts.callback(_scopes.reset, _scopes.set(full))
+        if shown := full.removeprefix(around).rstrip("/"):
+            contexts.enter_context(jax.named_scope(shown))
+        self._entered.append(contexts)
         return full
 
     def __exit__(self, *exception: Any) -> None:
         """Leave the scope."""
-        self._contexts.close()
+        self._entered.pop().close()
 
 
 def get_current_name_scope() -> str:

@@ -18,6 +18,7 @@ from tfdist_jax.compat.tensorflow._ops._binary import truediv
 from tfdist_jax.compat.tensorflow._ops._subgradients import absolute
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._checks import check_divisor, missing_entry
+from tfdist_jax.compat.tensorflow._tensors._conversions import is_registered
 from tfdist_jax.compat.tensorflow._tensors._host import holds_texts
 from tfdist_jax.compat.tensorflow._tensors._meeting import brought_together, is_of_devices
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
@@ -72,10 +73,12 @@ def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any,
                 return own_way(original, self, other)
         try:
             result = original(self, other)
+            if result is NotImplemented and is_registered(other):
+                return original(self, convert_to_tensor(other, self.dtype))
             if result is NotImplemented and is_text(other) and _is_tensorflow_program(frame(1)):
                 raise _unlike_text(name, self, other)  # Python would take numbers and texts as not equal.
             return result
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             if isinstance(error, jax.errors.JAXTypeError) or not _is_tensorflow_program(frame(1)):
                 raise
             return _unlike(name, original, self, other, error)
@@ -121,6 +124,8 @@ def _unlike(name: str, original: Callable[[Any, Any], Any], mine: jax.Array, oth
     """
     if is_of_devices(error):
         return original(*brought_together((mine, other)))
+    if isinstance(error, OverflowError):
+        raise ValueError(f"{other} does not fit into a tensor of {mine.aval.dtype.name}. Use `tf.cast`.") from error
     if not hasattr(other, "shape"):
         raise error
     if holds_texts(other):

@@ -75,7 +75,14 @@ def _sorted(kind: str) -> Callable[..., Any]:
 
     def operation(data: Any, segment_ids: Any, name: str | None = None) -> jax.Array:
         data, ids = convert_to_tensor(data), require(convert_to_tensor(segment_ids), "i", operation.__name__)
+        if data.shape[:1] != ids.shape:
+            raise invalid(
+                "segment_ids should be the same size as dimension 0 of input, got segment_ids.shape = "
+                f"{tuple(ids.shape)} and data.shape = {tuple(data.shape)}."
+            )
         numbers = known(ids, f"tf.math.{operation.__name__}")
+        if numbers.min(initial=0) < 0:
+            raise invalid(f"segment ids must be >= 0, got {numbers.tolist()}.")
         if (np.diff(numbers) < 0).any():
             raise invalid(f"segment ids are not increasing: {numbers.tolist()}. Use `tf.math.unsorted_segment_{kind}`.")
         number = int(numbers.max(initial=-1)) + 1

@@ -31,7 +31,7 @@ class HostTensor(np.ndarray):
     def of(cls, value: Any) -> "HostTensor":
         """View a NumPy array, or make one of `value`; sizes without a symbol become int32."""
         array = value if isinstance(value, np.ndarray) else _as_array(value)
-        if array.dtype == object and all(isinstance(item, int) for item in array.flat):
+        if array.dtype == object and array.size and all(isinstance(item, int) for item in array.flat):
             array = array.astype(np.int32)
         return np.asarray(array).view(cls)
 

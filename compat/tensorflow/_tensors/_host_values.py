@@ -10,6 +10,8 @@ from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 
 _INT32, _INT64, _UINT64_MAX = np.iinfo(np.int32), np.iinfo(np.int64), 2**64 - 1
 _MIXED = "Can't convert Python sequence with mixed types to Tensor: {!r}."
+_OUT_OF_RANGE = "Can't convert Python sequence with out-of-range integer to Tensor: {!r}."
+_FLOAT32_MAX = np.finfo(np.float32).max
 _PYTHON_TYPES = {"b": _dtypes.bool_, "i": _dtypes.int32, "f": _dtypes.float32, "c": _dtypes.complex128}
 # Kinds of Python values that a kind of tensor can hold.
 _FITS = {"b": "b", "i": "bi", "u": "bi", "f": "bif", "V": "bif", "c": "bifc"}
@@ -39,11 +41,14 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
     first = _first_leaf(value)
     if hasattr(first, "__array__") and not is_of_numpy(first):
         return _converted(array, dtype or hint or _dtypes.known_dtype(np.asarray(first).dtype))
-    if dtype is _dtypes.uint64 and _are_large_integers(array, value):
-        return np.array(value, np.uint64)
+    wanted = dtype or hint
+    if wanted is not None and _are_integers_beyond_64_bits(array, value, wanted):
+        return np.array(value, object).astype(wanted.dtype)
     natural = _natural_type(array, value)
     if dtype is None and hint is not None and _fits(natural, hint):
         dtype = hint
+    if dtype is None and natural is _dtypes.float32:
+        _check_float32(array, value)
     if dtype is None and isinstance(first, bool | np.bool_) and natural is not _dtypes.bool_:
         raise ValueError(_MIXED.format(value))
     if dtype is not None and not _fits(natural, dtype):
@@ -88,7 +93,7 @@ def _natural_type(array: np.ndarray, value: Any) -> DType:
     if kind == "O" and any(isinstance(item, str | bytes) for item in array.flat):
         raise ValueError(_MIXED.format(value))
     if (kind == "u" and array.max() > _INT64.max) or (kind == "O" and isinstance(first, int | np.integer)):
-        raise ValueError(f"Can't convert Python sequence with out-of-range integer to Tensor: {value!r}.")
+        raise ValueError(_OUT_OF_RANGE.format(value))
     if kind != "u" and kind not in _PYTHON_TYPES:
         raise ValueError(
             f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a Tensor."
@@ -98,12 +103,29 @@ def _natural_type(array: np.ndarray, value: Any) -> DType:
     return _PYTHON_TYPES[kind]
 
 
-def _are_large_integers(array: np.ndarray, value: Any) -> bool:
-    """Whether Python's integers fit uint64 alone."""
-    if array.dtype.kind not in "uO" or not array.size:
+def _are_integers_beyond_64_bits(array: np.ndarray, value: Any, wanted: DType) -> bool:
+    """Whether some of Python's integers fit no int64, but a type that is asked for: uint64, or a floating one."""
+    if array.dtype.kind not in "uiO" or not array.size or (wanted is not _dtypes.uint64 and not wanted.is_floating):
         return False
-    items = np.array(value, object).flat
-    return all(type(item) is int and 0 <= item <= _UINT64_MAX for item in items)
+    items = list(np.array(value, object).flat)
+    if not all(type(item) is int for item in items):
+        return False
+    if wanted is _dtypes.uint64 and not all(0 <= item <= _UINT64_MAX for item in items):
+        raise ValueError(_OUT_OF_RANGE.format(value))
+    return array.dtype.kind != "i"
+
+
+def _check_float32(array: np.ndarray, value: Any) -> None:
+    """Raise TensorFlow's ValueError if a finite number of Python's would become infinite in the type that is chosen for it."""
+    if (
+        array.size
+        and (np.abs(array) > _FLOAT32_MAX).any()
+        and (np.isfinite(array) & (np.abs(array) > _FLOAT32_MAX)).any()
+    ):
+        raise ValueError(
+            f"Can't convert Python sequence with a value out of range for a double-precision float: {value!r}. "
+            "Name a type that holds it: dtype=tf.float64."
+        )
 
 
 def _fits(natural: DType, wanted: DType) -> bool:

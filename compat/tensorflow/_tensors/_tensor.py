@@ -3,6 +3,7 @@
 # Methods are put on JAX's array classes here.
 # pyright: reportAttributeAccessIssue=false
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -24,8 +25,9 @@ from tfdist_jax._internals import (
 from tfdist_jax._user_code import is_text_for_user, is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import merging_context
 from tfdist_jax.compat.tensorflow._platform._devices import device_name, requested_device
-from tfdist_jax.compat.tensorflow._tensors import _no_value
-from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype, known_dtype
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors import _conversions, _no_value
+from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype, known_dtype, string
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, check_shape
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
 from tfdist_jax.compat.tensorflow._tensors._meeting import meeting
@@ -62,9 +64,12 @@ def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, nam
         return _of_type(array, wanted)
     if isinstance(value, HostTensor) and value.has_symbols:
         return jnp.asarray([jnp.asarray(size) for size in value.flat], jnp.int32).reshape(np.shape(value))
+    hint = None if dtype_hint is None else as_dtype(dtype_hint)
+    if _conversions.is_registered(value):
+        return _conversions.convert(value, wanted, hint)
     if _holds_tensors(value):
-        return _stacked(value, wanted)
-    return _on_device(host_value(value, wanted, None if dtype_hint is None else as_dtype(dtype_hint)))
+        return _stacked(value, wanted, hint)
+    return _on_device(host_value(value, wanted, hint))
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Any:
@@ -162,11 +167,16 @@ def _of_type(array: jax.Array, wanted: DType | None) -> jax.Array:
 def _holds_tensors(value: Any) -> bool:
     if not isinstance(value, list | tuple) or isinstance(value, TensorShape):
         return False
-    return any(is_tensor(item) or _holds_tensors(item) for item in value)
+    return any(is_tensor(item) or _conversions.is_registered(item) or _holds_tensors(item) for item in value)
 
 
-def _stacked(values: Any, wanted: DType | None) -> Any:
+def _stacked(values: Any, wanted: DType | None, hint: DType | None) -> Any:
     """Stack a sequence in which some are tensors: all of them take a type that is asked for; the others else that of the tensors."""
+    if any(isinstance(item, HostTensor) and item.has_texts for item in values):
+        return _stacked_texts([convert_to_tensor(item, wanted or string) for item in values])
+    if wanted is None and hint is not None:
+        with contextlib.suppress(TypeError, ValueError):
+            return _stacked(values, hint, None)
     if wanted is None:
         wanted = next((as_dtype(item.dtype) for item in values if is_tensor(item)), None)
         items = [convert_to_tensor(item, wanted) for item in values]
@@ -176,6 +186,13 @@ def _stacked(values: Any, wanted: DType | None) -> Any:
         with jax.ensure_compile_time_eval():
             return jnp.stack(items)
     return meeting(jnp.stack, items)
+
+
+def _stacked_texts(tensors: list[Any]) -> HostTensor:
+    shapes = {np.shape(tensor) for tensor in tensors}
+    if len(shapes) > 1:
+        raise InvalidArgumentError(None, None, f"Shapes of all inputs must match, got {sorted(shapes)}.")
+    return HostTensor.of(np.stack([np.asarray(tensor) for tensor in tensors]))
 
 
 def _cast_number(tensor: Any, wanted: DType) -> Any:

@@ -27,6 +27,7 @@ class Module:
     """
 
     _name: str
+    _name_scope: name_scope
 
     def __init__(self, name: str | None = None) -> None:
         """Name the module; after its class if no name is given.
@@ -38,6 +39,8 @@ class Module:
         if not name.isidentifier():
             raise ValueError(f"{name!r} is not a valid module name. Module names must be valid Python identifiers.")
         object.__setattr__(self, "_name", name)
+        with name_scope(name) as full:
+            object.__setattr__(self, "_name_scope", name_scope(full))
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, tracked(value))
@@ -50,8 +53,8 @@ class Module:
 
     @property
     def name_scope(self) -> Any:
-        """A name scope with the module's name."""
-        return name_scope(self._name)
+        """The scope of the module's name in the scopes in which it was made."""
+        return self._name_scope
 
     @classmethod
     def with_name_scope(cls, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,9 +12,10 @@ import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype, int64
+from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
-from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _sampling, _source_plans
 from tfdist_jax.compat.tensorflow.data._host_values import needing_values
 from tfdist_jax.compat.tensorflow.data._plan import Plan, select
@@ -43,7 +44,7 @@ class Sources(Planned):
     @classmethod
     def range(cls, *args: int, output_type: Any = np.int64, name: str | None = None) -> Self:
         """Make the dataset of the numbers of `range(*args)`."""
-        bounds = [int(arg) for arg in args]
+        bounds = [int(arg if is_tensor(arg) else host_value(arg, int64)) for arg in args]
         if bounds[2:] == [0]:
             raise invalid("step must be a non-zero integer.")
         numbers = np.arange(*bounds)

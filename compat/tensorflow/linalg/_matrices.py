@@ -162,11 +162,20 @@ def _matrix(name: str, function: Callable[..., Any], doc: str) -> Callable[..., 
     """Make TensorFlow's operation of a JAX function of a square matrix."""
 
     def operation(input: Any, name: str | None = None) -> Any:
-        return compute(function, require(convert_to_tensor(input), "fc", f"linalg.{operation.__name__}"))
+        matrix = require(convert_to_tensor(input), "fc", f"linalg.{operation.__name__}")
+        _require_square(matrix)
+        return compute(function, matrix)
 
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = f"{doc}\n\n    See {_PAGE}/{name}.\n    "
     return operation
+
+
+def _require_square(matrix: jax.Array) -> None:
+    if matrix.ndim < 2:
+        raise invalid(f"Input tensor 0 must have rank >= 2, got {matrix.ndim}.")
+    if matrix.shape[-1] != matrix.shape[-2]:
+        raise invalid(f"Input matrix must be square, got {tuple(matrix.shape)}.")
 
 
 def _square_root(matrix: jax.Array) -> jax.Array:
@@ -216,6 +225,9 @@ def logdet(matrix: Any, name: str | None = None) -> jax.Array:
 def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> jax.Array:
     """Return X with matrix @ X = rhs."""
     matrix, rhs = same_type(matrix, rhs)
+    _require_square(matrix)
+    if rhs.ndim < 2 or rhs.shape[-2] != matrix.shape[-1]:
+        raise invalid(f"Input matrix and rhs are incompatible: {tuple(matrix.shape)} and {tuple(rhs.shape)}.")
     solution = compute(jnp.linalg.solve, _oriented(matrix, transpose=False, adjoint=adjoint), rhs)
     check_solvable(solution, matrix, rhs)
     return solution

@@ -36,6 +36,15 @@ class _Converter(api.PyToPy):
             vars(module)["converted_call"] = converted_call
         return super().get_extra_locals()
 
+    def transform_ast(self, node: Any, ctx: Any) -> Any:
+        """Convert a function's syntax tree; malt takes the names of exceptions for nodes, Python's parser gives strings."""
+        for handler in _handlers(node):
+            handler.name = ast.Name(handler.name, ast.Store())
+        node = super().transform_ast(node, ctx)
+        for handler in _handlers(node):
+            handler.name = handler.name.id
+        return node
+
     def transform_function(self, fn: Any, user_context: Any) -> Any:
         """Convert a function; errors in it show the lines of its own source."""
         key = self.get_caching_key(user_context)
@@ -43,6 +52,10 @@ class _Converter(api.PyToPy):
             super().transform_function(fn, user_context)
             _relocate(self._cached_factory(fn, key))
         return super().transform_function(fn, user_context)
+
+
+def _handlers(tree: ast.AST) -> list[Any]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.name]
 
 
 def _relocate(factory: Any) -> None:
