@@ -171,7 +171,10 @@ def tracing_constants() -> AbstractContextManager[Any]:
 
 
 def known_value(
-    array: Any, inputs: Sequence[tuple[Tracer, Any]] = (), read_cell: Callable[[int], Any] | None = None
+    array: Any,
+    inputs: Sequence[tuple[Tracer, Any]] = (),
+    read_cell: Callable[[int], Any] | None = None,
+    replica: int | None = None,
 ) -> Any:
     """The value of a traced array that was computed from what is known, or None if it depends on anything else.
 
@@ -179,12 +182,13 @@ def known_value(
         array: A traced array, or one that has a value.
         inputs: Traced arrays whose values are known.
         read_cell: Returns the value of the cell with a number, if the values of cells are known.
+        replica: The number of the replica whose value is asked for, where replicas differ by their numbers; else it is not known.
     """
     if not isinstance(array, Tracer):
         return _as_array(array)
     known = {id(getattr(tracer, "val", tracer)): value for tracer, value in inputs}
     with jax.ensure_compile_time_eval():
-        return _as_array(_Evaluation(known, read_cell).evaluate(array))
+        return _as_array(_Evaluation(known, read_cell, replica).evaluate(array))
 
 
 def _as_array(value: Any) -> Any:
@@ -198,6 +202,7 @@ def _as_array(value: Any) -> Any:
 class _Evaluation:
     known: dict[int, Any]
     read_cell: Callable[[int], Any] | None
+    replica: int | None
     results: dict[int, Any] = dataclasses.field(default_factory=dict)
 
     def evaluate(self, tracer: Any) -> Any:
@@ -207,6 +212,8 @@ class _Evaluation:
         equation = getattr(lowered, "parent", None)
         if equation is None:
             return self._evaluate_leaf(lowered)
+        if equation.primitive.name == "axis_index":
+            return None if self.replica is None else np.int32(self.replica)
         if equation.effects:  # They must not happen twice.
             return None
         if id(equation) not in self.results:

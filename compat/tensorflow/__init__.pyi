@@ -219,6 +219,9 @@ from tfdist_jax.compat.tensorflow._platform._version import (
     GIT_VERSION as ___git_version__,
     VERSION as ___version__,
 )
+from tfdist_jax.compat.tensorflow._tensors._conversions import (
+    register_tensor_conversion_function as register_tensor_conversion_function,
+)
 from tfdist_jax.compat.tensorflow._tensors._dtypes import (
     DType as DType,
     as_dtype as as_dtype,
@@ -335,6 +338,7 @@ from tfdist_jax.compat.tensorflow import (
     train as train,
     types as types,
     version as version,
+    xla as xla,
 )
 __compiler_version__ = ___compiler_version__
 __git_version__ = ___git_version__

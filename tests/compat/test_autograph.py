@@ -342,3 +342,20 @@ def test_functions_given_by_name_to_operations_that_call_them_are_converted():
     scanned, left, right, looped, switched = everything(tf.constant([1.0, -2.0, 3.0]))
     assert scanned.numpy().tolist() == [1, 1, 4]
     assert [float(value) for value in (left, right, looped, switched)] == [4, 4, 3, 4]
+
+
+def test_variable_that_both_branches_name_stays_one():
+    # In TensorFlow it has become a tensor, which cannot be assigned.
+    held = tf.Variable(1.0)
+
+    @tf.function
+    def add(condition):
+        if condition:
+            variable, y = held, 1.0
+        else:
+            variable, y = held, 2.0
+        variable.assign_add(y)
+
+    add(tf.constant(True))
+    add(tf.constant(False))
+    assert held.numpy() == 4.0

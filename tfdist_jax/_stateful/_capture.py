@@ -79,8 +79,8 @@ class CaptureScope(StateScope):
         return True
 
     def present_value(self, array: jax.Array) -> Any:
-        """Return what a traced array would be if the program ran now on the arrays that it is traced for."""
-        return known_value(array, self._inputs, lambda index: read_now(self.cells[index]))
+        """Return what a traced array would be, for replica 0, if the program ran now on the arrays that it is traced for."""
+        return known_value(array, self._inputs, lambda index: read_now(self.cells[index]), replica=0)
 
     def belong_to(self, mesh: Mesh) -> None:
         """Note the mesh of replicas inside.

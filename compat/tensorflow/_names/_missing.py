@@ -85,7 +85,7 @@ _NAMES: dict[str, str] = {
     "TensorFlow Lite converts TensorFlow's graphs. `jax.export` writes a program to a file; the `ai-edge` packages "
     "convert Keras and JAX models for small devices.": "tf.lite",
     "they are TensorFlow's own operations. Use the function with a public name, such as `tf.add` for "
-    "`tf.raw_ops.AddV2`, and `tf.function(jit_compile=True)` for what `tf.xla` compiles.": "tf.raw_ops tf.xla",
+    "`tf.raw_ops.AddV2`.": "tf.raw_ops",
     "queues fed TensorFlow 1's graphs. Use `tf.data`, or Python's `queue` in front of "
     "`tf.data.Dataset.from_generator`.": "tf.queue",
     "processes find each other by themselves: start the program in each, with its TF_CONFIG, or all with `tfdist-jax launch`.": (

@@ -59,7 +59,8 @@ class name_scope:
         around, name = _scopes.get(), self._name
         full = name if not name or name.endswith("/") else f"{around}{name}/"
         contexts = contextlib.ExitStack()
-        contexts.callback(_scopes.reset, _scopes.set(full))
+        _scopes.set(full)
+        contexts.callback(_scopes.set, around)  # A token is of one context; a generator may be closed in another.
         if shown := full.removeprefix(around).rstrip("/"):
             contexts.enter_context(jax.named_scope(shown))
         self._entered.append(contexts)

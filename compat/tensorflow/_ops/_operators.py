@@ -73,17 +73,22 @@ def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any,
                 return own_way(original, self, other)
         try:
             result = original(self, other)
-            if result is NotImplemented and is_registered(other):
-                return original(self, convert_to_tensor(other, self.dtype))
-            if result is NotImplemented and is_text(other) and _is_tensorflow_program(frame(1)):
-                raise _unlike_text(name, self, other)  # Python would take numbers and texts as not equal.
-            return result
+            return _of_unknown(name, original, self, other, frame(1)) if result is NotImplemented else result
         except (TypeError, ValueError, OverflowError) as error:
             if isinstance(error, jax.errors.JAXTypeError) or not _is_tensorflow_program(frame(1)):
                 raise
             return _unlike(name, original, self, other, error)
 
     return operate
+
+
+def _of_unknown(name: str, original: Callable[[Any, Any], Any], mine: Any, other: Any, frame: FrameType) -> Any:
+    """Return what an operator makes of an operand that JAX does not know; NotImplemented if TensorFlow does not either."""
+    if is_registered(other):
+        return original(mine, convert_to_tensor(other, mine.dtype))
+    if is_text(other) and _is_tensorflow_program(frame):
+        raise _unlike_text(name, mine, other)  # Python would take numbers and texts as not equal.
+    return NotImplemented
 
 
 def _read(other: Any) -> Any:

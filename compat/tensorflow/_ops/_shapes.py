@@ -1,5 +1,6 @@
 """Shapes: asking for them, and giving tensors new ones."""
 
+import math
 from typing import Any
 
 import jax
@@ -80,7 +81,25 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
     values, sizes = convert_to_tensor(tensor), static_ints(shape, "shape")
     if isinstance(values, HostTensor):
         return HostTensor.of(np.reshape(values, sizes))
-    return compute(jnp.reshape, values, sizes)
+    return compute(jnp.reshape, values, _resolved(values, sizes))
+
+
+def _resolved(values: jax.Array, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the sizes for an empty tensor without -1; of others and those with symbols, as they are, once they are checked."""
+    if not all(isinstance(size, int) for size in (*values.shape, *sizes)) or sizes.count(-1) > 1:
+        return sizes
+    wanted, is_open = math.prod(size for size in sizes if size != -1), -1 in sizes
+    if is_open and wanted == values.size == 0:
+        # As TensorFlow has it: from all sizes but zeros.
+        missing = math.prod(filter(None, values.shape)) // math.prod(size for size in sizes if size > 0)
+        return tuple(missing if size == -1 else size for size in sizes)
+    if is_open and wanted > 0 and values.size % wanted:
+        requested = f"the requested shape requires a multiple of {wanted}"
+    elif not is_open and values.size != wanted:
+        requested = f"the requested shape has {wanted}"
+    else:
+        return sizes
+    raise invalid(f"Input to reshape is a tensor with {values.size} values, but {requested}: {list(sizes)}.")
 
 
 @carries_texts

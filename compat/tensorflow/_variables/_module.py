@@ -75,12 +75,12 @@ class Module:
     @property
     def trainable_variables(self) -> tuple[Any, ...]:
         """The trainable ones."""
-        return tuple(variable for variable in self.variables if variable.trainable)
+        return tuple(variable for variable in _variables(self) if variable.trainable)
 
     @property
     def non_trainable_variables(self) -> tuple[Any, ...]:
         """The others."""
-        return tuple(variable for variable in self.variables if not variable.trainable)
+        return tuple(variable for variable in _variables(self) if not variable.trainable)
 
     @property
     def submodules(self) -> tuple["Module", ...]:

@@ -35,10 +35,15 @@ def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
 
 
 class ByCreators(type):
-    """The type of variable classes: calling them goes through the creators in whose scopes it happens."""
+    """The type of variable classes: calling them goes through the creators in whose scopes it happens.
+
+    A program's own subclasses are made directly, as creators themselves make them.
+    """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Make a variable."""
+        if any(isinstance(base, ByCreators) for base in cls.__bases__):
+            return super().__call__(*args, **kwargs)
         make: Creator = functools.partial(_make_once, super().__call__)
         creators = _creators.get()
         if not creators:

@@ -11,7 +11,6 @@ from tfdist_jax._stateful import _control_flow
 from tfdist_jax.compat.tensorflow._functions._autograph._symbols import (
     RETURN_VALUE,
     Symbol,
-    filled,
     symbols,
     tensors_of,
 )
@@ -72,11 +71,20 @@ def if_stmt(
         ends[branch] = symbols(names, get_state()[:nouts])
         if len(ends) == 2:
             _check(ends["main"], ends["else"])
-        return tensors_of(ends[branch])
+        return tensors_of([symbol.read for symbol in ends[branch]])
 
     index = as_condition(cond).astype(jnp.int32)
-    tensors = _control_flow.branch(index, [lambda: run("else", orelse), lambda: run("main", body)])
-    set_state((*filled(ends["main"], tensors), *start[nouts:]))
+    rest = iter(_control_flow.branch(index, [lambda: run("else", orelse), lambda: run("main", body)]))
+    values = []
+    for one, two in zip(ends["main"], ends["else"], strict=True):
+        tensors = [next(rest) for _ in one.read.tensors]
+        values.append(one.filled(one.without_read(tensors)) if one.is_like(two) else one.read.filled(tensors))
+    set_state((*values, *start[nouts:]))
+
+
+def _meeting(one: Symbol, two: Symbol) -> tuple[Symbol, Symbol]:
+    """Return both as they leave the statement: variables stay variables if they are the same ones."""
+    return (one, two) if one.is_like(two) else (one.read, two.read)
 
 
 def if_exp(cond: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], expr_repr: str) -> Any:
@@ -99,7 +107,7 @@ def if_exp(cond: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], e
 
 def _check(main: Sequence[Symbol], other: Sequence[Symbol]) -> None:
     """Require that both branches give each variable the same type of value."""
-    for one, two in zip(main, other, strict=True):
+    for one, two in map(_meeting, main, other):
         for missing, present, branch in ((one, two, "main"), (two, one, "else")):
             if missing.is_undefined and not present.is_undefined:
                 raise ValueError(_undefined(one.name, branch))

@@ -51,6 +51,25 @@ class Symbol:
         leaves = [constants[i].value if i in constants else next(rest) for i in range(self.tree.num_leaves)]
         return restore_dict_order(self.tree.unflatten(leaves))
 
+    @property
+    def read(self) -> "Symbol":
+        """The same, with the values of variables in the variables' places."""
+        rest, constants = iter(self.tensors), dict(self.constants)
+        tensors: list[jax.Array] = []
+        for i in range(self.tree.num_leaves):
+            if i not in constants:
+                tensors.append(next(rest))
+            elif _is_variable(constants[i].value):
+                tensors.append(convert_to_tensor(constants[i].value))
+        others = tuple((i, constant) for i, constant in self.constants if not _is_variable(constant.value))
+        return Symbol(self.name, tuple(tensors), self.tree, others)
+
+    def without_read(self, tensors: Sequence[Any]) -> list[Any]:
+        """Return those of `read`'s tensors that are no variables' values."""
+        constants = dict(self.constants)
+        places = [i for i in range(self.tree.num_leaves) if i not in constants or _is_variable(constants[i].value)]
+        return [tensor for i, tensor in zip(places, tensors, strict=True) if i not in constants]
+
     def is_like(self, other: "Symbol") -> bool:
         """Tell whether the values differ in their tensors only."""
         return (self.tree, self.constants) == (other.tree, other.constants)
@@ -103,6 +122,11 @@ def _is_tensor(leaf: Any) -> bool:
     if isinstance(leaf, np.ndarray | np.generic):
         return leaf.dtype.kind not in "OSU"
     return isinstance(leaf, jax.Array | bool | int | float | complex)
+
+
+def _is_variable(leaf: Any) -> bool:
+    # What is undefined claims to have every attribute.
+    return not is_undefined(leaf) and hasattr(leaf, "assign") and hasattr(leaf, "__jax_array__")
 
 
 def _constant(leaf: Any) -> Any:
