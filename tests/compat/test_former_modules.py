@@ -31,6 +31,7 @@ assert ops.convert_to_tensor is tf.convert_to_tensor and tensor_shape.TensorShap
 assert math_ops.reduce_sum is tf.reduce_sum and array_ops.concat is tf.concat and nest.flatten is tf.nest.flatten
 assert random_ops.random_uniform is tf.random.uniform and mirrored_strategy.MirroredStrategy is tf.distribute.MirroredStrategy
 assert context.executing_eagerly() and context.context().num_gpus() == context.num_gpus()
+assert context.context().device_spec.device_type is None
 assert control_flow_ops.cond is tf.cond and logging.info is tf.compat.v1.logging.info
 v = tf.Variable(1.0)
 state_ops.assign_add(v, 2.0)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn, final
 
 from tfdist_jax.compat.tensorflow._former._views import find_public
+from tfdist_jax.compat.tensorflow._platform._devices import requested_device
 
 
 def num_gpus() -> int:
@@ -35,6 +36,11 @@ class Context:
     def executing_eagerly(self) -> bool:
         """Whether operations run at once."""
         return find_public("tf.executing_eagerly")()
+
+    @property
+    def device_spec(self) -> Any:
+        """The device that `tf.device` asks for, as a `tf.DeviceSpec`."""
+        return find_public("tf.DeviceSpec").from_string(requested_device())
 
     def num_gpus(self) -> int:
         """Return how many GPUs the program sees."""

@@ -56,6 +56,13 @@ class StrategyExtended:
         (result,) = self.batch_reduce_to(reduce_op, [(value, destinations)], options)
         return result
 
+    def _replica_ctx_all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
+        """Return the sum or mean of `value` over all replicas, in one; tf-models' explicit reduction calls it."""
+        context = replica_context()
+        if context is None:
+            raise RuntimeError("Method requires being in replica context: call it inside `strategy.run`.")
+        return context.all_reduce(reduce_op, value, options)
+
     def _asks_own_way(self, destinations: Any) -> bool:
         """Whether one value is reduced by the user's class: TensorFlow sums on the host, and to one device, by itself."""
         way = self._strategy.cross_device_ops

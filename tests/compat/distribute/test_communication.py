@@ -63,3 +63,16 @@ def test_accumulation_function_is_called():
     for op, result in (("SUM", 20), ("MEAN", 10)):
         total = strategy.run(lambda op=op: tf.distribute.get_replica_context().all_reduce(op, tf.constant(1.0)))
         assert [float(v) for v in total.values] == [result] * 2
+
+
+def test_extended_reduces_in_a_replica():
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1", "/cpu:2"])
+
+    def step():
+        number = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)
+        return tf.distribute.get_strategy().extended._replica_ctx_all_reduce("SUM", [number, tf.ones([2])], None)
+
+    total, ones = strategy.experimental_local_results(tf.function(lambda: strategy.run(step))())[0]
+    assert float(total) == 0 + 1 + 2 and ones.numpy().tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="replica context"):
+        strategy.extended._replica_ctx_all_reduce("SUM", tf.ones([2]))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from environment import LIMIT_S
 
+import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax.cli._name_status import find_status
 from tfdist_jax.cli._tensorflow_uses import uses_of_program
 
@@ -73,3 +74,59 @@ def test_lint_shows_the_forms_that_are_told(found):
     lines = [PROGRAM.read_text().splitlines()[line - 1] for line in sorted(hidden)]
     where = ("super().__init__(", "model.fit(", "Halved(")  # Two classes of optimizers, and `period` of a callback.
     assert all(text in line for text, line in zip(where, lines, strict=True)), lines
+
+
+def test_metric_without_name_is_refused_where_it_is_no_metrics_result():
+    class Unnamed(tf.keras.layers.Layer):
+        def call(self, inputs):
+            self.add_metric(tf.reduce_mean(inputs))
+            return inputs
+
+    class Named(tf.keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.seen = tf.keras.metrics.Mean(name="seen")
+
+        def call(self, inputs):
+            self.add_metric(self.seen(inputs))
+            return inputs
+
+    with pytest.raises(ValueError, match="provide a name for your metric"):
+        Unnamed()(tf.ones([2]))
+    layer = Named()
+    layer(tf.constant([1.0, 3.0]))
+    assert float(layer.seen.result()) == 2.0
+
+
+class Attending(tf.keras.layers.Layer):
+    """As the layers of TensorFlow's transformer tutorials: `training` comes before the mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout = tf.keras.layers.Dropout(0.5)
+        self.steps = self.add_weight(name="steps", shape=(), initializer="zeros", trainable=False)
+
+    def call(self, x, training, padding=None):
+        self.add_update(self.steps.assign_add(1.0))
+        x = self.dropout(x, training)
+        return x if padding is None else x * padding
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_values_among_positional_arguments_are_taken_by_name(compiled):
+    layer = Attending()
+    call = tf.function(layer) if compiled else layer
+    x, padding = tf.ones([4, 8]), tf.constant([[1.0], [0.0], [1.0], [1.0]])
+    np.testing.assert_array_equal(call(x, False, padding), np.broadcast_to(padding, [4, 8]))
+    assert set(np.unique(call(x, True, None))) == {0.0, 2.0}
+    assert float(layer.steps) == 2.0
+    with pytest.raises(ValueError, match="Only input tensors"):
+        layer(x, False, padding, 3)
+
+
+def test_values_among_positional_arguments_in_a_functional_model():
+    inputs = tf.keras.Input(8)
+    assert tuple(inputs.shape) == (None, 8)
+    layer = Attending()
+    model = tf.keras.Model(inputs, layer(inputs, False))
+    np.testing.assert_array_equal(model(tf.ones([2, 8])), np.ones([2, 8]))

@@ -19,6 +19,9 @@ _LOADING = ("workers", "use_multiprocessing", "max_queue_size")
 # What BatchNormalization of Keras 2 took beside what it takes today.
 _GONE = ("adjustment", "virtual_batch_size")
 
+# What layers of Keras 2 took by position beside tensors.
+_VALUES = (bool, int, float, str)
+
 # The order of `add_weight`'s arguments in Keras 2.
 _WEIGHT_ARGUMENTS = (
     "name",
@@ -334,6 +337,40 @@ def _track(self: keras.Layer, trackable: Any, name: str, overwrite: bool = False
     return trackable
 
 
+def _naming_values(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Take `layer(x, training, mask)`: what is no tensor, and what follows, goes by name into a layer of Keras 3."""
+
+    @functools.wraps(original)
+    def __call__(self: keras.Layer, *args: Any, **kwargs: Any) -> Any:
+        if len(args) > 1 and any(isinstance(arg, _VALUES) for arg in args[1:]):
+            args, kwargs = _with_named_values(self, args, kwargs)
+        return original(self, *args, **kwargs)
+
+    return __call__
+
+
+def _with_named_values(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    first = next(i for i, arg in enumerate(args) if i and isinstance(arg, _VALUES))
+    given = list(inspect.signature(layer.call).parameters.values())[first : len(args)]
+    if len(given) < len(args) - first or any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in given):
+        return args, kwargs  # Keras says what is wrong.
+    tell_old_form("values among the positional arguments of a layer", f"`{given[0].name}={args[first]!r}`")
+    return args[:first], {**{one.name: arg for one, arg in zip(given, args[first:], strict=True)}, **kwargs}
+
+
+def _add_update(self: keras.Layer, updates: Any) -> None:
+    """Call those updates that are functions; others have happened.
+
+    Args:
+        self: The layer.
+        updates: A function or what an assignment returns, or a list of them.
+    """
+    tell_old_form("`add_update`", "the assignment alone")
+    for update in keras.tree.flatten(updates):
+        if callable(update):
+            update()
+
+
 @final
 class _Private:
     """A private attribute of Keras 2's layers: what a public one says, unless the class sets it itself."""
@@ -416,6 +453,8 @@ CHANGES: tuple[Change, ...] = (
     Addition(DropoutRNNCell, "get_recurrent_dropout_mask_for_cell", _recurrent_dropout_for_cell),
     Hook(Operation, "__init__", _named_with_slashes, "self name", "names with '/'"),
     Hook(name_scope, "__init__", _scoped_with_slashes, "self name caller", "names of layers with '/'"),
+    Addition(keras.Layer, "add_update", _add_update),
+    Hook(keras.Layer, "__call__", _naming_values, "self", "values by position"),
     Hook(keras.Layer, "__init__", _taking_layer_arguments, "self", "`weights=`, `batch_input_shape=`"),
     Hook(keras.Layer, "_post_build", _setting_first_weights, "self", "`weights=` of any layer"),
     Hook(Operation, "__new__", _seeing_through_decorators, "cls", "`__init__` may be wrapped by a decorator"),

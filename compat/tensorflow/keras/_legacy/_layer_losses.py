@@ -90,6 +90,11 @@ def _add_metric(
         _continue(self, AddMetric(str(name or "metric"))(value))
         return
     own = {metric.name: metric for metric in self._metrics}
+    if name is None and not own:
+        raise ValueError(
+            "Please provide a name for your metric, like `self.add_metric(tf.reduce_sum(inputs), name='mean_activation')`: "
+            f"{type(self).__name__} has no metric whose result this could be."
+        )
     if name is None or (name in own and name not in vars(self).get("_added_metrics", ())):
         return  # A metric's result.
     if name not in own:

@@ -69,6 +69,9 @@ jax.tree_util.register_pytree_node(ShapeTuple, ShapeTuple.tree_flatten, ShapeTup
 def _answering(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def standardize_shape(shape: Any) -> ShapeTuple:
+        if isinstance(shape, int):
+            tell_old_form("a shape that is one number", f"`shape=({shape},)`")
+            shape = (shape,)
         return ShapeTuple(original(shape))
 
     return standardize_shape
