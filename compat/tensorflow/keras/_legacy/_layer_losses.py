@@ -147,9 +147,8 @@ class CompiledLoss:
         losses = [] if model._compile_loss is None else [model._compile_loss(y_true, y_pred, sample_weight)]
         losses += [model._aggregate_additional_loss(loss) for loss in regularization_losses or ()]
         total = functools.reduce(keras.ops.add, losses) if losses else keras.ops.zeros(())
-        model._loss_tracker.update_state(
-            unscaled(total), sample_weight=keras.ops.shape(keras.tree.flatten(y_pred)[0])[0]
-        )
+        shape: Any = keras.ops.shape(keras.tree.flatten(y_pred)[0])
+        model._loss_tracker.update_state(unscaled(total), sample_weight=shape[0])
         return total
 
     @property
