@@ -88,9 +88,31 @@ def FusedBatchNormV2(
     return FusedBatchNormResult(y.astype(tensor.dtype), *kept, *used)
 
 
-def FusedBatchNormV3(**arguments: Any) -> FusedBatchNormV3Result:
+def FusedBatchNormV3(
+    *,
+    x: Any,
+    scale: Any,
+    offset: Any,
+    mean: Any,
+    variance: Any,
+    epsilon: float = 0.0001,
+    exponential_avg_factor: float = 1,
+    data_format: str = "NHWC",
+    is_training: bool = True,
+    name: str | None = None,
+) -> FusedBatchNormV3Result:
     """Normalize each channel of images or volumes, as `FusedBatchNormV2`, with one more thing kept for the gradient."""
-    result = FusedBatchNormV2(**arguments)
+    result = FusedBatchNormV2(
+        x=x,
+        scale=scale,
+        offset=offset,
+        mean=mean,
+        variance=variance,
+        epsilon=epsilon,
+        exponential_avg_factor=exponential_avg_factor,
+        data_format=data_format,
+        is_training=is_training,
+    )
     return FusedBatchNormV3Result(*result, jnp.zeros(0, result.reserve_space_1.dtype))
 
 
