@@ -164,3 +164,11 @@ def test_functions_made_in_each_turn_of_a_loop_are_told_of(caplog):
     for _ in range(5):
         tf.function(lambda x: x + 1.0)(tf.ones([]))
     assert "triggered tf.function retracing" in caplog.text
+
+
+def test_decorator_is_put_around_a_function_that_has_not_been_traced():
+    double = tf.function(lambda x: x * 2)
+    double._decorate(lambda function: lambda *args: function(*args) + 1)
+    assert double(tf.constant(3.0)).numpy() == 7.0
+    with pytest.raises(ValueError, match="after they have been traced"):
+        double._decorate(lambda function: function)

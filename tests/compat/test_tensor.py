@@ -183,3 +183,12 @@ def test_importing_the_facade_starts_neither_jax_nor_keras():
         "tf.float32, tf.add, tf.nn.relu, tf.random.set_seed(1); assert not started() and 'keras' not in sys.modules"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=LIMIT_S)
+
+
+def test_number_that_does_not_fit_beside_an_integer_tensor_is_refused():
+    for operate in (lambda x: x + 2**40, lambda x: 2**40 * x, lambda x: x < 2**40):
+        with pytest.raises(ValueError, match="does not fit into a tensor of int32"):
+            operate(tf.constant(1))
+    with pytest.raises(ValueError, match="out-of-range"):
+        tf.constant([-1], tf.uint64)
+    assert tf.constant([2**64 - 1, 1], tf.uint64).numpy().tolist() == [2**64 - 1, 1]

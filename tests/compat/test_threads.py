@@ -57,3 +57,24 @@ def test_a_change_that_an_uncompiled_step_would_undo_is_an_error():
     with pytest.raises(RuntimeError, match=r"Another thread .* tf.function"):
         strategy.run(step)
     assert float(variable) == 1.0
+
+
+def test_scope_of_a_module_is_each_threads_own():
+    module = tf.Module(name="shared")
+    entered, leave = threading.Event(), threading.Event()
+
+    def stay():
+        with module.name_scope:
+            entered.set()
+            leave.wait(60)
+
+    other = threading.Thread(target=stay)
+    other.start()
+    assert entered.wait(60)
+    with module.name_scope:
+        pass
+    leave.set()
+    other.join(60)
+    assert tf.Variable(0.0, name="v").name == "v:0"
+    with module.name_scope:
+        assert tf.Variable(0.0, name="v").name == "shared/v:0"

@@ -105,14 +105,17 @@ def _natural_type(array: np.ndarray, value: Any) -> DType:
 
 def _are_integers_beyond_64_bits(array: np.ndarray, value: Any, wanted: DType) -> bool:
     """Whether some of Python's integers fit no int64, but a type that is asked for: uint64, or a floating one."""
-    if array.dtype.kind not in "uiO" or not array.size or (wanted is not _dtypes.uint64 and not wanted.is_floating):
+    is_unsigned = wanted is _dtypes.uint64
+    if not array.size or not (is_unsigned or wanted.is_floating) or array.dtype.kind not in "uiO":
+        return False
+    if array.dtype.kind == "i" and not (is_unsigned and array.min() < 0):
         return False
     items = list(np.array(value, object).flat)
     if not all(type(item) is int for item in items):
         return False
-    if wanted is _dtypes.uint64 and not all(0 <= item <= _UINT64_MAX for item in items):
+    if is_unsigned and not all(0 <= item <= _UINT64_MAX for item in items):
         raise ValueError(_OUT_OF_RANGE.format(value))
-    return array.dtype.kind != "i"
+    return True
 
 
 def _check_float32(array: np.ndarray, value: Any) -> None:

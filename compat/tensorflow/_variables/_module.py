@@ -54,7 +54,7 @@ class Module:
     @property
     def name_scope(self) -> Any:
         """The scope of the module's name in the scopes in which it was made."""
-        return self._name_scope
+        return name_scope(self._name_scope.name)  # One for each thread that is in a method.
 
     @classmethod
     def with_name_scope(cls, method: Callable[..., Any]) -> Callable[..., Any]:

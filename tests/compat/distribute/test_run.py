@@ -405,3 +405,22 @@ def test_batch_statistics_are_the_mean_over_replicas_and_dropout_differs(strateg
     assert not np.array_equal(masks[0], masks[1])
     again = strategy.run(lambda x: model(x, training=True), args=(per_replica(strategy, x),))
     assert not np.array_equal(np.asarray(again.values[0]) != 0, masks[0])
+
+
+def test_random_first_value_of_a_variable_made_in_replicas_of_a_function_is_one_for_all():
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+
+    class Noise(tf.Module):
+        kept = None
+
+        def __call__(self):
+            if self.kept is None:
+                self.kept = tf.Variable(tf.random.normal([4]))
+            return self.kept + 0.0
+
+    noise = Noise()
+    step = tf.function(lambda: strategy.run(noise))
+    first, second = strategy.experimental_local_results(step())
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(first, noise.kept)
+    assert np.unique(first).size == 4

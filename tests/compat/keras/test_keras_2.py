@@ -122,6 +122,8 @@ def test_values_among_positional_arguments_are_taken_by_name(compiled):
     assert float(layer.steps) == 2.0
     with pytest.raises(ValueError, match="Only input tensors"):
         layer(x, False, padding, 3)
+    with pytest.raises(ValueError, match="Only input tensors"):
+        layer(x, False, training=True)
 
 
 def test_values_among_positional_arguments_in_a_functional_model():

@@ -342,7 +342,7 @@ def _naming_values(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def __call__(self: keras.Layer, *args: Any, **kwargs: Any) -> Any:
-        if len(args) > 1 and any(isinstance(arg, _VALUES) for arg in args[1:]):
+        if len(args) > 1 and any(type(arg) in _VALUES for arg in args[1:]):
             args, kwargs = _with_named_values(self, args, kwargs)
         return original(self, *args, **kwargs)
 
@@ -350,12 +350,13 @@ def _naming_values(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_named_values(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    first = next(i for i, arg in enumerate(args) if i and isinstance(arg, _VALUES))
+    first = next(i for i, arg in enumerate(args) if i and type(arg) in _VALUES)
     given = list(inspect.signature(layer.call).parameters.values())[first : len(args)]
-    if len(given) < len(args) - first or any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in given):
-        return args, kwargs  # Keras says what is wrong.
+    can_be_named = all(one.kind is one.POSITIONAL_OR_KEYWORD and one.name not in kwargs for one in given)
+    if layer._allow_non_tensor_positional_args or len(given) < len(args) - first or not can_be_named:
+        return args, kwargs  # Keras takes them, or says what is wrong.
     tell_old_form("values among the positional arguments of a layer", f"`{given[0].name}={args[first]!r}`")
-    return args[:first], {**{one.name: arg for one, arg in zip(given, args[first:], strict=True)}, **kwargs}
+    return args[:first], {one.name: arg for one, arg in zip(given, args[first:], strict=True)} | kwargs
 
 
 def _add_update(self: keras.Layer, updates: Any) -> None:
