@@ -229,6 +229,29 @@ def schedules():
     return [float(cosine(3)), float(restarts(5))]
 
 
+def utilities():
+    """Functions, metrics and layers that are gone, or had other arguments."""
+    means, errors = keras.metrics.MeanTensor(), keras.metrics.MeanRelativeError([1.0, 2.0])
+    for weight in (1.0, 3.0):
+        means.update_state([[1.0, weight], [2.0, 4.0]], sample_weight=[weight, 1.0])
+    errors.update_state([1.0, 3.0], [2.0, 2.0])
+    local = layers.LocallyConnected1D(2, 3, strides=2, kernel_initializer="ones")
+    model = keras.Sequential([layers.Reshape((4, 1), input_shape=(4,)), local, layers.Flatten(), dense()])
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    codes = keras.utils.to_categorical(y=[0, 2], num_classes=3, dtype="int32")
+    return [
+        means.result().numpy(),
+        errors.result().numpy(),
+        [codes, codes.dtype.name],
+        keras.activations.relu(tf.constant([-1.0, 2.0]), alpha=0.5).numpy(),
+        keras.layers.serialize(layers.Dense(2), use_legacy_format=True)["class_name"],
+        keras.layers.deserialize({"class_name": "Dense", "config": {"units": 3}}).units,
+        keras.saving.load_model.__name__,
+        train(model),
+        [weight.shape for weight in model.get_weights()],
+    ]
+
+
 def files(folder):
     model = keras.Sequential([dense(2, input_shape=(4,), name="one"), dense(name="two")])
     model.compile("sgd", "mse", metrics=["mae"])
@@ -270,6 +293,7 @@ ALL = (
     classes,
     several_outputs,
     schedules,
+    utilities,
 )
 
 

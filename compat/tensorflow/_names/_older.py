@@ -14,6 +14,8 @@ NAMES = {
     "tf.keras.backend.placeholder": "`keras.Input`",
     "tf.keras.callbacks.experimental": "`keras.callbacks`",
     "tf.keras.experimental": "`keras.optimizers.schedules`",
+    "tf.keras.layers.CuDNNGRU": "`keras.layers.GRU`",
+    "tf.keras.layers.CuDNNLSTM": "`keras.layers.LSTM`",
     "tf.keras.layers.experimental": "`keras.layers`",
     "tf.keras.mixed_precision.experimental": "`keras.mixed_precision`",
     "tf.keras.optimizers.experimental": "`keras.optimizers`",
@@ -26,6 +28,7 @@ ARGUMENTS = {
         "batch_input_shape": "`keras.Input(batch_shape=...)`",
         "weights": "`layer.set_weights(weights)`",
     },
+    "tf.keras.activations.relu": {"alpha": "`negative_slope=`"},
     "tf.keras.callbacks.ModelCheckpoint": {"period": "`save_freq=` in batches"},
     "tf.keras.layers.Embedding": {"input_length": "`keras.Input((length,))` before it"},
     "tf.keras.optimizers.Optimizer": {
@@ -33,6 +36,21 @@ ARGUMENTS = {
         "lr": "`learning_rate=`",
     },
     "tf.keras.utils.image_dataset_from_directory": {"smart_resize": "`crop_to_aspect_ratio=`"},
+    "tf.keras.utils.load_img": {"grayscale": "`color_mode=`"},
+    "tf.keras.utils.to_categorical": {"dtype": "`.astype` of what it returns", "y": "`to_categorical(x)`"},
+    **{
+        f"tf.keras.{module}.serialize": {"use_legacy_format": "`serialize` without it"}
+        for module in (
+            "activations",
+            "constraints",
+            "initializers",
+            "layers",
+            "losses",
+            "metrics",
+            "optimizers",
+            "regularizers",
+        )
+    },
 }
 """Arguments by function, or by class for those that are derived from it, too."""
 

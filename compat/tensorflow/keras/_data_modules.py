@@ -1,4 +1,4 @@
-"""Keras's modules that make and read datasets with `tf.data`: the facade is their TensorFlow, which works with what they use.
+"""Keras's modules that make and read datasets, and old layers, with TensorFlow: the facade is theirs, which works with what they use.
 
 Keras's other modules that compute with TensorFlow find the real one, if it is installed, or an error that says what they need.
 """
@@ -17,6 +17,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     image_dataset_utils,
     integer_lookup,
     lazy_tensorflow,
+    legacy_layers,
     module_utils,
     normalization,
     string_lookup,
@@ -30,6 +31,7 @@ _SERVED: tuple[ModuleType, ...] = (
     audio_dataset_utils,
     discretization,
     image_dataset_utils,
+    legacy_layers,
     normalization,
     text_dataset_utils,
     timeseries_dataset_utils,
@@ -88,7 +90,7 @@ class _RealForTexts:
 
 
 _facade = _Facade()
-_REASON = "datasets are the facade's"
+_REASON = "datasets and tensors are the facade's"
 CHANGES = (
     *(Hook(module, "tf", instead(_facade), None, _REASON) for module in _SERVED),
     *(Hook(module, "tf", instead(_RealForTexts()), None, "an error that says what is missing") for module in _OF_TEXTS),

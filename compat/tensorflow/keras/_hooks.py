@@ -11,7 +11,9 @@ from tfdist_jax.compat.tensorflow.keras._legacy import (
     _arguments,
     _backend_state,
     _cells,
+    _files,
     _layer_losses,
+    _layers,
     _legacy,
     _legacy_backend,
     _legacy_optimizers,
@@ -19,6 +21,7 @@ from tfdist_jax.compat.tensorflow.keras._legacy import (
     _optimizer_methods,
     _shapes,
     _symbolic_calls,
+    _utilities,
 )
 from tfdist_jax.compat.tensorflow.keras._resume import _backup, _position
 from tfdist_jax.compat.tensorflow.keras._saving import _hdf5, _orbax_folders, _saving, _seeds
@@ -63,6 +66,9 @@ CHANGES: tuple[Change, ...] = (
     *_model_forms.CHANGES,
     *_shapes.CHANGES,
     *_legacy.CHANGES,
+    *_files.CHANGES,
+    *_utilities.CHANGES,
+    *_layers.CHANGES,
     *_legacy_backend.CHANGES,
     *_backend_state.CHANGES,
     *_symbolic_calls.CHANGES,

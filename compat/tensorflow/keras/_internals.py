@@ -25,8 +25,10 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `Layer._trainable_variables`, `_non_trainable_variables`, `_seed_generators`, `Metric._variables`: what they hold, for
   checkpoints; Keras's other lists of the same things are left out there by name.
 - `lazy_tensorflow`: the real TensorFlow, loaded when it is asked for something.
-- `legacy_h5_format.load_model_from_hdf5`, `save_weights_to_hdf5_group`, `load_weights_from_hdf5_group` and `_by_name`: files without
-  suffix, and Keras 2's files of weights.
+- `legacy_h5_format.load_model_from_hdf5`, `save_weights_to_hdf5_group`, `load_weights_from_hdf5_group` and `_by_name`,
+  `load_attributes_from_hdf5_group`: files without suffix, and Keras 2's files.
+- `saving_utils.compile_args_from_training_config`, `serialization_lib.SafeModeScope`: what a model in HDF5 is compiled with, and whether
+  code in files may run.
 - `saving_lib._model_from_config`, `_load_assets_from_dict`: the parts of a model in a folder of `OrbaxCheckpoint`.
 - `register_tree_node_class`: a class of tuples that Keras looks into.
 - `TrackedDict`, `TrackedList`: what Keras makes of a dictionary or list that is an attribute.
@@ -39,7 +41,7 @@ the test that carries its name.
 from typing import Any, Protocol
 
 import keras
-from keras.src import activations, backend, initializers, losses, metrics
+from keras.src import activations, backend, initializers, losses, metrics, saving
 from keras.src.backend import config as backend_config
 from keras.src.backend.common import dtypes, global_state
 from keras.src.backend.common.keras_tensor import KerasTensor
@@ -52,6 +54,7 @@ from keras.src.backend.jax.core import JaxVariable
 from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.callbacks import orbax_checkpoint, tensorboard
 from keras.src.callbacks.callback_list import CallbackList
+from keras.src.layers.core import masking
 from keras.src.layers.preprocessing import (
     discretization,
     hashed_crossing,
@@ -62,7 +65,7 @@ from keras.src.layers.preprocessing import (
     text_vectorization,
 )
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
-from keras.src.legacy import backend as legacy_backend
+from keras.src.legacy import backend as legacy_backend, layers as legacy_layers
 from keras.src.legacy.saving import legacy_h5_format, saving_utils
 from keras.src.losses import loss as loss_module
 from keras.src.models.functional import Functional
@@ -157,9 +160,11 @@ __all__ = [
     "lazy_tensorflow",
     "legacy_backend",
     "legacy_h5_format",
+    "legacy_layers",
     "loss_module",
     "losses",
     "map_graph",
+    "masking",
     "metrics",
     "module_utils",
     "name_scope",
@@ -168,6 +173,7 @@ __all__ = [
     "python_utils",
     "register_tree_node_class",
     "rng_utils",
+    "saving",
     "saving_api",
     "saving_lib",
     "saving_utils",

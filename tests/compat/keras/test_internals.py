@@ -41,9 +41,13 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     legacy_h5_format,
     loss_module,
     map_graph,
+    masking,
     register_tree_node_class,
+    saving,
     saving_api,
     saving_lib,
+    saving_utils,
+    serialization_lib,
     set_keras_mask,
 )
 
@@ -57,6 +61,9 @@ USED = [
     (legacy_h5_format, "save_weights_to_hdf5_group", ["group", "model"]),
     (legacy_h5_format, "load_weights_from_hdf5_group", ["group", "model", "skip_mismatch"]),
     (legacy_h5_format, "load_weights_from_hdf5_group_by_name", ["group", "model", "skip_mismatch"]),
+    (legacy_h5_format, "load_attributes_from_hdf5_group", ["group", "name"]),
+    (saving_utils, "compile_args_from_training_config", ["training_config", "custom_objects"]),
+    (serialization_lib.SafeModeScope, "__init__", ["self", "safe_mode"]),
     (saving_lib, "_model_from_config", ["config_json", "custom_objects", "compile", "safe_mode"]),
     (saving_lib, "_load_assets_from_dict", ["model", "assets_dict"]),
     (DataAdapter, "get_numpy_iterator", ["self"]),
@@ -346,6 +353,15 @@ def test_masks_are_attached_to_arrays():
     assert get_keras_mask(array) is None
     set_keras_mask(array, mask)
     assert get_keras_mask(array) is mask
+
+
+def test_one_function_reads_configurations():
+    read = serialization_lib.deserialize_keras_object
+    for module in (masking, saving, saving_lib, keras.saving, keras.utils):
+        assert module.deserialize_keras_object is read
+    assert "serialization_lib.deserialize_keras_object(" in source_of(keras.models.model_from_json)
+    for kind in ("layers", "initializers", "activations", "regularizers"):
+        assert "serialization_lib.deserialize_keras_object(" in source_of(getattr(keras, kind).deserialize)
 
 
 def test_files_are_written_and_read_through_their_modules():

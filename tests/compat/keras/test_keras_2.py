@@ -60,7 +60,10 @@ def test_each_old_form_is_told_once(found):
 
 
 # What the text of a program does not show: it depends on values.
-HIDDEN = ("on a symbolic tensor", "of a symbolic tensor", "a layer's name", "one list of metrics", "weights in a file")
+HIDDEN = (
+    *("on a symbolic tensor", "of a symbolic tensor", "a layer's name", "one list of metrics", "weights in a file"),
+    *("that Keras 2 has written",),
+)
 
 
 @pytest.mark.slow("fifteen models train")
@@ -132,3 +135,68 @@ def test_values_among_positional_arguments_in_a_functional_model():
     layer = Attending()
     model = tf.keras.Model(inputs, layer(inputs, False))
     np.testing.assert_array_equal(model(tf.ones([2, 8])), np.ones([2, 8]))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_layers_of_nvidias_library_are_those_of_any_device(kind):
+    from keras import layers
+
+    layer = getattr(layers, f"CuDNN{kind}")(3, return_sequences=True)
+    assert type(layer) is getattr(layers, kind)
+    assert layer(np.ones([2, 4, 5], "float32")).shape == (2, 4, 3)
+
+
+@pytest.mark.parametrize("kind", ["RandomHeight", "RandomWidth"])
+def test_layers_that_draw_the_size_are_refused_where_they_draw(kind):
+    layer = getattr(tf.keras.layers, kind)(0.2)
+    images = np.ones([1, 4, 4, 3], "float32")
+    np.testing.assert_array_equal(layer(images, training=False), images)
+    with pytest.raises(NotImplementedError, match=f"{kind} draws the size.*RandomZoom"):
+        layer(images, training=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        (lambda: tf.keras.layers.LocallyConnected1D(2, 3, padding="same"), NotImplementedError, "ZeroPadding"),
+        (lambda: tf.keras.layers.LocallyConnected2D(2, (3,)), ValueError, "One number or 2"),
+        (lambda: tf.keras.layers.LocallyConnected1D(2, 3).build((None, None, 4)), ValueError, "must be known"),
+        (lambda: tf.keras.metrics.MeanTensor().result(), ValueError, "no shape before its first"),
+        (lambda: tf.keras.metrics.MeanTensor(shape=(2,)).update_state([1.0]), ValueError, r"shape \(2,\), got \(1,\)"),
+        (lambda: tf.keras.models.model_from_yaml("a: b"), RuntimeError, "to_json"),
+        (lambda: tf.keras.utils.to_categorical(), TypeError, "got nothing"),
+        (lambda: tf.keras.utils.to_categorical([1], 2, labels=3), TypeError, "labels"),
+    ],
+)
+def test_what_the_older_forms_do_not_take_is_said(wrong, error, words):
+    with pytest.raises(error, match=words):
+        wrong()
+
+
+def test_locally_connected_layers_with_channels_first_and_in_configurations():
+    layer = tf.keras.layers.LocallyConnected2D(3, (2, 1), strides=(1, 2), kernel_regularizer="l2", activation="relu")
+    images = np.random.default_rng(0).normal(size=(2, 4, 5, 2)).astype("float32")
+    wanted = layer(images).numpy()
+    config = {**layer.get_config(), "data_format": "channels_first"}
+    first = tf.keras.layers.LocallyConnected2D.from_config(config)
+    first.build((None, 2, 4, 5))
+    first.set_weights(layer.get_weights())
+    np.testing.assert_allclose(first(images.transpose(0, 3, 1, 2)).numpy().transpose(0, 2, 3, 1), wanted, rtol=1e-5)
+    assert first.compute_output_shape((None, 2, 4, 5)) == (None, 3, 3, 3)
+    assert len(layer.losses) == 1
+
+
+def test_small_arguments_of_callbacks_and_images(tmp_path):
+    keras = tf.keras
+    image = np.full([4, 4, 3], 100.0)
+    keras.utils.save_img(tmp_path / "image.png", image)
+    assert keras.preprocessing.image.load_img(tmp_path / "image.png", grayscale=True).mode == "L"
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    callbacks = [
+        keras.callbacks.BaseLogger(stateful_metrics=["a"]),
+        keras.callbacks.ProgbarLogger("samples"),
+        keras.callbacks.BackupAndRestore(tmp_path / "backup", save_before_preemption=True),
+    ]
+    history = model.fit(np.ones([4, 2]), np.ones([4, 1]), callbacks=callbacks, verbose=0)
+    assert history.epoch == [0]

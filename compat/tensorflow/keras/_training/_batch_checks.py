@@ -126,7 +126,7 @@ def _follow(closed: ClosedJaxpr, inputs: Values, search: _Search) -> Values:
 def _constant(value: Any) -> Value:
     # A program may hold large arrays on a device, of which few are looked at.
     compute = lambda batch: np.asarray(value)
-    return Value(compute, compute, np.result_type(value).kind in "iu", is_constant=True)
+    return Value(compute, compute, jnp.result_type(value).kind in "iu", is_constant=True)
 
 
 def _results(eqn: Any, operands: Values, search: _Search) -> Values:

@@ -1,0 +1,187 @@
+"""Models that Keras 2 has written, in JSON, HDF5 and `.keras` files: read with their weights and the state of their optimizer."""
+
+import contextlib
+import functools
+import json
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import h5py
+import keras
+import keras._tf_keras.keras as tf_keras
+import numpy as np
+from absl import logging
+
+from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook
+from tfdist_jax.compat.tensorflow.keras._internals import (
+    BaseOptimizer,
+    legacy_h5_format,
+    masking,
+    saving,
+    saving_lib,
+    saving_utils,
+    serialization_lib,
+)
+from tfdist_jax.compat.tensorflow.keras._legacy._configs import (
+    HARD_SIGMOID,
+    hard_sigmoid_of_keras_2,
+    is_of_keras_2,
+    upgrade,
+)
+
+# The names of optimizers' variables in Keras 2, and what Keras 3 calls them.
+_SLOTS = {
+    "m": "momentum",
+    "v": "velocity",
+    "vhat": "velocity_hat",
+    "rms": "velocity",
+    "mg": "average_gradient",
+    "accum_grad": "accumulated_grad",
+    "accum_var": "accumulated_delta_var",
+}
+
+
+def _upgrading(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def deserialize_keras_object(config: Any, custom_objects: Any = None, safe_mode: bool = True, **kwargs: Any) -> Any:
+        if not kwargs and is_of_keras_2(config):
+            tell_old_form("a configuration that Keras 2 has written", "`model.save('model.keras')`")
+            with keras.saving.custom_object_scope(custom_objects or {}):
+                config = upgrade(config)
+        return original(config, custom_objects, safe_mode, **kwargs)
+
+    return deserialize_keras_object
+
+
+def _reading_keras_2(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def load_model_from_hdf5(
+        filepath: Any, custom_objects: Any = None, compile: bool = True, safe_mode: bool = True
+    ) -> Any:
+        with contextlib.ExitStack() as opened:
+            file = filepath if isinstance(filepath, h5py.File) else opened.enter_context(h5py.File(filepath, "r"))
+            if _read_text(file, "keras_version").startswith("3."):
+                return original(file, custom_objects, compile, safe_mode)
+            opened.enter_context(keras.saving.custom_object_scope(custom_objects or {}))
+            opened.enter_context(serialization_lib.SafeModeScope(safe_mode))
+            return _load(file, compile)
+
+    return load_model_from_hdf5
+
+
+def _load(file: h5py.File, is_compiled: bool) -> keras.Model:
+    """Return the model of a file that Keras 2 has written."""
+    if "model_config" not in file.attrs:
+        raise ValueError(
+            f"{file.filename} has no configuration of a model. If it holds weights alone, build the model and use "
+            "`model.load_weights(file)`."
+        )
+    tell_old_form("a model in HDF5 that Keras 2 has written", "`model.save('model.keras')`")
+    model = serialization_lib.deserialize_keras_object(upgrade(json.loads(_read_text(file, "model_config"))))
+    legacy_h5_format.load_weights_from_hdf5_group(file["model_weights"], model)
+    training = json.loads(_read_text(file, "training_config") or "null") if is_compiled else None
+    if training is None:
+        return model
+    arguments = saving_utils.compile_args_from_training_config(upgrade(training))
+    model.compile(**arguments)
+    model.optimizer.build(model.trainable_variables)
+    if "optimizer_weights" in file:
+        _set_optimizer(model.optimizer, file["optimizer_weights"])
+    return model
+
+
+def _read_text(file: h5py.File, name: str) -> str:
+    value = file.attrs.get(name, "")
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _set_optimizer(optimizer: Any, group: Any) -> None:
+    """Give an optimizer the state of one of Keras 2: all of it, or nothing, with a warning."""
+    names = legacy_h5_format.load_attributes_from_hdf5_group(group, "weight_names")
+    saved = {name: group[name][()] for name in names if not name.endswith("learning_rate:0")}
+    own = _without_rate(optimizer)
+    if len(saved) == 1:  # That of an optimizer that has not begun, or has no more: SGD without momentum.
+        own = own[:1]
+    values: list[Any] = []
+    if names and names[0].endswith("/iter:0"):
+        values = _in_order(own, saved)
+    elif names and names[0].endswith("iteration:0"):
+        values = list(saved.values())
+    values = values if len(own) > 1 else values[:1]  # SGD without momentum had one that stayed zero.
+    if [tuple(variable.shape) for variable in own] != [np.shape(value) for value in values]:
+        logging.warning(
+            "The file's state of the optimizer, %s, does not fit that of %s: the optimizer begins anew.",
+            names,
+            optimizer.name,
+        )
+        return
+    for variable, value in zip(own, values, strict=True):
+        variable.assign(value)
+
+
+def _without_rate(optimizer: Any) -> list[Any]:
+    return [variable for variable in optimizer.variables if not variable.path.endswith("/learning_rate")]
+
+
+def _in_order(variables: list[Any], saved: dict[str, Any]) -> list[Any]:
+    """Return what Keras until 2.10 saved slot by slot, as "Adam/dense/kernel/m:0", in the order of Keras 3's variables."""
+    iterations, *rest = saved.items()
+    slots: dict[str, list[Any]] = {}
+    for name, value in rest:
+        slot = name.rpartition("/")[2].removesuffix(":0")
+        slots.setdefault(_SLOTS.get(slot, slot), []).append(value)
+    found = (slots[slot] for one in variables[1:] for slot in slots if one.path.endswith(f"_{slot}"))
+    return [iterations[1], *(values.pop(0) for values in found if values)]
+
+
+def _loading_without_rate(original: Callable[..., None]) -> Callable[..., None]:
+    """Load the state of Keras 2's optimizer, which did not hold the learning rate."""
+
+    @functools.wraps(original)
+    def load_own_variables(self: BaseOptimizer, store: Any) -> None:
+        own = _without_rate(self)
+        if len(store.keys()) == 1:
+            own = own[:1]  # Of an optimizer that has not begun.
+        if len(store.keys()) != len(own) or len(own) == len(self.variables):
+            original(self, store)
+            return
+        for i, variable in enumerate(own):
+            variable.assign(store[str(i)])
+
+    return load_own_variables
+
+
+def _model_from_config(config: Any, custom_objects: Any = None) -> Any:
+    """Return the model, or layer, of a configuration with the name of its class."""
+    return serialization_lib.deserialize_keras_object(config, custom_objects=custom_objects)
+
+
+def _model_from_yaml(yaml_string: Any, custom_objects: Any = None) -> NoReturn:
+    """Refuse."""
+    raise RuntimeError(
+        "`model_from_yaml` ran code that the file brought, and was taken out of Keras. Use `model.to_json()` and `model_from_json`."
+    )
+
+
+keras.saving.get_custom_objects()[HARD_SIGMOID] = hard_sigmoid_of_keras_2
+CHANGES: tuple[Change, ...] = (
+    Hook(
+        serialization_lib,
+        "deserialize_keras_object",
+        _upgrading,
+        "config custom_objects safe_mode",
+        "configurations of Keras 2",
+        (saving_lib, masking, saving, keras.saving, keras.utils),
+    ),
+    Hook(
+        legacy_h5_format,
+        "load_model_from_hdf5",
+        _reading_keras_2,
+        "filepath custom_objects compile safe_mode",
+        "models of Keras 2",
+    ),
+    Hook(BaseOptimizer, "load_own_variables", _loading_without_rate, "self store", "the state of Keras 2's optimizers"),
+    *(Addition(module, "model_from_config", _model_from_config) for module in (keras.models, tf_keras.models)),
+    *(Addition(module, "model_from_yaml", _model_from_yaml) for module in (keras.models, tf_keras.models)),
+)

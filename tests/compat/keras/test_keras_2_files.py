@@ -1,0 +1,147 @@
+"""Models that Keras 2 has written: their configurations and files give what they gave there, and training goes on."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from unittest import mock
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow.keras._legacy import _configs
+
+
+def load_program(name):
+    """Return a program of this folder as a module, whose TensorFlow is the facade."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / f"programs/{name}.py")
+    program = importlib.util.module_from_spec(spec)
+    with mock.patch.dict(sys.modules, tensorflow=tf):
+        spec.loader.exec_module(program)
+    return program
+
+
+PROGRAM = load_program("keras_2_files")
+MODELS = json.loads((PROGRAM.FOLDER / "models.json").read_text())
+LOSSES = json.loads((PROGRAM.FOLDER / "losses.json").read_text())
+
+
+def without_modules(value):
+    """Return a configuration as Keras before 2.13 wrote it."""
+    if isinstance(value, list):
+        return [without_modules(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    gone = ("module", "registered_name", "build_config") if "class_name" in value else ()
+    return {key: without_modules(one) for key, one in value.items() if key not in gone}
+
+
+def name_of(model):
+    """Return what a model is made of."""
+    return "-".join(layer["class_name"] for layer in model["config"]["config"]["layers"][1:])
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name_of)
+def test_configurations_compute_what_they_computed(model):
+    read = tf.keras.models.model_from_json(json.dumps(model["config"]))
+    PROGRAM.set_weights(read)
+    shape, *sums = PROGRAM.summarize(read.predict(PROGRAM.INPUTS[model["inputs"]], verbose=0))
+    assert shape == model["output"][0]
+    np.testing.assert_allclose(sums, model["output"][1:], rtol=1e-4, atol=5e-4)
+
+
+def test_configurations_without_modules_are_the_same():
+    for model in MODELS:
+        older, newer = (_configs.upgrade(form) for form in (without_modules(model["config"]), model["config"]))
+        assert older == newer, name_of(model)
+
+
+def test_configurations_of_keras_3_are_not_touched():
+    hard = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, activation="hard_sigmoid")])
+    again = tf.keras.models.model_from_json(hard.to_json())
+    assert again.layers[0].activation is keras.activations.hard_sigmoid
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_training_goes_on_from_files(name, tmp_path):
+    model = tf.keras.models.load_model(PROGRAM.FOLDER / name)
+    assert model.optimizer.iterations.numpy() == 3
+    assert name.startswith("legacy") == (type(model.optimizer).__module__.endswith("_legacy_optimizers"))
+    np.testing.assert_allclose(PROGRAM.train(model), LOSSES[name]["going_on"], rtol=1e-4)
+    model.save(tmp_path / "model.keras")
+    again = tf.keras.models.load_model(tmp_path / "model.keras")
+    x = PROGRAM.INPUTS["sequences"]
+    np.testing.assert_allclose(again.predict(x, verbose=0), model.predict(x, verbose=0), rtol=1e-6)
+    assert model.evaluate(x, x[:, 0, :2], verbose=0, return_dict=True).keys() == {"loss", "mae", "square"}
+
+
+def test_models_are_read_without_compiling():
+    model = tf.keras.models.load_model(PROGRAM.FOLDER / "adam.h5", compile=False)
+    assert getattr(model, "optimizer", None) is None
+
+
+def test_a_state_that_does_not_fit_is_left_with_a_warning(tmp_path, caplog):
+    file = tmp_path / "other.h5"
+    file.write_bytes((PROGRAM.FOLDER / "adam.h5").read_bytes())
+    with h5py.File(file, "a") as written:
+        group = written["optimizer_weights"]
+        group.attrs["weight_names"] = group.attrs["weight_names"][:-1]
+    model = tf.keras.models.load_model(file)
+    assert "begins anew" in caplog.text
+    assert model.optimizer.iterations.numpy() == 0
+
+
+def test_weights_alone_are_no_model(tmp_path):
+    with h5py.File(tmp_path / "weights.h5", "w") as file:
+        file.attrs["keras_version"] = "2.4.0"
+    with pytest.raises(ValueError, match=r"no configuration of a model.*load_weights"):
+        tf.keras.models.load_model(tmp_path / "weights.h5")
+
+
+def test_models_of_the_programs_own_classes_are_read():
+    class Scaled(keras.layers.Dense):
+        def call(self, x):
+            return 2 * super().call(x)
+
+    config = {
+        "class_name": "Sequential",
+        "config": [{"class_name": "Scaled", "config": {"units": 1, "batch_input_shape": [None, 2]}}],
+    }
+    model = tf.keras.models.model_from_json(json.dumps(config), custom_objects={"Scaled": Scaled})
+    assert type(model.layers[0]) is Scaled and model.input_shape == (None, 2)
+    with pytest.raises(TypeError, match="Could not locate class 'Scaled'"):
+        tf.keras.models.model_from_json(json.dumps(config))
+
+
+def test_registered_classes_are_read_by_their_full_name():
+    @keras.saving.register_keras_serializable("mine")
+    class Doubled(keras.layers.Layer):
+        def call(self, x):
+            return 2 * x
+
+    layer = tf.keras.layers.deserialize({"class_name": "mine>Doubled", "config": {"name": "d"}})
+    assert type(layer) is Doubled
+
+
+def test_calls_of_tensorflow_as_layers_are_refused():
+    layer = {"class_name": "TFOpLambda", "config": {"name": "tf.abs", "function": "math.abs"}, "inbound_nodes": []}
+    config = {
+        "class_name": "Functional",
+        "config": {"name": "m", "layers": [layer], "input_layers": [], "output_layers": []},
+    }
+    with pytest.raises(NotImplementedError, match=r"TFOpLambda of math\.abs.*load_weights"):
+        tf.keras.models.model_from_json(json.dumps(config))
+
+
+def test_recurrent_layers_older_than_the_choice_reset_before():
+    layer = tf.keras.layers.deserialize({"class_name": "GRU", "config": {"units": 2}})
+    assert layer.reset_after is False and keras.layers.GRU(2).reset_after is True
+
+
+def test_lambdas_in_files_do_not_run():
+    config = {"class_name": "Lambda", "config": {"function": ["4wEAAAA=", None, None], "function_type": "lambda"}}
+    with pytest.raises(ValueError, match="lambda"):
+        tf.keras.layers.deserialize(config)
