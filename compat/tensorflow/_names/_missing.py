@@ -79,7 +79,7 @@ _NAMES: dict[str, str] = {
         "tf.train.Coordinator"
     ),
     "estimators have gone from TensorFlow. Use `tf.keras`, whose `fit` works under every strategy.": "tf.estimator",
-    "TensorFlow deprecates feature columns. Use Keras's preprocessing layers, or `tf.keras.utils.FeatureSpace`.": (
+    "TensorFlow deprecates feature columns. Use Keras's layers Normalization, Discretization, CategoryEncoding and Embedding.": (
         "tf.feature_column"
     ),
     "TensorFlow Lite converts TensorFlow's graphs. `jax.export` writes a program to a file; the `ai-edge` packages "

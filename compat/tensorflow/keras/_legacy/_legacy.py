@@ -148,7 +148,7 @@ def _experimental() -> Any:
         "LinearModel": "Use a Dense layer.",
         "WideDeepModel": "Add the outputs of two models.",
         "PeepholeLSTMCell": "Use `keras.layers.LSTMCell`, or a cell of your own.",
-        "SequenceFeatures": "Use `keras.utils.FeatureSpace`.",
+        "SequenceFeatures": "Use `keras.layers.Embedding`, or the columns as arrays.",
         "SidecarEvaluator": "Start the program with `tfdist-jax launch --evaluator`.",
     }
     return _namespace(
