@@ -272,7 +272,7 @@ def scan(body: Callable[[Any, Any], tuple[Any, Any]], start: Any, entries: Any, 
 def _first(entries: Any) -> jax.Array:
     """Return the first entry, or if there is none something of its shape and type."""
     array = jnp.asarray(entries)
-    return array[0] if len(array) else jnp.zeros(array.shape[1:], array.dtype)
+    return array[0] if array.shape[0] != 0 else jnp.zeros(array.shape[1:], array.dtype)
 
 
 def _write_back(body: _Traced, cells: Sequence[Cell], values: Sequence[Any]) -> None:

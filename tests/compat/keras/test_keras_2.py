@@ -200,3 +200,14 @@ def test_small_arguments_of_callbacks_and_images(tmp_path):
     ]
     history = model.fit(np.ones([4, 2]), np.ones([4, 1]), callbacks=callbacks, verbose=0)
     assert history.epoch == [0]
+
+
+def test_loops_over_the_rows_of_symbolic_tensors():
+    rows = tf.keras.Input((3,))
+    doubled = tf.map_fn(lambda row: row * 2, rows)
+    sums = tf.scan(lambda total, row: total + row, rows)
+    model = tf.keras.Model(rows, [doubled, sums])
+    assert model.output_shape == [(None, 3), (None, 3)]
+    x = np.arange(12.0, dtype="float32").reshape(4, 3)
+    for wanted, got in zip((2 * x, x.cumsum(0)), model.predict(x, verbose=0), strict=True):
+        np.testing.assert_allclose(got, wanted)
