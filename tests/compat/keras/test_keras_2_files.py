@@ -94,10 +94,19 @@ def test_a_state_that_does_not_fit_is_left_with_a_warning(tmp_path, caplog):
     assert model.optimizer.iterations.numpy() == 0
 
 
+def test_a_file_may_not_say_how_it_was_compiled(tmp_path, caplog):
+    file = tmp_path / "other.h5"
+    file.write_bytes((PROGRAM.FOLDER / "adam.h5").read_bytes())
+    with h5py.File(file, "a") as written:
+        del written.attrs["training_config"]
+    assert not tf.keras.models.load_model(file).compiled
+    assert "call `model.compile`" in caplog.text
+
+
 def test_weights_alone_are_no_model(tmp_path):
     with h5py.File(tmp_path / "weights.h5", "w") as file:
         file.attrs["keras_version"] = "2.4.0"
-    with pytest.raises(ValueError, match=r"no configuration of a model.*load_weights"):
+    with pytest.raises(ValueError, match=r"no configuration and weights.*load_weights"):
         tf.keras.models.load_model(tmp_path / "weights.h5")
 
 

@@ -72,9 +72,9 @@ def _reading_keras_2(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _load(file: h5py.File, is_compiled: bool) -> keras.Model:
     """Return the model of a file that Keras 2 has written."""
-    if "model_config" not in file.attrs:
+    if "model_config" not in file.attrs or "model_weights" not in file:
         raise ValueError(
-            f"{file.filename} has no configuration of a model. If it holds weights alone, build the model and use "
+            f"{file.filename} has no configuration and weights of a model. If it holds weights alone, build the model and use "
             "`model.load_weights(file)`."
         )
     tell_old_form("a model in HDF5 that Keras 2 has written", "`model.save('model.keras')`")
@@ -82,6 +82,8 @@ def _load(file: h5py.File, is_compiled: bool) -> keras.Model:
     legacy_h5_format.load_weights_from_hdf5_group(file["model_weights"], model)
     training = json.loads(_read_text(file, "training_config") or "null") if is_compiled else None
     if training is None:
+        if is_compiled:
+            logging.warning("%s does not say how the model was compiled: call `model.compile`.", file.filename)
         return model
     arguments = saving_utils.compile_args_from_training_config(upgrade(training))
     model.compile(**arguments)
