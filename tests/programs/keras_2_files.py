@@ -155,6 +155,12 @@ def make_graphs(x):
         "sequential": inner(x),
         "functional": deeper(x),
         "twice": L.Add()([deeper(inner(x)), inner(inner(x))]),
+        "functions": tf.reduce_sum(tf.nn.relu(x * 2.0 + dense()(x)), axis=-1, keepdims=True) - 1.0,
+        "slices": tf.concat(
+            [2.0 / (3.0 + x[:, 1:3] ** 2), -x[:, tf.newaxis, 0], x[..., 2:][:, ::4].shape[1] * x[:, -2:-1]], axis=1
+        ),
+        "sizes": tf.reshape(x, (-1, tf.shape(x)[1] * tf.shape(x)[2])),
+        "conditions": tf.where(tf.math.logical_and(x > 0.0, x < 1.0), x, tf.zeros_like(x)),
         "both": dense(2)(L.Concatenate()([inner(x), deeper(x)])),
     }
 

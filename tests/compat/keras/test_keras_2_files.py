@@ -135,13 +135,21 @@ def test_registered_classes_are_read_by_their_full_name():
     assert type(layer) is Doubled
 
 
-def test_calls_of_tensorflow_as_layers_are_refused():
-    layer = {"class_name": "TFOpLambda", "config": {"name": "tf.abs", "function": "math.abs"}, "inbound_nodes": []}
+@pytest.mark.parametrize(
+    ("kind", "function", "named"),
+    [
+        ("TFOpLambda", "strings.length", "`tf.strings.length`"),
+        ("TFOpLambda", "__operators__.ne", "`tf.__operators__.ne`"),
+        ("TensorFlowOpLayer", None, "TensorFlowOpLayer, m"),
+    ],
+)
+def test_calls_of_what_is_not_there_are_refused(kind, function, named):
+    layer = {"class_name": kind, "config": {"name": "m", "function": function}, "inbound_nodes": []}
     config = {
         "class_name": "Functional",
         "config": {"name": "m", "layers": [layer], "input_layers": [], "output_layers": []},
     }
-    with pytest.raises(NotImplementedError, match=r"TFOpLambda of math\.abs.*load_weights"):
+    with pytest.raises(NotImplementedError, match=f"{named}.*load_weights"):
         tf.keras.models.model_from_json(json.dumps(config))
 
 

@@ -6,12 +6,14 @@ functional models were lists of names and numbers.
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
 import keras
 
 from tfdist_jax.compat.tensorflow.keras._internals import Functional
+from tfdist_jax.compat.tensorflow.keras._legacy._symbolic_calls import slice_tensor
 
 # Where a name is looked for, by the key that it stands at, or that key's last word.
 _BY_KEY: Final[Mapping[str, tuple[str, ...]]] = {
@@ -50,14 +52,11 @@ _WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
     "Lambda": ("module", "function_type", "output_shape_type", "output_shape_module"),
 }
 _RECURRENT: Final = ("RNN", "SimpleRNN", "LSTM", "GRU", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D")
-_TENSORFLOW_CALLS: Final = (
-    "TFOpLambda",
-    "SlicingOpLambda",
-    "TensorFlowOpLayer",
-    "ClassMethod",
-    "InstanceMethod",
-    "InstanceProperty",
-)
+# What a call of TensorFlow's in a functional model was, as far as functions in Keras 3 do not say it.
+_REFUSED_CALLS: Final = ("TensorFlowOpLayer", "ClassMethod", "InstanceMethod", "InstanceProperty")
+# Of `==` and `!=` Keras 2 lost what is compared with.
+_OPERATORS: Final = {"add": "math.add"}
+_FACADE: Final = "tfdist_jax.compat.tensorflow"
 
 # Keras 3's `hard_sigmoid` has another slope.
 HARD_SIGMOID: Final = "hard_sigmoid_of_keras_2"
@@ -134,11 +133,10 @@ def _upgrade_object(config: Config, places: tuple[str, ...]) -> Config:
     name, inner = config["class_name"], config["config"]
     if name.startswith("__") or name == "function":
         return config
-    if name in _TENSORFLOW_CALLS:
-        raise NotImplementedError(
-            f"The model calls a function of TensorFlow as a layer ({name} of {_function_name(inner)}), as functional models of Keras 2 "
-            "could. Build the model by the program's own code, and load its weights: `model.load_weights(file)`."
-        )
+    if name in ("TFOpLambda", "SlicingOpLambda"):
+        return {**_call_of(inner), **{key: config[key] for key in ("name", "inbound_nodes") if key in config}}
+    if name in _REFUSED_CALLS:
+        raise _refuse_call(f"{name}, {inner.get('name')}")
     if name == "Sequential":
         inner = inner if isinstance(inner, dict) else {"layers": inner}  # A list before Keras 2.2.3.
         inner = {"name": "sequential", **inner, "layers": _with_input(inner.get("layers") or [])}
@@ -172,8 +170,28 @@ def _upgrade_object(config: Config, places: tuple[str, ...]) -> Config:
     return upgraded
 
 
-def _function_name(config: Any) -> Any:
-    return config.get("function") or config.get("node_def", config.get("name")) if isinstance(config, dict) else config
+def _call_of(inner: Config) -> Config:
+    """Return the operation that calls a function of TensorFlow, of which Keras 2 kept the public name."""
+    name = inner["function"]
+    if name == "__operators__.getitem":
+        where = f"{slice_tensor.__module__}:{slice_tensor.__name__}"
+    else:
+        parts = name.removeprefix("compat.v1.").split(".")
+        module, _, attribute = _OPERATORS.get(
+            parts[-1], "" if parts[0] == "__operators__" else ".".join(parts)
+        ).rpartition(".")
+        where = f"{_FACADE}.{module}".rstrip(".") + f":{attribute}"
+        if not callable(getattr(sys.modules.get(where.partition(":")[0]), attribute, None)):
+            raise _refuse_call(f"`tf.{name}`")
+    operation = {"name": inner["name"], "function": where}
+    return {"module": None, "class_name": "TFOpLambda", "registered_name": "tensorflow>TFOpLambda", "config": operation}
+
+
+def _refuse_call(what: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"The model calls what tfdist_jax does not have as a layer: {what}. Build the model by the program's own code, and load its "
+        "weights: `model.load_weights(file)`."
+    )
 
 
 def _find_class(name: str, places: tuple[str, ...], is_model: bool) -> tuple[str, type | None]:
@@ -254,6 +272,8 @@ def _upgrade_node(node: Any, layer: str, nested: Container[str]) -> Any:
     if isinstance(inputs, list) and len(inputs) == 1:
         [inputs] = inputs
     arguments = {key: _map_tensors(value, find) for key, value in dict(named).items() if value is not None}
+    if layer == "TFOpLambda":
+        arguments.pop("name", None)
     if layer in _RECURRENT and isinstance(inputs, list):
         inputs, arguments["initial_state"] = inputs[0], inputs[1:]
     return {"args": [inputs], "kwargs": arguments}

@@ -73,6 +73,17 @@ class TFOpLambda(keras.Operation):
         return {"name": self.name, "function": self._where}
 
 
+def slice_tensor(tensor: Any, slice_spec: Any) -> Any:
+    """Return a part of a tensor, with the indices as Keras 2 saved them: slices are dictionaries."""
+
+    def index_of(one: Any) -> Any:
+        if not isinstance(one, dict):
+            return one
+        return slice(one["start"], one["stop"], one["step"]) if "start" in one else Ellipsis
+
+    return tensor[tuple(map(index_of, slice_spec)) if isinstance(slice_spec, list | tuple) else index_of(slice_spec)]
+
+
 def _where(function: Any) -> str:
     """Return the module and name under which a function is found."""
     return getattr(function, PLACE, f"{function.__module__}:{function.__name__}")
