@@ -125,6 +125,21 @@ def test_models_of_the_programs_own_classes_are_read():
         tf.keras.models.model_from_json(json.dumps(config))
 
 
+@pytest.mark.parametrize(
+    ("kind", "module"), [("LossScaleOptimizerV3", "keras.src"), ("LossScaleOptimizer", "tfdist_jax")]
+)
+def test_optimizers_that_scale_losses_are_those_of_keras_3(kind, module):
+    inner = {"class_name": "Adam", "config": {"name": "Adam", "learning_rate": 0.5}}
+    config = {"inner_optimizer": inner, "dynamic": True, "initial_scale": 8.0, "dynamic_growth_steps": 7}
+    upgraded = _configs.upgrade({"optimizer_config": {"class_name": kind, "config": config}})["optimizer_config"]
+    optimizer = keras.optimizers.deserialize(upgraded)
+    assert type(optimizer) is keras.optimizers.LossScaleOptimizer and optimizer.initial_scale == 8.0
+    assert type(optimizer.inner_optimizer).__module__.startswith(module)
+    assert float(optimizer.inner_optimizer.learning_rate) == 0.5
+    with pytest.raises(NotImplementedError, match="compile=False"):
+        _configs.upgrade({"optimizer_config": {"class_name": kind, "config": {**config, "dynamic": False}}})
+
+
 def test_registered_classes_are_read_by_their_full_name():
     @keras.saving.register_keras_serializable("mine")
     class Doubled(keras.layers.Layer):

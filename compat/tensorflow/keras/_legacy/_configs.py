@@ -137,37 +137,49 @@ def _upgrade_object(config: Config, places: tuple[str, ...]) -> Config:
         return {**_call_of(inner), **{key: config[key] for key in ("name", "inbound_nodes") if key in config}}
     if name in _REFUSED_CALLS:
         raise _refuse_call(f"{name}, {inner.get('name')}")
+    if name.startswith("LossScaleOptimizer"):
+        return _upgrade_loss_scaling(name, inner)
     if name == "Sequential":
         inner = inner if isinstance(inner, dict) else {"layers": inner}  # A list before Keras 2.2.3.
         inner = {"name": "sequential", **inner, "layers": _with_input(inner.get("layers") or [])}
     inner = {key: _upgrade_value(key, value, places) for key, value in (inner or {}).items()}
-    if config.get("module") == "keras.optimizers.legacy":
-        places = ("optimizers.legacy",)
-    elif ">" in name:  # "Custom>Adam" is Keras 2.11's; before, there was only what became legacy.
-        places, name = tuple(place for place in places if place != "optimizers.legacy"), name.rpartition(">")[2]
-    module, cls = ("", None) if _is_custom(config) else _find_class(name, places, "layers" in inner)
+    module, cls = _find_class(config, places, "layers" in inner)
     if cls is None:
         inner.pop("batch_input_shape", None)
         # What has no key for its module goes Keras's way for old files.
-        return {
-            **({"module": None, "registered_name": config["class_name"]} if "layers" in places else {}),
-            **config,
-            "config": inner,
-        }
-    upgraded: Config = {
+        named = {"module": None, "registered_name": name} if "layers" in places else {}
+        return {**named, **config, "config": inner}
+    kept = {key: config[key] for key in ("name", "shared_object_id", "inbound_nodes") if key in config}
+    if name == "Sequential" and "build_config" in config and not _has_input(inner["layers"]):
+        kept["build_config"] = config["build_config"]  # All else is built by calls.
+    if config.get("compile_config"):
+        given = {key: value for key, value in config["compile_config"].items() if value is not None}
+        given.pop("jit_compile", None)  # False by default, as what was not compiled ran in TensorFlow.
+        kept["compile_config"] = upgrade(given)
+    return {
         "module": module,
         "class_name": cls.__name__,
         "config": _arguments(cls, inner),
         "registered_name": keras.saving.get_registered_name(cls),
+        **kept,
     }
-    upgraded |= {key: config[key] for key in ("name", "shared_object_id", "inbound_nodes") if key in config}
-    if name == "Sequential" and "build_config" in config and not _has_input(inner["layers"]):
-        upgraded["build_config"] = config["build_config"]  # All else is built by calls.
-    if config.get("compile_config"):
-        given = {key: value for key, value in config["compile_config"].items() if value is not None}
-        given.pop("jit_compile", None)  # False by default, as what was not compiled ran in TensorFlow.
-        upgraded["compile_config"] = upgrade(given)
-    return upgraded
+
+
+def _upgrade_loss_scaling(name: str, inner: Config) -> Config:
+    if not inner.get("dynamic", True):
+        raise NotImplementedError(
+            "The model was compiled with a loss scale that does not change, which Keras 3 does not have. Use `load_model(file, "
+            "compile=False)`, and compile it."
+        )
+    places = _BY_KEY["optimizer" if name.endswith("V3") else "optimizer_config"]  # V3 scales what is not legacy.
+    scales = {key: inner[key] for key in ("initial_scale", "dynamic_growth_steps") if key in inner}
+    arguments = {"inner_optimizer": upgrade(inner["inner_optimizer"], places), **scales}
+    return {
+        "module": "keras.optimizers",
+        "class_name": "LossScaleOptimizer",
+        "config": arguments,
+        "registered_name": "LossScaleOptimizer",
+    }
 
 
 def _call_of(inner: Config) -> Config:
@@ -194,10 +206,17 @@ def _refuse_call(what: str) -> NotImplementedError:
     )
 
 
-def _find_class(name: str, places: tuple[str, ...], is_model: bool) -> tuple[str, type | None]:
-    """Return the module and the class that Keras 3 has by this name; no class for the program's own."""
+def _find_class(config: Config, places: tuple[str, ...], is_model: bool) -> tuple[str, type | None]:
+    """Return the module and the class that Keras 3 has for an object; no class for one of the program's own."""
+    name = config["class_name"]
+    if _is_custom(config):
+        return "", None
     if is_model and name in ("Functional", "Model"):
         return Functional.__module__, Functional
+    if config.get("module") == "keras.optimizers.legacy":
+        places = ("optimizers.legacy",)
+    elif ">" in name:  # "Custom>Adam" is Keras 2.11's; before, there was only what became legacy.
+        places, name = tuple(place for place in places if place != "optimizers.legacy"), name.rpartition(">")[2]
     for place in places:
         cls = getattr(functools.reduce(getattr, place.split("."), keras), name, None)
         if inspect.isclass(cls):
@@ -234,9 +253,8 @@ def _arguments(cls: type, config: Config) -> Config:
         [arguments["axis"]] = config["axis"]
     elif name == "LeakyReLU" and "alpha" in arguments:
         arguments["negative_slope"] = arguments.pop("alpha")
-    elif name == "Lambda" and isinstance(
-        config.get("function"), list
-    ):  # Code, which is not run unless the program asks for it.
+    elif name == "Lambda" and isinstance(config.get("function"), list):
+        # Code, which is not run unless the program asks for it.
         arguments["function"] = {"class_name": "__lambda__", "config": {"value": config["function"]}}
     elif name in ("GRU", "GRUCell"):
         arguments.setdefault("reset_after", False)  # What it was before there was a choice.

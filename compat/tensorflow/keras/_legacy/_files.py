@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import logging
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -10,7 +11,6 @@ import h5py
 import keras
 import keras._tf_keras.keras as tf_keras
 import numpy as np
-from absl import logging
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook
@@ -29,6 +29,8 @@ from tfdist_jax.compat.tensorflow.keras._legacy._configs import (
     is_of_keras_2,
     upgrade,
 )
+
+_log = logging.getLogger("tfdist_jax")
 
 # The names of optimizers' variables in Keras 2, and what Keras 3 calls them.
 _SLOTS = {
@@ -83,13 +85,14 @@ def _load(file: h5py.File, is_compiled: bool) -> keras.Model:
     training = json.loads(_read_text(file, "training_config") or "null") if is_compiled else None
     if training is None:
         if is_compiled:
-            logging.warning("%s does not say how the model was compiled: call `model.compile`.", file.filename)
+            _log.warning("%s does not say how the model was compiled: call `model.compile`.", file.filename)
         return model
     arguments = saving_utils.compile_args_from_training_config(upgrade(training))
     model.compile(**arguments)
     model.optimizer.build(model.trainable_variables)
     if "optimizer_weights" in file:
-        _set_optimizer(model.optimizer, file["optimizer_weights"])
+        # One that scales losses kept the state of the one inside alone.
+        _set_optimizer(getattr(model.optimizer, "inner_optimizer", model.optimizer), file["optimizer_weights"])
     return model
 
 
@@ -112,7 +115,7 @@ def _set_optimizer(optimizer: Any, group: Any) -> None:
         values = list(saved.values())
     values = values if len(own) > 1 else values[:1]  # SGD without momentum had one that stayed zero.
     if [tuple(variable.shape) for variable in own] != [np.shape(value) for value in values]:
-        logging.warning(
+        _log.warning(
             "The file's state of the optimizer, %s, does not fit that of %s: the optimizer begins anew.",
             names,
             optimizer.name,
