@@ -243,7 +243,6 @@ def utilities():
         means.result().numpy(),
         errors.result().numpy(),
         [codes, codes.dtype.name],
-        keras.activations.relu(tf.constant([-1.0, 2.0]), alpha=0.5).numpy(),
         keras.layers.serialize(layers.Dense(2), use_legacy_format=True)["class_name"],
         keras.layers.deserialize({"class_name": "Dense", "config": {"units": 3}}).units,
         keras.saving.load_model.__name__,

@@ -23,12 +23,14 @@ NAMES = {
 }
 """Names, and namespaces with all that is below them."""
 
+SERIALIZED = ("activations", "constraints", "initializers", "layers", "losses", "metrics", "optimizers", "regularizers")
+"""The namespaces of Keras whose objects `serialize` turns into dictionaries."""
+
 ARGUMENTS = {
     "tf.keras.Layer": {
         "batch_input_shape": "`keras.Input(batch_shape=...)`",
         "weights": "`layer.set_weights(weights)`",
     },
-    "tf.keras.activations.relu": {"alpha": "`negative_slope=`"},
     "tf.keras.callbacks.ModelCheckpoint": {"period": "`save_freq=` in batches"},
     "tf.keras.layers.Embedding": {"input_length": "`keras.Input((length,))` before it"},
     "tf.keras.optimizers.Optimizer": {
@@ -38,19 +40,7 @@ ARGUMENTS = {
     "tf.keras.utils.image_dataset_from_directory": {"smart_resize": "`crop_to_aspect_ratio=`"},
     "tf.keras.utils.load_img": {"grayscale": "`color_mode=`"},
     "tf.keras.utils.to_categorical": {"dtype": "`.astype` of what it returns", "y": "`to_categorical(x)`"},
-    **{
-        f"tf.keras.{module}.serialize": {"use_legacy_format": "`serialize` without it"}
-        for module in (
-            "activations",
-            "constraints",
-            "initializers",
-            "layers",
-            "losses",
-            "metrics",
-            "optimizers",
-            "regularizers",
-        )
-    },
+    **{f"tf.keras.{module}.serialize": {"use_legacy_format": "`serialize` without it"} for module in SERIALIZED},
 }
 """Arguments by function, or by class for those that are derived from it, too."""
 

@@ -211,3 +211,14 @@ def test_loops_over_the_rows_of_symbolic_tensors():
     x = np.arange(12.0, dtype="float32").reshape(4, 3)
     for wanted, got in zip((2 * x, x.cumsum(0)), model.predict(x, verbose=0), strict=True):
         np.testing.assert_allclose(got, wanted)
+
+
+@pytest.mark.parametrize("name", ["relu", "elu", "sigmoid", "tanh", "softmax", "linear", "hard_sigmoid"])
+def test_activations_by_name_are_the_public_functions(name):
+    """Compare them as programs do that look for layers with one."""
+    assert tf.keras.layers.Dense(1, activation=name).activation is getattr(tf.keras.activations, name)
+
+
+def test_serializing_takes_the_names_of_its_arguments():
+    assert tf.keras.losses.deserialize(name="mse") is tf.keras.losses.mean_squared_error
+    assert tf.keras.optimizers.serialize(optimizer=tf.keras.optimizers.SGD())["class_name"] == "SGD"

@@ -103,6 +103,25 @@ def test_a_file_may_not_say_how_it_was_compiled(tmp_path, caplog):
     assert "call `model.compile`" in caplog.text
 
 
+def test_iterations_without_the_rest_of_the_state_are_left_with_a_warning(tmp_path, caplog):
+    file = tmp_path / "other.h5"
+    file.write_bytes((PROGRAM.FOLDER / "adam.h5").read_bytes())
+    with h5py.File(file, "a") as written:
+        group = written["optimizer_weights"]
+        group.attrs["weight_names"] = group.attrs["weight_names"][:1]
+    assert tf.keras.models.load_model(file).optimizer.iterations.numpy() == 0
+    assert "begins anew" in caplog.text
+
+
+def test_a_state_of_other_shapes_leaves_the_optimizer_as_it_was():
+    optimizer, variable = keras.optimizers.Adam(), keras.Variable(np.zeros(3, "float32"))
+    optimizer.build([variable])
+    store = {"0": np.array(7), "1": np.ones(3), "2": np.ones(2)}
+    with pytest.warns(UserWarning, match="Skipping variable loading"):
+        optimizer.load_own_variables(store)
+    assert int(optimizer.iterations.numpy()) == 0 and not np.any(optimizer.variables[2].numpy())
+
+
 def test_weights_alone_are_no_model(tmp_path):
     with h5py.File(tmp_path / "weights.h5", "w") as file:
         file.attrs["keras_version"] = "2.4.0"
@@ -148,6 +167,23 @@ def test_registered_classes_are_read_by_their_full_name():
 
     layer = tf.keras.layers.deserialize({"class_name": "mine>Doubled", "config": {"name": "d"}})
     assert type(layer) is Doubled
+
+
+@pytest.mark.parametrize(
+    "form", [{"class_name": "gone>Dense"}, {"class_name": "Dense", "module": None, "registered_name": "gone>Dense"}]
+)
+def test_classes_that_are_not_there_are_not_taken_for_those_of_keras(form):
+    with pytest.raises(TypeError, match="Could not locate class"):
+        tf.keras.layers.deserialize({**form, "config": {"units": 1}})
+
+
+@pytest.mark.parametrize(
+    "where", ["os:getcwd", "builtins:eval", "tfdist_jax.compat.tensorflow.io.gfile:remove", "missing:name"]
+)
+def test_files_call_only_what_computes_tensors(where):
+    config = {"class_name": "TFOpLambda", "registered_name": "tensorflow>TFOpLambda", "module": None}
+    with pytest.raises(TypeError, match="functions of TensorFlow that compute tensors"):  # As Keras shows it.
+        keras.saving.deserialize_keras_object({**config, "config": {"name": "a", "function": where}})
 
 
 @pytest.mark.parametrize(

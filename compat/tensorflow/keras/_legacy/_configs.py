@@ -6,14 +6,13 @@ functional models were lists of names and numbers.
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
 import keras
 
 from tfdist_jax.compat.tensorflow.keras._internals import Functional
-from tfdist_jax.compat.tensorflow.keras._legacy._symbolic_calls import slice_tensor
+from tfdist_jax.compat.tensorflow.keras._legacy._symbolic_calls import find_function, slice_tensor
 
 # Where a name is looked for, by the key that it stands at, or that key's last word.
 _BY_KEY: Final[Mapping[str, tuple[str, ...]]] = {
@@ -76,6 +75,8 @@ def is_of_keras_2(config: Any) -> bool:
     name, module = config["class_name"], config.get("module")
     if not isinstance(name, str) or name.startswith("__") or name == "function" or _is_custom(config):
         return False
+    if ">" in (config.get("registered_name") or ""):
+        return False  # Of the program's own classes, which are not there.
     return not module or ".engine." in module or _has_old_parts(config["config"])
 
 
@@ -193,7 +194,7 @@ def _call_of(inner: Config) -> Config:
             parts[-1], "" if parts[0] == "__operators__" else ".".join(parts)
         ).rpartition(".")
         where = f"{_FACADE}.{module}".rstrip(".") + f":{attribute}"
-        if not callable(getattr(sys.modules.get(where.partition(":")[0]), attribute, None)):
+        if find_function(where) is None:
             raise _refuse_call(f"`tf.{name}`")
     operation = {"name": inner["name"], "function": where}
     return {"module": None, "class_name": "TFOpLambda", "registered_name": "tensorflow>TFOpLambda", "config": operation}
@@ -209,14 +210,16 @@ def _refuse_call(what: str) -> NotImplementedError:
 def _find_class(config: Config, places: tuple[str, ...], is_model: bool) -> tuple[str, type | None]:
     """Return the module and the class that Keras 3 has for an object; no class for one of the program's own."""
     name = config["class_name"]
-    if _is_custom(config):
+    if _is_custom(config) or ">" in (config.get("registered_name") or ""):
         return "", None
     if is_model and name in ("Functional", "Model"):
         return Functional.__module__, Functional
     if config.get("module") == "keras.optimizers.legacy":
         places = ("optimizers.legacy",)
-    elif ">" in name:  # "Custom>Adam" is Keras 2.11's; before, there was only what became legacy.
-        places, name = tuple(place for place in places if place != "optimizers.legacy"), name.rpartition(">")[2]
+    elif (
+        name.startswith("Custom>") and "optimizers" in places
+    ):  # Keras 2.11's; before, there was only what became legacy.
+        places, name = ("optimizers",), name.removeprefix("Custom>")
     for place in places:
         cls = getattr(functools.reduce(getattr, place.split("."), keras), name, None)
         if inspect.isclass(cls):

@@ -106,7 +106,7 @@ def _set_optimizer(optimizer: Any, group: Any) -> None:
     names = legacy_h5_format.load_attributes_from_hdf5_group(group, "weight_names")
     saved = {name: group[name][()] for name in names if not name.endswith("learning_rate:0")}
     own = _without_rate(optimizer)
-    if len(saved) == 1:  # That of an optimizer that has not begun, or has no more: SGD without momentum.
+    if len(saved) == 1 and not next(iter(saved.values())):  # Of an optimizer that has not begun.
         own = own[:1]
     values: list[Any] = []
     if names and names[0].endswith("/iter:0"):
@@ -146,13 +146,15 @@ def _loading_without_rate(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def load_own_variables(self: BaseOptimizer, store: Any) -> None:
         own = _without_rate(self)
-        if len(store.keys()) == 1:
+        values = [store[str(i)] for i in range(len(store.keys()))]
+        if len(values) == 1 and not np.any(values[0]):
             own = own[:1]  # Of an optimizer that has not begun.
-        if len(store.keys()) != len(own) or len(own) == len(self.variables):
+        shapes = [tuple(variable.shape) for variable in own]
+        if len(own) == len(self.variables) or shapes != [np.shape(value) for value in values]:
             original(self, store)
             return
-        for i, variable in enumerate(own):
-            variable.assign(store[str(i)])
+        for variable, value in zip(own, values, strict=True):
+            variable.assign(value)
 
     return load_own_variables
 

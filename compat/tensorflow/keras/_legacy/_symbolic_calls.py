@@ -31,6 +31,9 @@ _ABOUT = (
 )
 
 
+_NAMESPACES = ("tfdist_jax.compat.tensorflow.", f"{tf_keras.backend.__name__}.")
+
+
 @keras.saving.register_keras_serializable("tensorflow")
 class TFOpLambda(keras.Operation):
     """An operation of a functional model that calls a function of TensorFlow's, or of Keras 2's backend.
@@ -43,8 +46,10 @@ class TFOpLambda(keras.Operation):
     def __init__(self, function: Callable[..., Any] | str, name: str | None = None) -> None:
         super().__init__(name=name)
         self._where = function if isinstance(function, str) else _where(function)
-        module, _, attribute = self._where.partition(":")
-        self._function = getattr(importlib.import_module(module), attribute) if isinstance(function, str) else function
+        found = find_function(function) if isinstance(function, str) else function
+        if found is None:
+            raise ValueError(f"A model may call functions of TensorFlow that compute tensors; {function!r} is none.")
+        self._function = found
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
@@ -71,6 +76,22 @@ class TFOpLambda(keras.Operation):
     def get_config(self) -> dict[str, Any]:
         """Return where the function is found."""
         return {"name": self.name, "function": self._where}
+
+
+def find_function(where: str) -> Callable[..., Any] | None:
+    """Return the function at "module:name" if it computes tensors; None for any other, which a file must not call."""
+    module, _, name = where.partition(":")
+    if where == _where(slice_tensor):
+        return slice_tensor
+    if module == operator.add.__module__:
+        return getattr(operator, name) if name in (*_ARITHMETIC, "getitem", "neg") else None
+    if not f"{module}.".startswith(_NAMESPACES):
+        return None
+    try:
+        function = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError:
+        return None
+    return function if PLACE in getattr(function, "__dict__", ()) else None
 
 
 def slice_tensor(tensor: Any, slice_spec: Any) -> Any:

@@ -9,20 +9,11 @@ import keras._tf_keras.keras as tf_keras
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
+from tfdist_jax.compat.tensorflow._names._older import SERIALIZED
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import legacy_layers
 
-_SERIALIZED = (
-    "activations",
-    "constraints",
-    "initializers",
-    "layers",
-    "losses",
-    "metrics",
-    "optimizers",
-    "regularizers",
-)
 _IMAGES = (keras.preprocessing.image, tf_keras.preprocessing.image)
 
 
@@ -137,21 +128,10 @@ def _knowing_grayscale(original: Callable[..., Any]) -> Callable[..., Any]:
     return load_img
 
 
-def _taking_alpha(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def relu(x: Any, *args: Any, **kwargs: Any) -> Any:
-        if "alpha" in kwargs:
-            tell_old_form("`relu(alpha=)`", "`negative_slope=`")
-            kwargs["negative_slope"] = kwargs.pop("alpha")
-        return original(x, *args, **kwargs)
-
-    return relu
-
-
 def _taking_legacy_format(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def serialize(value: Any, use_legacy_format: bool = False) -> Any:
-        config = original(value)
+    def serialize(*args: Any, use_legacy_format: bool = False, **kwargs: Any) -> Any:
+        config = original(*args, **kwargs)
         if not use_legacy_format or not isinstance(config, dict):
             return config
         tell_old_form("`serialize(use_legacy_format=True)`", "`serialize` without it")
@@ -164,8 +144,8 @@ def _taking_legacy_format(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _reading_any_format(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def deserialize(config: Any, custom_objects: Any = None, use_legacy_format: bool = False) -> Any:
-        return original(config, custom_objects=custom_objects)
+    def deserialize(*args: Any, use_legacy_format: bool = False, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
 
     return deserialize
 
@@ -202,7 +182,7 @@ def _refusing_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _serializing() -> Iterator[Change]:
-    for name in _SERIALIZED:
+    for name in SERIALIZED:
         module, same = getattr(keras, name), (getattr(tf_keras, name),)
         same = () if same[0] is module else same
         config = "name" if name == "losses" else "config"
@@ -217,7 +197,6 @@ CHANGES: tuple[Change, ...] = (
     Addition(keras.callbacks, "BaseLogger", BaseLogger),
     Hook(keras.utils, "to_categorical", _taking_type, "x num_classes", "`y=` and `dtype=`"),
     Hook(keras.utils, "load_img", _knowing_grayscale, "path", "`grayscale=`", _IMAGES),
-    Hook(keras.activations, "relu", _taking_alpha, "x negative_slope max_value threshold", "`alpha=`"),
     Hook(
         keras.callbacks.ProgbarLogger, "__init__", _counting_in_any_way, "self", "`count_mode=` and `stateful_metrics=`"
     ),
