@@ -171,11 +171,11 @@ KINDS = {
 
 # Around the number of replicas, its multiples and the largest.
 SOME_SIZES = [*range(1, 10), 15, 16, 17, 31, 40, 57, 63, 64]
-SIZES = [SOME_SIZES, pytest.param(list(range(1, 65)), marks=pytest.mark.exhaustive)]
+SETS_OF_SIZES = [SOME_SIZES, pytest.param(list(range(1, 65)), marks=pytest.mark.exhaustive)]
 
 
 @pytest.mark.slow("each size of a batch is a program of its own")
-@pytest.mark.parametrize("sizes", SIZES, ids=["some", "all"])
+@pytest.mark.parametrize("sizes", SETS_OF_SIZES, ids=["some", "all"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_size_of_a_batch_is_exact_or_refused(kind, sizes, bound):
     strategy, params, batch = td.Mirrored(), make_params(), make_batch(64)
