@@ -10,9 +10,9 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `class_weight_to_sample_weights`, `DataAdapter`: how input is read.
 - `dataset_utils`: makers of datasets, which import TensorFlow when they run.
 - `EpochIterator._current_iterator`, `_steps_seen`, `_num_batches`: where an epoch is.
-- `Functional._nodes_by_depth`, `_operations`, `_operations_by_depth`, as `map_graph` makes them: what a functional model computes;
-  `Operation._inbound_nodes`, `KerasTensor._keras_history`: where a symbolic tensor comes from; `in_symbolic_scope`: that there are
-  no values.
+- `Functional._nodes`, `_nodes_by_depth`, `_operations`, `_operations_by_depth`, as `map_graph` makes them: what a functional model
+  computes; `Operation._inbound_nodes`, `_outbound_nodes`, `KerasTensor._keras_history`: where a symbolic tensor comes from and goes;
+  `in_symbolic_scope`: that there are no values.
 - `get_keras_mask`, `set_keras_mask`: the mask that a layer has attached to its output.
 - `get_stateless_scope`: the scope in which Keras maps variables to explicit values, or None.
 - `global_state`'s "current_call_ctx": whether the layer that is called trains.
@@ -28,7 +28,9 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `legacy_h5_format.load_model_from_hdf5`, `save_weights_to_hdf5_group`, `load_weights_from_hdf5_group` and `_by_name`,
   `load_attributes_from_hdf5_group`: files without suffix, and Keras 2's files.
 - `saving_utils.compile_args_from_training_config`, `serialization_lib.SafeModeScope`: what a model in HDF5 is compiled with, and whether
-  code in files may run.
+  code in files may run; `keras_option_scope`: whether configurations go without modules; `Model._compile_config`: what it tells of itself.
+- `Sequential._functional`: the functional model that it is, once it is built.
+- `LossFunctionWrapper._fn_kwargs`, `MeanMetricWrapper._fn_kwargs`: the arguments of their functions.
 - `saving_lib._model_from_config`, `_load_assets_from_dict`: the parts of a model in a folder of `OrbaxCheckpoint`.
 - `register_tree_node_class`: a class of tuples that Keras looks into.
 - `TrackedDict`, `TrackedList`: what Keras makes of a dictionary or list that is an attribute.
@@ -67,7 +69,9 @@ from keras.src.layers.preprocessing import (
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 from keras.src.legacy import backend as legacy_backend, layers as legacy_layers
 from keras.src.legacy.saving import legacy_h5_format, saving_utils
+from keras.src.legacy.saving.saving_options import keras_option_scope
 from keras.src.losses import loss as loss_module
+from keras.src.models import functional
 from keras.src.models.functional import Functional
 from keras.src.ops.function import map_graph
 from keras.src.ops.operation import Operation
@@ -144,6 +148,7 @@ __all__ = [
     "discretization",
     "dtypes",
     "file_utils",
+    "functional",
     "get_keras_mask",
     "get_stateless_scope",
     "global_seed_generator",
@@ -157,6 +162,7 @@ __all__ = [
     "is_default",
     "jax_trainer",
     "jax_utils",
+    "keras_option_scope",
     "lazy_tensorflow",
     "legacy_backend",
     "legacy_h5_format",

@@ -2,16 +2,20 @@
 
 import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, final
 
 import keras
+import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
+    BaseOptimizer,
     Functional,
     KerasTensor,
     Trainer,
+    functional,
     in_symbolic_scope,
     loss_module,
     map_graph,
@@ -120,10 +124,15 @@ def _continue(model: Any, tensor: KerasTensor) -> None:
     if not hasattr(model, "_nodes_by_depth"):
         raise ValueError(f"Symbolic tensors are part of functional models; {type(model).__name__} is not one.")
     ends = [*vars(model).get("_more_ends", ()), tensor]
-    _, nodes_by_depth, operations, operations_by_depth = map_graph(model.inputs, [*model.outputs, *ends])
+    nodes, nodes_by_depth, operations, operations_by_depth = map_graph(model.inputs, [*model.outputs, *ends])
     locked = model._tracker.locked
     model._tracker.unlock()
-    graph = {"_nodes_by_depth": nodes_by_depth, "_operations": operations, "_operations_by_depth": operations_by_depth}
+    graph = {
+        "_nodes": nodes,
+        "_nodes_by_depth": nodes_by_depth,
+        "_operations": operations,
+        "_operations_by_depth": operations_by_depth,
+    }
     for name, value in {**graph, "_more_ends": ends}.items():
         object.__setattr__(model, name, value)
     for layer in model.layers:
@@ -131,6 +140,58 @@ def _continue(model: Any, tensor: KerasTensor) -> None:
             model._tracker.track(layer)
     if locked:
         model._tracker.lock()
+
+
+def _find_ends(model: Any) -> list[KerasTensor]:
+    """Return what layers give that add losses and metrics, of all that is computed from a model's inputs."""
+    nodes: dict[int, Any] = {}
+    operations = [tensor._keras_history.operation for tensor in model.inputs]
+    for operation in operations:  # Which grows.
+        new = {id(node): node for node in operation._outbound_nodes if id(node) not in nodes}
+        nodes.update(new)
+        operations += [node.operation for node in new.values()]
+    return [end for node in nodes.values() if isinstance(node.operation, AddLoss | AddMetric) for end in node.outputs]
+
+
+def _reading_ends(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def functional_from_config(*args: Any, **kwargs: Any) -> Any:
+        model = original(*args, **kwargs)
+        for end in _find_ends(model):
+            _continue(model, end)
+        return model
+
+    return functional_from_config
+
+
+def _own_objects(model: Any) -> dict[str, Any]:
+    """Return the losses and metrics of the program's own that a model was compiled with, by name."""
+    given = keras.tree.flatten(model._compile_config.config) if model.compiled else []
+    functions = {one.__name__: one for one in given if isinstance(one, FunctionType)}
+    classes = {
+        type(one).__name__: type(one) for one in given if isinstance(one, keras.Loss | keras.Metric | BaseOptimizer)
+    }
+    own = functions | classes
+    return {name: one for name, one in own.items() if not one.__module__.startswith("keras.")}
+
+
+def _cloning_ends(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def clone_model(model: Any, *args: Any, **kwargs: Any) -> Any:
+        with keras.saving.custom_object_scope(_own_objects(model)):
+            clone = original(model, *args, **kwargs)
+        if expected := len(vars(model).get("_more_ends", ())):
+            ends = _find_ends(clone)
+            if len(ends) != expected:
+                raise ValueError(
+                    f"The model adds {expected} losses and metrics, and what is computed from the clone's inputs {len(ends)}: other "
+                    "models have these inputs. Clone without `input_tensors`."
+                )
+            for end in ends:
+                _continue(clone, end)
+        return clone
+
+    return clone_model
 
 
 @final
@@ -200,6 +261,17 @@ def _metrics_names(self: Any) -> list[str]:
 CHANGES: tuple[Change, ...] = (
     Hook(keras.Layer, "add_loss", _adding_losses, "self loss", "symbolic tensors, on functional models"),
     Hook(Functional, "add_loss", _adding_losses, "self loss", "symbolic tensors, which Keras 3 refuses"),
+    Hook(
+        functional, "functional_from_config", _reading_ends, "cls config", "what `add_loss` and `add_metric` were given"
+    ),
+    Hook(
+        keras.models,
+        "clone_model",
+        _cloning_ends,
+        "model input_tensors",
+        "what `add_loss` and `add_metric` were given, and losses and metrics of the program's own",
+        (tf_keras.models,),
+    ),
     Hook(keras.Layer, "add_metric", instead(_add_metric), "self", "Keras 3's own refuses; not called"),
     Addition(Trainer, "compiled_loss", property(lambda model: CompiledLoss(model) if model.compiled else None)),
     Addition(Trainer, "compiled_metrics", property(lambda model: CompiledMetrics(model) if model.compiled else None)),
