@@ -18,7 +18,14 @@ import keras._tf_keras.keras as tf_keras
 from tfdist_jax._checkpoint._checkpoint import put_on_disk
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow.keras._change import Hook
-from tfdist_jax.compat.tensorflow.keras._internals import legacy_h5_format, saving_api, saving_lib, serialization_lib
+from tfdist_jax.compat.tensorflow.keras._internals import (
+    keras_option_scope,
+    legacy_h5_format,
+    saving_api,
+    saving_lib,
+    saving_utils,
+    serialization_lib,
+)
 from tfdist_jax.compat.tensorflow.keras._saving._orbax_folders import (
     find_orbax_step,
     load_orbax_model,
@@ -272,11 +279,55 @@ def _finding_functions(original: Callable[..., Any]) -> Callable[..., Any]:
     return _retrieve_class_or_fn
 
 
+def _telling(name: str, original: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Tell an argument that a class of Keras 3.15 leaves out, with which its objects come back as others."""
+
+    @functools.wraps(original)
+    def get_config(self: Any) -> dict[str, Any]:
+        if not type(self).__module__.startswith("keras."):
+            return original(self)  # A class of the program's own may not take it.
+        arguments = self.__dict__.get("_fn_kwargs", self.__dict__)
+        return {**original(self), name: arguments[name]}
+
+    return get_config
+
+
+def _telling_modules(original: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Describe a model for HDF5 with the modules of its classes, and leave it its optimizer.
+
+    Keras writes "Add" for a layer and for `x + 1`, and reads the layer. It takes the optimizer out of what the model tells of
+    itself, and files that are written later have RMSprop.
+    """
+
+    @functools.wraps(original)
+    def model_metadata(model: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        compiled = getattr(getattr(model, "_compile_config", None), "config", {})
+        kept = dict(compiled)
+        try:
+            metadata = original(model, *args, **kwargs)
+        finally:
+            compiled.update(kept)
+        if "config" in metadata["model_config"]:
+            with keras_option_scope(use_legacy_config=False):
+                metadata["model_config"]["config"] = model.get_config()
+        return metadata
+
+    return model_metadata
+
+
 def _handed_out(name: str, wrapper: Callable[[Any], Any], parameters: str) -> Hook:
     elsewhere = tuple(module for module in (keras.models, keras.saving, tf_keras.models) if hasattr(module, name))
     reason = "TensorFlow 2's names without suffix: a folder for a model, a checkpoint for weights"
     return Hook(saving_api, name, wrapper, parameters, reason, elsewhere)
 
+
+_LEFT_OUT = (
+    (keras.initializers.Identity, "gain"),
+    (keras.losses.CosineSimilarity, "axis"),
+    (keras.losses.Huber, "delta"),
+    (keras.losses.SparseCategoricalCrossentropy, "axis"),
+    (keras.metrics.CosineSimilarity, "axis"),
+)
 
 _SAVES = "write beside the file and rename it, with the seeds: a crash leaves the old file"
 
@@ -288,6 +339,11 @@ CHANGES = (
         "name registered_name module obj_type full_config",
         "losses and metrics that are functions",
     ),
+    *(
+        Hook(cls, "get_config", functools.partial(_telling, name), "self", f"`{name}`, which Keras leaves out")
+        for cls, name in _LEFT_OUT
+    ),
+    Hook(saving_utils, "model_metadata", _telling_modules, "model", "HDF5 with modules; the model keeps its optimizer"),
     Hook(
         saving_lib,
         "get_attr_skipset",
