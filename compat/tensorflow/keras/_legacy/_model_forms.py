@@ -1,5 +1,7 @@
-"""Methods and attributes of Keras 2's models and layers."""
+"""Methods and attributes of Keras 2's models, layers and metrics."""
 
+import functools
+from collections.abc import Callable
 from typing import Any, final
 
 import keras
@@ -89,6 +91,39 @@ def _of_its_own(kind: str) -> property:
     return property(read)
 
 
+def _names(kind: str) -> property:
+    """Return the names of what a Sequential model takes or gives, by which its targets and losses may be given."""
+
+    def read(self: keras.Sequential) -> list[str]:
+        if self._functional is not None:
+            return getattr(self._functional, f"{kind}_names")
+        if not self._layers:
+            raise AttributeError(
+                f"A Sequential model without layers has no `{kind}_names`.", name=f"{kind}_names", obj=self
+            )
+        return [self._layers[0 if kind == "input" else -1].name]
+
+    return property(read)
+
+
+def _init_metric_class(cls: type[keras.Metric], **kwargs: Any) -> None:
+    """Let `result` of a metric be values where it returns one of its variables, as in Keras 2."""
+    super(keras.Metric, cls).__init_subclass__(**kwargs)
+    if "result" in vars(cls):
+        cls.result = _with_values(cls.result)
+
+
+def _with_values(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def value_of(leaf: Any) -> Any:
+        return leaf.value if isinstance(leaf, keras.Variable) else leaf
+
+    @functools.wraps(compute)
+    def result(self: keras.Metric, *args: Any, **kwargs: Any) -> Any:
+        return keras.tree.map_structure(value_of, compute(self, *args, **kwargs))
+
+    return result
+
+
 def _to_yaml(self: keras.Model, **kwargs: Any) -> Any:
     raise RuntimeError("`to_yaml` has gone from Keras for its risks. Use `model.to_json`.")
 
@@ -97,6 +132,14 @@ CHANGES: tuple[Change, ...] = (
     *(
         Hook(keras.Sequential, kind, instead(_of_its_own(kind)), None, "Keras 3 has it in the plural alone; not called")
         for kind in ("input", "output")
+    ),
+    *(Addition(keras.Sequential, f"{kind}_names", _names(kind)) for kind in ("input", "output")),
+    Hook(
+        keras.Metric,
+        "__init_subclass__",
+        instead(classmethod(_init_metric_class)),
+        None,
+        "a variable as result is nothing that a compiled step returns; not called",
     ),
     Addition(keras.Sequential, "predict_proba", _predict_probabilities),
     Addition(keras.Sequential, "predict_classes", _predict_classes),

@@ -1,4 +1,4 @@
-"""Targets that are not as the predictions: of another shape, a ValueError that names both; one for several outputs."""
+"""Targets that are not as the predictions: of another shape, a ValueError that names both; one for several outputs; by name."""
 
 import functools
 from collections.abc import Callable
@@ -35,14 +35,21 @@ def _shapes(value: Any) -> Any:
 
 
 def _not_taken_apart(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Let one target for several outputs be one, also if it has as many rows as there are outputs."""
+    """Let one target for several outputs be one, also if it has as many rows as there are outputs; find one by its name."""
 
     @functools.wraps(original)
     def call(self: CompileLoss, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        if not keras.tree.is_nested(y_pred):
+            y_true, sample_weight = (_of_one_output(self.output_names, given) for given in (y_true, sample_weight))
         is_one = y_true is not None and keras.tree.is_nested(y_pred) and not keras.tree.is_nested(y_true)
         return original(self, [y_true] if is_one else y_true, y_pred, sample_weight)
 
     return call
+
+
+def _of_one_output(names: Any, given: Any) -> Any:
+    """Return what is given by the name of a model's only output."""
+    return given[names[0]] if isinstance(given, dict) and list(given) == names else given
 
 
 CHANGES = (
@@ -51,7 +58,7 @@ CHANGES = (
         "call",
         _not_taken_apart,
         "self y_true y_pred sample_weight",
-        "a tensor is a sequence of its rows in JAX, and Keras gives each output one of them",
+        "a tensor is a sequence of its rows in JAX, of which Keras gives one to each output; targets of one output by name",
     ),
     Hook(
         keras.Loss,

@@ -298,7 +298,7 @@ class CustomTrainStep(Step):
     def _run_with_variables(self, batch: Any, sizes: Sizes) -> OwnResults:
         """Run a step that reads and writes variables itself."""
         with rescale_regularizers(sizes):
-            logs = self.model.train_step(batch)
+            logs = self.model.train_step(_without_absent(batch))
         return OwnResults(self._own_logs(logs, _written()), [None] * len(self._merged_variables()))
 
 
@@ -313,7 +313,7 @@ class TestStep(Step):
         if takes_state(self.model, self.name):
             state, (logs, new) = self._run_on_state(batch)
             return self._from_state(logs, (*state[1], *state[2]), (*new[1], *new[2]))
-        return self._run_on_values(lambda: (self.model.test_step(batch), None))[0]
+        return self._run_on_values(lambda: (self.model.test_step(_without_absent(batch)), None))[0]
 
     def prepared(self) -> contextlib.AbstractContextManager[None]:
         """Show the user's step losses as its form has them."""
@@ -347,6 +347,13 @@ def make_train_step(model: keras.Model, num_replicas: int) -> Step:
     """Make the training step of `model`, its own or Keras's, for so many replicas."""
     is_custom = is_overridden(model, "train_step") or takes_state(model, "train_step")
     return (CustomTrainStep if is_custom else TrainStep)(model, num_replicas)
+
+
+def _without_absent(batch: Any) -> Any:
+    """Return a batch as TensorFlow's steps unpack it: without targets and weights that `train_on_batch` was not given."""
+    while isinstance(batch, tuple) and len(batch) > 1 and batch[-1] is None:
+        batch = batch[:-1]
+    return batch
 
 
 def _results(model: keras.Model, updated: Set[int]) -> Logs:
