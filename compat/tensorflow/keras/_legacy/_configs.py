@@ -6,12 +6,13 @@ functional models were lists of names and numbers.
 
 import functools
 import inspect
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 import keras
 
 from tfdist_jax.compat.tensorflow.keras._internals import Functional
+from tfdist_jax.compat.tensorflow.keras._legacy._layer_losses import AddLoss, AddMetric
 from tfdist_jax.compat.tensorflow.keras._legacy._symbolic_calls import find_function, slice_tensor
 
 # Where a name is looked for, by the key that it stands at, or that key's last word.
@@ -49,7 +50,10 @@ _WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
     "MultiHeadAttention": ("query_shape", "key_shape", "value_shape", "softmax_robust_masking"),
     "Embedding": ("input_length",),
     "Lambda": ("module", "function_type", "output_shape_type", "output_shape_module"),
+    "AddLoss": ("unconditional",),
+    "AddMetric": ("aggregation",),
 }
+_OWN: Final[Mapping[str, type]] = {"AddLoss": AddLoss, "AddMetric": AddMetric}
 _RECURRENT: Final = ("RNN", "SimpleRNN", "LSTM", "GRU", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D")
 # What a call of TensorFlow's in a functional model was, as far as functions in Keras 3 do not say it.
 _REFUSED_CALLS: Final = ("TensorFlowOpLayer", "ClassMethod", "InstanceMethod", "InstanceProperty")
@@ -73,8 +77,10 @@ def is_of_keras_2(config: Any) -> bool:
     if not isinstance(config, dict) or "class_name" not in config or "config" not in config:
         return False
     name, module = config["class_name"], config.get("module")
-    if not isinstance(name, str) or name.startswith("__") or name == "function" or _is_custom(config):
+    if not isinstance(name, str) or name.startswith("__") or name == "function":
         return False
+    if _is_custom(config):
+        return _has_old_parts(config["config"])
     if ">" in (config.get("registered_name") or ""):
         return False  # Of the program's own classes, which are not there.
     return not module or ".engine." in module or _has_old_parts(config["config"])
@@ -144,19 +150,18 @@ def _upgrade_object(config: Config, places: tuple[str, ...]) -> Config:
         inner = inner if isinstance(inner, dict) else {"layers": inner}  # A list before Keras 2.2.3.
         inner = {"name": "sequential", **inner, "layers": _with_input(inner.get("layers") or [])}
     inner = {key: _upgrade_value(key, value, places) for key, value in (inner or {}).items()}
+    compiled = _upgrade_compiled(config, inner)
     module, cls = _find_class(config, places, "layers" in inner)
     if cls is None:
         inner.pop("batch_input_shape", None)
+        if "input_layers" in inner:
+            _connect(inner)
         # What has no key for its module goes Keras's way for old files.
         named = {"module": None, "registered_name": name} if "layers" in places else {}
-        return {**named, **config, "config": inner}
-    kept = {key: config[key] for key in ("name", "shared_object_id", "inbound_nodes") if key in config}
+        return {**named, **config, "config": inner, **compiled}
+    kept = {key: config[key] for key in ("name", "shared_object_id", "inbound_nodes") if key in config} | compiled
     if name == "Sequential" and "build_config" in config and not _has_input(inner["layers"]):
         kept["build_config"] = config["build_config"]  # All else is built by calls.
-    if config.get("compile_config"):
-        given = {key: value for key, value in config["compile_config"].items() if value is not None}
-        given.pop("jit_compile", None)  # False by default, as what was not compiled ran in TensorFlow.
-        kept["compile_config"] = upgrade(given)
     return {
         "module": module,
         "class_name": cls.__name__,
@@ -164,6 +169,37 @@ def _upgrade_object(config: Config, places: tuple[str, ...]) -> Config:
         "registered_name": keras.saving.get_registered_name(cls),
         **kept,
     }
+
+
+def _upgrade_compiled(config: Config, inner: Config) -> Config:
+    """Return what a model was compiled with, if it was."""
+    if not config.get("compile_config"):
+        return {}
+    given = {key: value for key, value in config["compile_config"].items() if value is not None}
+    given.pop("jit_compile", None)  # False by default, as what was not compiled ran in TensorFlow.
+    outputs = [name for name, *_ in inner.get("output_layers", ())]
+    return {"compile_config": without_output_names(upgrade(given), outputs)}
+
+
+def without_output_names(compiled: Config, outputs: Sequence[str]) -> Config:
+    """Return what a model was compiled with, where Keras 2 began the names of metrics with those of its several outputs."""
+
+    def shorten(metric: Any, output: str) -> Any:
+        if isinstance(metric, list):
+            return [shorten(one, output) for one in metric]
+        config = metric.get("config") if isinstance(metric, dict) else None
+        if not isinstance(config, dict) or not isinstance(config.get("name"), str):
+            return metric
+        return {**metric, "config": {**config, "name": config["name"].removeprefix(f"{output}_")}}
+
+    shortened = dict(compiled)
+    for kind in ("metrics", "weighted_metrics"):
+        metrics = compiled.get(kind)
+        if isinstance(metrics, dict) and "class_name" not in metrics:
+            shortened[kind] = {output: shorten(one, output) for output, one in metrics.items()}
+        elif isinstance(metrics, list) and len(metrics) == len(outputs) > 1:
+            shortened[kind] = list(map(shorten, metrics, outputs))
+    return shortened
 
 
 def _upgrade_loss_scaling(name: str, inner: Config) -> Config:
@@ -214,11 +250,12 @@ def _find_class(config: Config, places: tuple[str, ...], is_model: bool) -> tupl
         return "", None
     if is_model and name in ("Functional", "Model"):
         return Functional.__module__, Functional
+    if name in _OWN:
+        return _OWN[name].__module__, _OWN[name]
     if config.get("module") == "keras.optimizers.legacy":
         places = ("optimizers.legacy",)
-    elif (
-        name.startswith("Custom>") and "optimizers" in places
-    ):  # Keras 2.11's; before, there was only what became legacy.
+    elif name.startswith("Custom>") and "optimizers" in places:
+        # Keras 2.11's; before, there was only what became legacy.
         places, name = ("optimizers",), name.removeprefix("Custom>")
     for place in places:
         cls = getattr(functools.reduce(getattr, place.split("."), keras), name, None)
@@ -257,8 +294,15 @@ def _arguments(cls: type, config: Config) -> Config:
     elif name == "LeakyReLU" and "alpha" in arguments:
         arguments["negative_slope"] = arguments.pop("alpha")
     elif name == "Lambda" and isinstance(config.get("function"), list):
-        # Code, which is not run unless the program asks for it.
-        arguments["function"] = {"class_name": "__lambda__", "config": {"value": config["function"]}}
+        # Not run unless the program asks for it.
+        code, defaults, closure = config["function"]
+        held = {
+            "code": code,
+            "defaults": defaults and tuple(defaults),
+            "closure": closure,
+            "module": config.get("module"),
+        }
+        arguments["function"] = {"class_name": "__lambda__", "config": held}
     elif name in ("GRU", "GRUCell"):
         arguments.setdefault("reset_after", False)  # What it was before there was a choice.
     return arguments

@@ -28,6 +28,7 @@ from tfdist_jax.compat.tensorflow.keras._legacy._configs import (
     hard_sigmoid_of_keras_2,
     is_of_keras_2,
     upgrade,
+    without_output_names,
 )
 
 _log = logging.getLogger("tfdist_jax")
@@ -42,6 +43,9 @@ _SLOTS = {
     "accum_grad": "accumulated_grad",
     "accum_var": "accumulated_delta_var",
 }
+
+# Metrics that depend on the shapes of targets.
+_BY_SHAPES = ("accuracy", "acc", "crossentropy", "ce")
 
 
 def _upgrading(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,13 +91,51 @@ def _load(file: h5py.File, is_compiled: bool) -> keras.Model:
         if is_compiled:
             _log.warning("%s does not say how the model was compiled: call `model.compile`.", file.filename)
         return model
-    arguments = saving_utils.compile_args_from_training_config(upgrade(training))
-    model.compile(**arguments)
+    training = without_output_names(upgrade(training), getattr(model, "output_names", ()))
+    model.compile(**saving_utils.compile_args_from_training_config(training))
     model.optimizer.build(model.trainable_variables)
     if "optimizer_weights" in file:
         # One that scales losses kept the state of the one inside alone.
         _set_optimizer(getattr(model.optimizer, "inner_optimizer", model.optimizer), file["optimizer_weights"])
     return model
+
+
+def _reading_by_name(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Find the program's own losses and metrics, and leave the others their names, as in Keras 2; the original is not called."""
+
+    @functools.wraps(original)
+    def compile_args_from_training_config(training_config: Any, custom_objects: Any = None) -> dict[str, Any]:
+        with keras.saving.custom_object_scope(custom_objects or {}):
+            losses = upgrade({"loss": training_config.get("loss")})
+            metrics = upgrade({name: training_config.get(name) for name in ("metrics", "weighted_metrics")})
+            return {
+                "optimizer": keras.optimizers.deserialize(training_config["optimizer_config"]),
+                "loss_weights": training_config.get("loss_weights"),
+                **_make_objects(losses, keras.losses.get),
+                **_make_objects(metrics, keras.metrics.get),
+            }
+
+    return compile_args_from_training_config
+
+
+def _make_objects(config: Any, get: Callable[[Any], Any]) -> Any:
+    """Return a structure with objects in the place of their configurations, and of the program's own names."""
+    if isinstance(config, dict) and config.get("class_name") == "MeanMetricWrapper":
+        inner = config["config"]
+        function = serialization_lib.deserialize_keras_object(inner["fn"])
+        if inner == {"name": function.__name__, "dtype": keras.config.floatx(), "fn": inner["fn"]}:
+            return function  # Keras would take the name for the function, also when the model is saved again.
+        return keras.metrics.MeanMetricWrapper(**{**inner, "fn": function})
+    if isinstance(config, dict) and "class_name" in config:
+        return serialization_lib.deserialize_keras_object(config)
+    if isinstance(config, dict):
+        return {key: _make_objects(one, get) for key, one in config.items()}
+    if isinstance(config, list):
+        return [_make_objects(one, get) for one in config]
+    if config is None or config in _BY_SHAPES:
+        return config
+    found = get(config)
+    return config if keras.saving.get_registered_object(config) is None else found
 
 
 def _read_text(file: h5py.File, name: str) -> str:
@@ -105,28 +147,37 @@ def _set_optimizer(optimizer: Any, group: Any) -> None:
     """Give an optimizer the state of one of Keras 2: all of it, or nothing, with a warning."""
     names = legacy_h5_format.load_attributes_from_hdf5_group(group, "weight_names")
     saved = {name: group[name][()] for name in names if not name.endswith("learning_rate:0")}
-    own = _without_rate(optimizer)
-    if len(saved) == 1 and not next(iter(saved.values())):  # Of an optimizer that has not begun.
-        own = own[:1]
     values: list[Any] = []
-    if names and names[0].endswith("/iter:0"):
-        values = _in_order(own, saved)
-    elif names and names[0].endswith("iteration:0"):
+    if len(saved) == 1 or (names and names[0].endswith("iteration:0")):
         values = list(saved.values())
-    values = values if len(own) > 1 else values[:1]  # SGD without momentum had one that stayed zero.
-    if [tuple(variable.shape) for variable in own] != [np.shape(value) for value in values]:
+    elif names and names[0].endswith("/iter:0"):
+        values = _in_order(optimizer.variables, saved)
+    matched = _match(optimizer, values)
+    if matched is None:
         _log.warning(
             "The file's state of the optimizer, %s, does not fit that of %s: the optimizer begins anew.",
             names,
             optimizer.name,
         )
         return
-    for variable, value in zip(own, values, strict=True):
+    for variable, value in matched:
         variable.assign(value)
 
 
-def _without_rate(optimizer: Any) -> list[Any]:
-    return [variable for variable in optimizer.variables if not variable.path.endswith("/learning_rate")]
+def _match(optimizer: Any, values: list[Any]) -> list[tuple[Any, Any]] | None:
+    """Return the variables, without the rate, with the saved values that are for them; None if they do not fit."""
+    own = [variable for variable in optimizer.variables if not variable.path.endswith("/learning_rate")]
+    if len(values) == 1 and not np.any(values[0]):  # Of an optimizer that has not begun.
+        own = own[:1]
+    if len(own) == 1 and _shapes(optimizer._trainable_variables) == [np.shape(value) for value in values[1:]]:
+        values = values[:1]  # SGD without momentum kept its last updates.
+    if _shapes(own) != [np.shape(value) for value in values]:
+        return None
+    return list(zip(own, values, strict=True))
+
+
+def _shapes(variables: Any) -> list[tuple[int, ...]]:
+    return [tuple(variable.shape) for variable in variables]
 
 
 def _in_order(variables: list[Any], saved: dict[str, Any]) -> list[Any]:
@@ -145,15 +196,12 @@ def _loading_without_rate(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def load_own_variables(self: BaseOptimizer, store: Any) -> None:
-        own = _without_rate(self)
         values = [store[str(i)] for i in range(len(store.keys()))]
-        if len(values) == 1 and not np.any(values[0]):
-            own = own[:1]  # Of an optimizer that has not begun.
-        shapes = [tuple(variable.shape) for variable in own]
-        if len(own) == len(self.variables) or shapes != [np.shape(value) for value in values]:
+        matched = None if len(values) == len(self.variables) else _match(self, values)
+        if matched is None:
             original(self, store)
             return
-        for variable, value in zip(own, values, strict=True):
+        for variable, value in matched:
             variable.assign(value)
 
     return load_own_variables
@@ -187,6 +235,13 @@ CHANGES: tuple[Change, ...] = (
         _reading_keras_2,
         "filepath custom_objects compile safe_mode",
         "models of Keras 2",
+    ),
+    Hook(
+        saving_utils,
+        "compile_args_from_training_config",
+        _reading_by_name,
+        "training_config custom_objects",
+        "losses and metrics of the program's own, by name; not called",
     ),
     Hook(BaseOptimizer, "load_own_variables", _loading_without_rate, "self store", "the state of Keras 2's optimizers"),
     *(Addition(module, "model_from_config", _model_from_config) for module in (keras.models, tf_keras.models)),

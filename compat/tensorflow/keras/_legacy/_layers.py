@@ -1,15 +1,18 @@
-"""Layers of Keras 2 that Keras 3 does not have: LocallyConnected1D and 2D, and the LSTM and GRU that were NVIDIA's alone."""
+"""Layers of Keras 2 that Keras 3 does not have: LocallyConnected1D and 2D, the LSTM and GRU that were NVIDIA's alone; code in Lambda."""
 
+import functools
 import itertools
 import math
+import sys
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any, ClassVar, final
 
 import keras
 import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
-from tfdist_jax.compat.tensorflow.keras._change import Addition, Change
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import legacy_layers
 
 
@@ -189,6 +192,23 @@ def _cudnn(layer: type) -> Callable[..., Any]:
     return make
 
 
+def _in_its_module(original: Any) -> Any:
+    """Let code in a file of Keras 2 find the names of the module that it was written in, as there."""
+
+    @functools.wraps(original.__func__)
+    def from_config(cls: type, config: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        held = config["function"]
+        name = held["config"].get("module") if isinstance(held, dict) and held["class_name"] == "__lambda__" else None
+        layer = original.__func__(cls, config, *args, **kwargs)
+        if name in sys.modules:
+            code = layer.function
+            names = vars(sys.modules[name])
+            layer.function = FunctionType(code.__code__, names, code.__name__, code.__defaults__, code.__closure__)
+        return layer
+
+    return classmethod(from_config)
+
+
 _NEW: Mapping[str, Any] = {
     "LocallyConnected1D": LocallyConnected1D,
     "LocallyConnected2D": LocallyConnected2D,
@@ -199,4 +219,5 @@ _PLACES = (keras.layers, tf_keras.layers)
 CHANGES: tuple[Change, ...] = (
     *(Addition(place, name, value) for place in _PLACES for name, value in _NEW.items()),
     Addition(keras.layers, "ThresholdedReLU", legacy_layers.ThresholdedReLU),
+    Hook(keras.layers.Lambda, "from_config", _in_its_module, "config", "code of Keras 2 finds its module's names"),
 )

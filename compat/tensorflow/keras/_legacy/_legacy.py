@@ -205,7 +205,25 @@ def _taking_custom_objects(original: Callable[..., Any]) -> Callable[..., Any]:
     return get
 
 
+def _adding_up(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a scope add its objects to those of the scopes around it, as in Keras 2."""
+
+    @functools.wraps(original)
+    def __enter__(self: Any) -> Any:
+        original(self)
+        own, outer = self.custom_objects, self.backup
+        if outer:
+            self.custom_objects = {**outer, **own}
+            original(self)
+            self.custom_objects, self.backup = own, outer
+        return self
+
+    return __enter__
+
+
 def _custom_objects() -> Iterator[Change]:
+    scope = keras.saving.custom_object_scope
+    yield Hook(scope, "__enter__", _adding_up, "self", "Keras 3's hides the objects of the scopes around it")
     for module, public in (
         (activations, "activations"),
         (initializers, "initializers"),
