@@ -198,8 +198,82 @@ def describe_all():
         yield {"inputs": "sequences", **describe(keras.Model(x, output), "sequences")}
 
 
+@keras.utils.register_keras_serializable("files")
+class Offset(L.Layer):
+    """A layer of the program's own."""
+
+    def __init__(self, offset, **kwargs):
+        super().__init__(**kwargs)
+        self.offset = offset
+
+    def call(self, inputs):
+        return inputs + self.offset
+
+    def get_config(self):
+        return {**super().get_config(), "offset": self.offset}
+
+
+class WeighedError(keras.losses.Loss):
+    """A loss of the program's own."""
+
+    def __init__(self, weight, **kwargs):
+        super().__init__(**kwargs)
+        self.weight = weight
+
+    def call(self, y_true, y_pred):
+        return tf.reduce_mean(tf.square(y_true - y_pred), axis=-1) * self.weight
+
+    def get_config(self):
+        return {**super().get_config(), "weight": self.weight}
+
+
+class Largest(keras.metrics.Metric):
+    """A metric of the program's own, whose result is its variable."""
+
+    def __init__(self, name="largest", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.value = self.add_weight(name="value", initializer="zeros")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.value.assign(tf.maximum(self.value, tf.reduce_max(y_pred)))
+
+    def result(self):
+        return self.value
+
+    def reset_state(self):
+        self.value.assign(0.0)
+
+
+def error(y_true, y_pred):
+    """Return the mean absolute error of each row."""
+    return tf.reduce_mean(tf.abs(y_true - y_pred), axis=-1)
+
+
+def double(x):
+    """Return 2 x."""
+    return x * 2.0
+
+
+OWN = {"WeighedError": WeighedError, "Largest": Largest, "error": error, "double": double}
+
+
+def make_model_of_own():
+    """Return a model with the program's own objects, two outputs, and a loss and a metric of tensors."""
+    x = keras.Input((5, 4), name="x")
+    hidden = Offset(0.5)(L.Flatten()(x))
+    outputs = [L.Dense(2, activation=double, name="one")(hidden), L.Dense(2, name="other")(hidden)]
+    model = keras.Model(x, outputs)
+    model.add_loss(tf.reduce_mean(tf.abs(outputs[0])) * 0.1)
+    model.add_metric(tf.reduce_max(outputs[1]), name="top", aggregation="mean")
+    losses, metrics = {"one": error, "other": WeighedError(0.5)}, {"one": [error, "mae"], "other": [Largest()]}
+    model.compile(keras.optimizers.SGD(0.01), losses, loss_weights={"one": 1.0, "other": 2.0}, metrics=metrics)
+    return model
+
+
 def make_models():
     """Return models to be trained and saved, by the name of their file."""
+    for kind in ("h5", "keras"):
+        yield f"own.{kind}", make_model_of_own()
     rates = keras.optimizers.schedules.ExponentialDecay(0.01, 2, 0.9)
     optimizers = {
         "adam.h5": keras.optimizers.Adam(0.01, amsgrad=True),
@@ -220,8 +294,14 @@ def make_models():
 
 def train(model):
     """Train a model, and return its losses."""
-    x = INPUTS["sequences"]
-    return [round(value, 5) for value in model.fit(x, x[:, 0, :2], epochs=3, verbose=0).history["loss"]]
+    x, y = INPUTS["sequences"], make_targets(model)
+    return [round(value, 5) for value in model.fit(x, y, epochs=3, verbose=0).history["loss"]]
+
+
+def make_targets(model):
+    """Return targets for each output of a model."""
+    targets = [INPUTS["sequences"][:, 0, :2]] * len(model.outputs)
+    return targets if len(targets) > 1 else targets[0]
 
 
 def save(model, file):
@@ -245,7 +325,7 @@ def main():
         set_weights(model)
         begun = train(model)
         save(model, FOLDER / name)
-        found[name] = {"begun": begun, "going_on": train(model)}
+        found[name] = {"begun": begun, "going_on": train(model), "names": sorted(set(model.metrics_names))}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(one)}" for name, one in found.items())
     (FOLDER / "losses.json").write_text(f"{{\n{lines}\n}}\n")
 

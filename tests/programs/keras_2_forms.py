@@ -277,6 +277,105 @@ def files(folder):
     return [*same, *(one.evaluate(x, y, verbose=0) for one in loaded)]
 
 
+class Total(keras.metrics.Metric):
+    """A metric whose result is its variable."""
+
+    def __init__(self, name="total", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.sum = self.add_weight("sum", initializer="zeros")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.sum.assign_add(tf.reduce_sum(y_pred))
+
+    def result(self):
+        return self.sum
+
+    def reset_state(self):
+        self.sum.assign(0.0)
+
+
+class Scaled(layers.Layer):
+    """A layer of the program's own."""
+
+    def __init__(self, factor=2.0, **kwargs):
+        super().__init__(**kwargs)
+        self.factor = factor
+
+    def call(self, inputs):
+        return inputs * self.factor
+
+    def get_config(self):
+        return {**super().get_config(), "factor": self.factor}
+
+
+def twice_mae(y_true, y_pred):
+    return tf.reduce_mean(tf.abs(y_true - y_pred), axis=-1) * 2.0
+
+
+class Batches(keras.Model):
+    """Steps that unpack what they are given."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.total = Total()
+
+    def train_step(self, data):
+        inputs, targets = data
+        self.total.update_state(targets, self(inputs, training=True))
+        return {"total": self.total.result()}
+
+    def test_step(self, data):
+        inputs, targets = data
+        return {"error": tf.reduce_mean(targets - self(inputs))}
+
+
+def steps_of_batches():
+    inputs = keras.Input((4,))
+    model = Batches(inputs, dense()(inputs))
+    model.compile("sgd")
+    found = [model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0).history, model.train_on_batch(x, y)]
+    found += [model.evaluate(x, y, verbose=0), model.test_on_batch(x, y)]
+    metric = Total()
+    metric.update_state(y, y)
+    before = metric.result()
+    metric.reset_state()
+    return [*found, float(before), float(metric.result()), float(metric(y, y))]
+
+
+def one_output_by_name():
+    weights = np.linspace(0, 1, 16).astype("f4")
+    model = keras.Sequential([dense(name="out", input_shape=(4,))])
+    model.compile("sgd", {"out": twice_mae}, metrics={"out": ["mae", Total()]})
+    history = model.fit(x, {"out": y}, sample_weight={"out": weights}, epochs=2, shuffle=False, verbose=0).history
+    return [history, model.evaluate(x, {"out": y}, verbose=0), model.output_names]
+
+
+def own_files(folder):
+    """Losses, metrics and layers of the program's own, and losses of tensors, in files."""
+    inputs = keras.Input((4,), name="x")
+    hidden = Scaled(0.5)(inputs) + 1.0
+    outputs = [dense(name="a")(hidden), dense(name="b")(hidden)]
+    model = keras.Model(inputs, outputs)
+    model.add_loss(tf.reduce_mean(tf.square(outputs[0])) * 0.1)
+    model.add_metric(tf.reduce_max(outputs[1]), name="largest", aggregation="mean")
+    model.compile("sgd", {"a": twice_mae, "b": "mse"}, metrics={"a": [twice_mae, "mae"], "b": ["mae"]})
+    found = []
+    for name in ("own.h5", "own.keras"):
+        model.fit(x, [y, y], shuffle=False, verbose=0)
+        model.save(f"{folder}/{name}")
+        with (
+            keras.utils.custom_object_scope({"Scaled": Scaled}),
+            keras.utils.custom_object_scope({"twice_mae": twice_mae}),
+        ):
+            loaded = keras.models.load_model(f"{folder}/{name}")
+        found.append(dict(sorted(loaded.evaluate(x, [y, y], verbose=0, return_dict=True).items())))
+        found.append(loaded.fit(x, [y, y], epochs=2, shuffle=False, verbose=0).history["loss"])
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    clone.compile("sgd", "mse")
+    return [*found, clone.evaluate(x, [y, y], verbose=0)[0]]
+
+
 ALL = (
     own_optimizer,
     derived_optimizer,
@@ -293,6 +392,8 @@ ALL = (
     several_outputs,
     schedules,
     utilities,
+    steps_of_batches,
+    one_output_by_name,
 )
 
 
@@ -313,7 +414,7 @@ def run_all():
 
     found = {program.__name__: plain(program()) for program in ALL}
     with tempfile.TemporaryDirectory() as folder:
-        return {**found, "files": plain(files(folder))}
+        return {**found, "files": plain(files(folder)), "own_files": plain(own_files(folder))}
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ def owner_of(module, qualname):
 def parameters_of(module, qualname, name):
     """List the parameters, or return None for what is not a function; fails if Keras has no such name."""
     value = getattr(owner_of(module, qualname), name)
-    return list(inspect.signature(value).parameters) if inspect.isroutine(value) else None
+    return (
+        list(inspect.signature(value).parameters) if inspect.isroutine(value) and not inspect.isbuiltin(value) else None
+    )
 
 
 def snapshot():

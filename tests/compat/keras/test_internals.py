@@ -37,6 +37,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     global_state,
     in_symbolic_scope,
     is_default,
+    keras_option_scope,
     lazy_tensorflow,
     legacy_h5_format,
     loss_module,
@@ -154,8 +155,9 @@ def test_a_functional_model_keeps_the_graph_that_is_mapped():
     inputs = keras.Input((2,))
     outputs = keras.layers.Dense(1)(inputs)
     model = keras.Model(inputs, outputs)
-    _, nodes_by_depth, operations, operations_by_depth = map_graph([inputs], [outputs])
+    nodes, nodes_by_depth, operations, operations_by_depth = map_graph([inputs], [outputs])
     assert isinstance(outputs, KerasTensor) and outputs._keras_history.operation is operations[-1]
+    assert model._nodes == nodes and [node.operation for node in operations[0]._outbound_nodes] == operations[1:]
     assert model._operations == operations and model._operations_by_depth == operations_by_depth
     assert model._nodes_by_depth == nodes_by_depth
     assert operations[-1]._inbound_nodes[0].outputs == [outputs] and model._tracker.locked in (True, False)
@@ -372,6 +374,27 @@ def test_files_are_written_and_read_through_their_modules():
     assert "saving_lib.load_model(" in source_of(saving_api.load_model)
     for name in ("save", "save_weights", "load_weights"):
         assert "saving_api." in source_of(getattr(keras.Model, name))
+
+
+def test_models_tell_what_they_were_compiled_with_and_classes_with_their_modules():
+    model = compiled_model()
+    assert model._compile_config.config["loss"] == "mse" and model._functional.output_names == [model.layers[-1].name]
+    assert (
+        keras.losses.Huber(0.5)._fn_kwargs
+        == keras.metrics.MeanMetricWrapper(print, delta=0.5)._fn_kwargs
+        == {"delta": 0.5}
+    )
+    for is_old in (True, False):
+        with keras_option_scope(use_legacy_config=is_old):
+            assert ("module" in model.get_config()["layers"][-1]) == (not is_old)
+
+
+def test_scopes_of_custom_objects_keep_their_own_and_what_was_there_before():
+    scope = keras.saving.custom_object_scope({"a": 1})
+    with scope, keras.saving.custom_object_scope({"b": 2}) as inner:
+        assert (inner.custom_objects, inner.backup) == ({"b": 2}, {"a": 1})
+        assert keras.saving.get_registered_object("a") == 1 and keras.saving.get_registered_object("b") == 2
+    assert keras.saving.get_registered_object("a") is None
 
 
 def test_backup_keeps_its_place_under_the_names_that_ours_changes(tmp_path):

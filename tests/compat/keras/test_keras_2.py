@@ -222,3 +222,24 @@ def test_activations_by_name_are_the_public_functions(name):
 def test_serializing_takes_the_names_of_its_arguments():
     assert tf.keras.losses.deserialize(name="mse") is tf.keras.losses.mean_squared_error
     assert tf.keras.optimizers.serialize(optimizer=tf.keras.optimizers.SGD())["class_name"] == "SGD"
+
+
+def model_with_loss():
+    inputs = tf.keras.Input((2,))
+    model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(inputs))
+    model.add_loss(tf.reduce_mean(model.output))
+    return model
+
+
+def test_a_clone_on_inputs_of_another_model_that_adds_losses_is_refused():
+    model, other = model_with_loss(), model_with_loss()
+    with pytest.raises(ValueError, match="Clone without `input_tensors`"):
+        tf.keras.models.clone_model(model, input_tensors=other.input)
+
+
+def test_a_model_without_layers_has_no_names_of_outputs():
+    model = tf.keras.Sequential()
+    with pytest.raises(AttributeError, match="without layers"):
+        _ = model.output_names
+    model.add(tf.keras.layers.Dense(1, name="last"))
+    assert model.output_names == ["last"]

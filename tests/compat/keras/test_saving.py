@@ -104,3 +104,56 @@ def test_clone_lies_on_the_strategys_devices(strategy, make_model):
 def test_signatures_are_refused(tmp_path, make_model):
     with pytest.raises(NotImplementedError, match="export"):
         make_model().save(tmp_path / "m", signatures={})
+
+
+def test_a_model_that_was_written_to_hdf5_keeps_its_optimizer(tmp_path, make_model, fit, data):
+    model = make_model(optimizer=adam)
+    fit(model, data)
+    for name in ("first.h5", "then.keras", "last.h5"):
+        model.save(tmp_path / name)
+        loaded = keras.models.load_model(tmp_path / name)
+        assert type(loaded.optimizer) is keras.optimizers.Adam
+        assert_equal_variables(loaded, model)
+
+
+@pytest.mark.parametrize(
+    ("module", "made"),
+    [
+        (keras.losses, keras.losses.Huber(delta=0.25)),
+        (keras.losses, keras.losses.CosineSimilarity(axis=0)),
+        (keras.losses, keras.losses.SparseCategoricalCrossentropy(axis=0)),
+        (keras.metrics, keras.metrics.CosineSimilarity(axis=0)),
+    ],
+)
+def test_arguments_that_keras_leaves_out_are_saved(module, made):
+    again = module.deserialize(module.serialize(made))
+    assert type(again) is type(made) and again._fn_kwargs == made._fn_kwargs
+    assert again.get_config() == made.get_config()
+
+
+def test_a_class_of_the_programs_own_need_not_take_the_arguments_of_keras():
+    class Tolerant(keras.losses.Huber):
+        def __init__(self, name="tolerant", reduction="sum"):
+            super().__init__(delta=5.0, name=name, reduction=reduction)
+
+    assert Tolerant.from_config(Tolerant().get_config())._fn_kwargs == {"delta": 5.0}
+
+
+def test_the_identity_is_saved_with_its_gain():
+    gain = keras.initializers.Identity(3.0)
+    again = keras.initializers.deserialize(keras.initializers.serialize(gain))
+    np.testing.assert_array_equal(again((2, 2)), 3 * np.eye(2))
+
+
+def test_operators_and_the_programs_own_losses_are_read_from_hdf5(tmp_path):
+    def doubled(y_true, y_pred):
+        return 2 * keras.ops.mean(keras.ops.square(y_true - y_pred), axis=-1)
+
+    inputs = keras.Input((2,))
+    model = keras.Model(inputs, keras.layers.Dense(1)(1.0 - inputs * inputs))
+    model.compile("sgd", doubled, metrics=["mae", doubled])
+    x, y = np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
+    expected = model.evaluate(x, y, verbose=0, return_dict=True)
+    model.save(tmp_path / "model.h5")
+    loaded = keras.models.load_model(tmp_path / "model.h5", custom_objects={"doubled": doubled})
+    assert loaded.evaluate(x, y, verbose=0, return_dict=True) == pytest.approx(expected)
