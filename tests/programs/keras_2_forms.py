@@ -350,6 +350,53 @@ def one_output_by_name():
     return [history, model.evaluate(x, {"out": y}, verbose=0), model.output_names]
 
 
+class Stack(keras.Model):
+    """A model whose class has `call` alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.others = dense(3), [dense(2), dense()]
+
+    def call(self, inputs, training=False):
+        hidden = self.first(inputs)
+        for layer in self.others:
+            hidden = layer(hidden)
+        return hidden
+
+
+def built_by_shape(folder):
+    model, other = Stack(), Stack()
+    for one in (model, other):
+        one.build(input_shape=(None, 4))
+    model.set_weights([weight + 0.1 for weight in model.get_weights()])
+    model.save_weights(f"{folder}/stack.h5")
+    other.load_weights(f"{folder}/stack.h5")
+    same = all(np.array_equal(*pair) for pair in zip(model.get_weights(), other.get_weights(), strict=True))
+    return [same, model.count_params(), model.predict(x[:2], verbose=0)]
+
+
+def compiled_again():
+    model = keras.Sequential([dense(input_shape=(4,))])
+    model.compile("sgd", "mse", metrics=["mae"], weighted_metrics=["mae"])
+    weights = np.linspace(0, 2, 16).astype("f4")
+    found = [model.evaluate(x, y, sample_weight=weights, verbose=0)]
+    model.compile("sgd", "mse")
+    found.append(model.evaluate(x, y, verbose=0))
+    plateau = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=9.0)
+    return [*found, model.fit(x, y, epochs=3, shuffle=False, callbacks=[plateau], verbose=0).history["lr"]]
+
+
+def weights_by_output():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, [dense(name="a")(inputs), dense(name="b")(inputs)])
+    model.compile("sgd", {"a": "mse", "b": twice_mae}, weighted_metrics={"a": ["mae"], "b": ["mae"]})
+    ramp = np.linspace(0, 2, 16).astype("f4")
+    weights = {"b": ramp, "a": ramp[::-1].copy()}
+    history = model.fit(x, {"a": y, "b": y}, sample_weight=weights, shuffle=False, verbose=0).history
+    data = tf.data.Dataset.from_tensor_slices((x, {"a": y, "b": y}, {"b": ramp})).batch(8)
+    return [dict(sorted(history.items())), dict(sorted(model.fit(data, verbose=0).history.items()))]
+
+
 def own_files(folder):
     """Losses, metrics and layers of the program's own, and losses of tensors, in files."""
     inputs = keras.Input((4,), name="x")
@@ -394,7 +441,10 @@ ALL = (
     utilities,
     steps_of_batches,
     one_output_by_name,
+    compiled_again,
+    weights_by_output,
 )
+IN_FOLDERS = (files, own_files, built_by_shape)
 
 
 def plain(value):
@@ -414,7 +464,7 @@ def run_all():
 
     found = {program.__name__: plain(program()) for program in ALL}
     with tempfile.TemporaryDirectory() as folder:
-        return {**found, "files": plain(files(folder)), "own_files": plain(own_files(folder))}
+        return {**found, **{program.__name__: plain(program(folder)) for program in IN_FOLDERS}}
 
 
 if __name__ == "__main__":

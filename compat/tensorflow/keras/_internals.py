@@ -29,6 +29,7 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
   `load_attributes_from_hdf5_group`: files without suffix, and Keras 2's files.
 - `saving_utils.compile_args_from_training_config`, `serialization_lib.SafeModeScope`: what a model in HDF5 is compiled with, and whether
   code in files may run; `keras_option_scope`: whether configurations go without modules; `Model._compile_config`: what it tells of itself.
+- `Layer._build_by_run_for_single_pos_arg`: builds by a symbolic call, and says whether it could.
 - `Sequential._functional`: the functional model that it is, once it is built.
 - `LossFunctionWrapper._fn_kwargs`, `MeanMetricWrapper._fn_kwargs`: the arguments of their functions.
 - `saving_lib._model_from_config`, `_load_assets_from_dict`: the parts of a model in a folder of `OrbaxCheckpoint`.
@@ -79,7 +80,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
 from keras.src.saving import saving_api, saving_lib, serialization_lib
 from keras.src.trainers import data_adapters
-from keras.src.trainers.compile_utils import CompileLoss
+from keras.src.trainers.compile_utils import CompileLoss, CompileMetrics
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
@@ -125,6 +126,7 @@ __all__ = [
     "BaseOptimizer",
     "CallbackList",
     "CompileLoss",
+    "CompileMetrics",
     "DataAdapter",
     "DropoutRNNCell",
     "EpochIterator",

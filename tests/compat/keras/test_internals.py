@@ -389,6 +389,20 @@ def test_models_tell_what_they_were_compiled_with_and_classes_with_their_modules
             assert ("module" in model.get_config()["layers"][-1]) == (not is_old)
 
 
+def test_models_are_built_by_a_symbolic_call():
+    class Pair(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.layer = keras.layers.Dense(1)
+
+        def call(self, inputs):
+            return self.layer(inputs)
+
+    model = Pair()
+    assert model._build_by_run_for_single_pos_arg((None, 2)) is True and model.layer.built and not model.built
+    assert keras.Model.build._is_default and not keras.Sequential.build.__dict__.get("_is_default")
+
+
 def test_scopes_of_custom_objects_keep_their_own_and_what_was_there_before():
     scope = keras.saving.custom_object_scope({"a": 1})
     with scope, keras.saving.custom_object_scope({"b": 2}) as inner:

@@ -62,7 +62,7 @@ def test_each_old_form_is_told_once(found):
 # What the text of a program does not show: it depends on values.
 HIDDEN = (
     *("on a symbolic tensor", "of a symbolic tensor", "a layer's name", "one list of metrics", "weights in a file"),
-    *("that Keras 2 has written",),
+    *("that Keras 2 has written", 'history["lr"]'),
 )
 
 
@@ -243,3 +243,35 @@ def test_a_model_without_layers_has_no_names_of_outputs():
         _ = model.output_names
     model.add(tf.keras.layers.Dense(1, name="last"))
     assert model.output_names == ["last"]
+
+
+def test_weights_of_outputs_that_are_not_there_are_refused():
+    inputs = tf.keras.Input((2,))
+    model = tf.keras.Model(inputs, [tf.keras.layers.Dense(1, name=name)(inputs) for name in ("a", "b")])
+    model.compile("sgd", "mse")
+    x, y = np.ones((4, 2), "f4"), np.ones((4, 1), "f4")
+    data = tf.data.Dataset.from_tensor_slices((x, {"a": y, "b": y}, {"c": y[:, 0]})).batch(2)
+    with pytest.raises(ValueError, match=r"'c'.*no outputs of the model: it has \['a', 'b'\]"):
+        model.fit(data, verbose=0)
+
+
+def test_a_model_that_a_shape_cannot_build_says_so():
+    class Pair(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.layer = tf.keras.layers.Dense(1)
+
+        def call(self, one, other):
+            return self.layer(one) + self.layer(other)
+
+    with pytest.warns(UserWarning, match="does not have a `build"):
+        Pair().build((None, 2))
+
+
+def test_histories_have_no_rates_unless_they_were_noted():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    history = model.fit(np.ones((2, 2)), np.ones((2, 1)), verbose=0).history
+    with pytest.raises(KeyError, match="lr"):
+        history["lr"]
+    assert dict(history) == history and list(history) == ["loss"]

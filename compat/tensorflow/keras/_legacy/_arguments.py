@@ -302,6 +302,7 @@ def _compiling(original: Callable[..., None]) -> Callable[..., None]:
         for name in ("metrics", "weighted_metrics"):
             if name in kwargs:
                 kwargs[name] = _for_each_output(self, kwargs[name])
+        self._compile_metrics = None  # Where no metrics are given, Keras leaves those of the last time.
         original(self, *args, **kwargs)
 
     return compile
@@ -465,6 +466,12 @@ CHANGES: tuple[Change, ...] = (
     Hook(keras.Sequential, "add", _adding_inputs, "self layer", "`batch_input_shape=`"),
     Hook(keras.layers.Embedding, "__init__", _knowing_length, "self input_dim output_dim", "`input_length=`"),
     Hook(keras.layers.BatchNormalization, "__init__", _accepting_fused, "self axis momentum", "`fused=`"),
-    Hook(Trainer, "compile", _compiling, "self optimizer loss", "arguments of Keras 2, and its lists of metrics"),
+    Hook(
+        Trainer,
+        "compile",
+        _compiling,
+        "self optimizer loss",
+        "arguments of Keras 2, and its lists of metrics; none where none are given",
+    ),
     *_hooks(),
 )

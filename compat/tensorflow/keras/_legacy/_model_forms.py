@@ -1,4 +1,4 @@
-"""Methods and attributes of Keras 2's models, layers and metrics."""
+"""Methods and attributes of Keras 2's models, layers, metrics and histories."""
 
 import functools
 from collections.abc import Callable
@@ -124,6 +124,38 @@ def _with_values(compute: Callable[..., Any]) -> Callable[..., Any]:
     return result
 
 
+def _building_layers(original: Callable[..., None]) -> Callable[..., None]:
+    """Build a model's layers, too, where its class has no method for that: Keras 3 takes the model for built."""
+
+    @functools.wraps(original)  # With the mark of what is not overridden.
+    def build(self: keras.Model, input_shape: Any) -> None:
+        is_built = all(layer.built for layer in self._flatten_layers(include_self=False))
+        if is_built or input_shape is None or not self._build_by_run_for_single_pos_arg(input_shape):
+            original(self, input_shape)
+
+    return build
+
+
+@final
+class _History(dict[str, Any]):
+    """What happened in each epoch, in which Keras 2's "lr" is found."""
+
+    def __missing__(self, name: str) -> Any:
+        if name != "lr" or "learning_rate" not in self:
+            raise KeyError(name)
+        tell_old_form('`history["lr"]`', '`history["learning_rate"]`')
+        return self["learning_rate"]
+
+
+def _noting_rates(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def __init__(self: keras.callbacks.History) -> None:
+        original(self)
+        self.history = _History()
+
+    return __init__
+
+
 def _to_yaml(self: keras.Model, **kwargs: Any) -> Any:
     raise RuntimeError("`to_yaml` has gone from Keras for its risks. Use `model.to_json`.")
 
@@ -141,6 +173,8 @@ CHANGES: tuple[Change, ...] = (
         None,
         "a variable as result is nothing that a compiled step returns; not called",
     ),
+    Hook(keras.Model, "build", _building_layers, "self input_shape", "also the layers of a class without `build`"),
+    Hook(keras.callbacks.History, "__init__", _noting_rates, "self", 'Keras 2\'s "lr"'),
     Addition(keras.Sequential, "predict_proba", _predict_probabilities),
     Addition(keras.Sequential, "predict_classes", _predict_classes),
     Addition(keras.Model, "reset_states", _reset_states),
