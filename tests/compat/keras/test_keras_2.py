@@ -275,3 +275,27 @@ def test_histories_have_no_rates_unless_they_were_noted():
     with pytest.raises(KeyError, match="lr"):
         history["lr"]
     assert dict(history) == history and list(history) == ["loss"]
+
+
+def test_results_of_metrics_are_converted_in_functions():
+    class Sum(tf.keras.metrics.Metric):
+        def __init__(self):
+            super().__init__()
+            self.sum = self.add_weight(shape=(), initializer="zeros", name="sum")
+
+        def update_state(self, values, sample_weight=None):
+            self.sum.assign_add(tf.reduce_sum(values))
+
+        def result(self):
+            if self.sum > 3.0:
+                return self.sum
+            return -self.sum
+
+    metric = Sum()
+
+    @tf.function
+    def add(values):
+        metric.update_state(values)
+        return metric.result()
+
+    assert [float(add(tf.constant([2.0]))) for _ in range(2)] == [-2.0, 4.0]

@@ -2,11 +2,13 @@
 
 import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, final
 
 import keras
 import numpy as np
 
+from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted_inside
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
 
@@ -109,8 +111,9 @@ def _names(kind: str) -> property:
 def _init_metric_class(cls: type[keras.Metric], **kwargs: Any) -> None:
     """Let `result` of a metric be values where it returns one of its variables, as in Keras 2."""
     super(keras.Metric, cls).__init_subclass__(**kwargs)
-    if "result" in vars(cls):
-        cls.result = _with_values(cls.result)
+    result = vars(cls).get("result")
+    if isinstance(result, FunctionType):
+        cls.result = _with_values(result)
 
 
 def _with_values(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,7 +122,7 @@ def _with_values(compute: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(compute)
     def result(self: keras.Metric, *args: Any, **kwargs: Any) -> Any:
-        return keras.tree.map_structure(value_of, compute(self, *args, **kwargs))
+        return keras.tree.map_structure(value_of, converted_inside(compute)(self, *args, **kwargs))
 
     return result
 
