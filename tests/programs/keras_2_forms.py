@@ -379,7 +379,7 @@ def compiled_again():
     model = keras.Sequential([dense(input_shape=(4,))])
     model.compile("sgd", "mse", metrics=["mae"], weighted_metrics=["mae"])
     weights = np.linspace(0, 2, 16).astype("f4")
-    found = [model.evaluate(x, y, sample_weight=weights, verbose=0)]
+    found = [dict(sorted(model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True).items()))]
     model.compile("sgd", "mse")
     found.append(model.evaluate(x, y, verbose=0))
     plateau = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=9.0)

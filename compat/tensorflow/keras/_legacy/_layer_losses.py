@@ -1,7 +1,7 @@
 """`add_loss` and `add_metric` of tensors, in layers and on functional models, and the losses that Keras 2's steps were made of."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, final
 
@@ -246,27 +246,16 @@ def unscaled(loss: Any) -> Any:
 
 def _metrics_names(self: Any) -> list[str]:
     """Return the names of what `evaluate` returns, in its order."""
+    known: list[str] = []
+    for metric in self.metrics:
+        inner = getattr(metric, "metrics", None)
+        known += [one.name for one in inner] if isinstance(inner, list) else [metric.name]
     try:
         shown = dict.fromkeys(self.get_metrics_result())
     except (ValueError, AttributeError):  # Metrics by name are made when the model sees its first batch.
         shown = dict.fromkeys(metric.name for metric in self.metrics if getattr(metric, "metrics", None) is None)
-    return _in_order(self, shown)
-
-
-def _in_order(model: Any, shown: Mapping[str, Any]) -> list[str]:
-    """Return the names of logs in the order of the model's metrics; the others follow in the order of the alphabet."""
-    known: list[str] = []
-    for metric in model.metrics:
-        inner = getattr(metric, "metrics", None)
-        known += [one.name for one in inner] if isinstance(inner, list) else [metric.name]
-    first = dict.fromkeys(name for name in known if name in shown)
-    return [*first, *sorted(name for name in shown if name not in first)]
-
-
-def _flatten_once(self: Any, logs: dict[str, Any]) -> Any:
-    """Return the values of logs in the order of `metrics_names`, or the only one."""
-    values = [logs[name] for name in _in_order(self, logs)]
-    return values[0] if len(values) == 1 else values
+    first = [name for name in known if name in shown]
+    return first + sorted(name for name in shown if name not in first)
 
 
 CHANGES: tuple[Change, ...] = (
@@ -286,13 +275,6 @@ CHANGES: tuple[Change, ...] = (
     Hook(keras.Layer, "add_metric", instead(_add_metric), "self", "Keras 3's own refuses; not called"),
     Addition(Trainer, "compiled_loss", property(lambda model: CompiledLoss(model) if model.compiled else None)),
     Addition(Trainer, "compiled_metrics", property(lambda model: CompiledMetrics(model) if model.compiled else None)),
-    Hook(
-        Trainer,
-        "_flatten_metrics_in_order",
-        instead(_flatten_once),
-        "self logs",
-        "each once, where a weighted metric has the name of another; not called",
-    ),
     Hook(
         Trainer,
         "metrics_names",
