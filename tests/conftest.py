@@ -33,7 +33,7 @@ os.environ["EPATH_USE_TF"] = "false"  # Buckets are reached without TensorFlow, 
 jax.config.update("jax_platforms", os.environ.get("TFDIST_TEST_PLATFORMS", "cpu"))
 jax.config.update("jax_num_cpu_devices", 8)
 
-os.environ.update(environment.COMPILATION_CACHE)
+os.environ.update(environment.COMPILATION)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 _compilation_cache.enable()
 

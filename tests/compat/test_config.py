@@ -115,7 +115,7 @@ def test_determinism_is_asked_for_before_jax_starts(run_script, started, monkeyp
             tf.config.experimental.enable_op_determinism()
         print(os.environ["XLA_FLAGS"])
     """
-    assert run_script(program).stdout == "--xla_gpu_deterministic_ops=true\n"
+    assert run_script(program, env={"XLA_FLAGS": ""}).stdout == "--xla_gpu_deterministic_ops=true\n"
     monkeypatch.setenv("XLA_FLAGS", "")
     with pytest.raises(RuntimeError, match="before the first computation"):
         tf.config.experimental.enable_op_determinism()
