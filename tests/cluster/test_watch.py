@@ -207,7 +207,7 @@ if me:
 train(1)
 """
     workers = cluster(2)
-    compiles = {"TFDIST_COMPILATION_CACHE": "off"}
+    compiles = {"TFDIST_COMPILATION_CACHE": "off", "XLA_FLAGS": ""}
     workers.start(
         NATIVE + program, env={"TFDIST_HEARTBEAT_TIMEOUT_S": NEVER_S, "TFDIST_WAIT_TIMEOUT_S": "8", **compiles}
     )
