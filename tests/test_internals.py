@@ -604,7 +604,7 @@ def test_is_computed_does_not_wait():
 
 def test_collectives_between_processors_are_made_by_a_factory_that_takes_an_address():
     registered = _internals._xla_bridge._backend_factories["cpu"]
-    assert registered.factory is _internals._xla_bridge.make_cpu_client
+    assert callable(registered.factory)
     assert list(inspect.signature(_internals._xla_bridge.make_cpu_client).parameters) == ["collectives"]
     assert "hostname: str | None" in _internals._jax.make_gloo_tcp_collectives.__doc__
     assert _internals.setting("jax_cpu_collectives_implementation") == "gloo"
@@ -615,6 +615,16 @@ def test_collectives_between_processors_are_made_by_a_factory_that_takes_an_addr
         assert changed.factory().platform == "cpu", "a process alone has no collectives"
     finally:
         _internals._xla_bridge._backend_factories["cpu"] = registered
+
+
+def test_before_cpu_client_is_asked_before_the_client_is_made():
+    registered, asked = _internals._xla_bridge._backend_factories["cpu"], []
+    try:
+        _internals.before_cpu_client(lambda: asked.append("environment"))
+        assert not asked and _internals._xla_bridge._backend_factories["cpu"].factory().platform == "cpu"
+    finally:
+        _internals._xla_bridge._backend_factories["cpu"] = registered
+    assert asked == ["environment"]
 
 
 def test_breaks_by_exceptions_knows_where_caches_call_python():

@@ -24,14 +24,28 @@ def test_a_number_of_devices_below_one_is_refused():
         td.use_cpu_devices(0)
 
 
-def test_the_users_own_thread_setting_stays():
-    code = "import os, tfdist_jax; print(os.environ['NPROC'])"
-    run = lambda env: subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True
-    )
+@pytest.mark.parametrize(
+    ("flags", "count", "are_set"),
+    [("", -1, False), ("", 1, False), ("", 2, True), ("--xla_force_host_platform_device_count=4", -1, True)],
+)
+def test_several_virtual_devices_get_threads_for_their_collectives(flags, count, are_set):
+    code = f"""
+import os, jax, tfdist_jax
+jax.config.update("jax_num_cpu_devices", {count})
+print(os.environ["NPROC"], jax.device_count() and os.environ.get("NPROC"))
+"""
+    env = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    threads = str(max(32, os.cpu_count()))
+    assert run_python(code, **env) == f"{threads} {threads if are_set else None}"
+    assert run_python(code, NPROC="3", **env) == "3 3", "the user's own"
+
+
+def run_python(code, **env):
+    """Return what a program prints in an environment without the setting."""
     base = {key: value for key, value in os.environ.items() if key != "NPROC"}
-    assert run(base | {"NPROC": "3"}).stdout.strip() == "3"
-    assert int(run(base).stdout) >= 32
+    ran = subprocess.run([sys.executable, "-c", code], env=base | env, capture_output=True, text=True, timeout=LIMIT_S)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
 
 
 def test_steps_in_flight_are_bounded_only_between_devices(monkeypatch):

@@ -393,6 +393,17 @@ def joined_processes() -> tuple[str, int, int] | None:
     return None if state.client is None else (str(state.coordinator_address), state.num_processes, state.process_id)
 
 
+def before_cpu_client(fn: Callable[[], object]) -> None:
+    """Call `fn` before JAX makes its client for the processor, which reads the environment; JAX's settings are known then."""
+    registered = _xla_bridge._backend_factories["cpu"]
+
+    def make_client() -> Any:
+        fn()
+        return registered.factory()
+
+    _xla_bridge._backend_factories["cpu"] = dataclasses.replace(registered, factory=make_client)
+
+
 def listen_for_collectives_on(address: str) -> None:
     """Let collectives between processors listen on one of this machine's addresses, in numbers; Gloo asks for the machine's name."""
     registered = _xla_bridge._backend_factories["cpu"]

@@ -3,23 +3,42 @@
 import collections
 import contextlib
 import os
+import re
 from typing import Any, final
 
 import jax
 from jax.sharding import Mesh
 
+from tfdist_jax import _internals
+
 # XLA:CPU runs every virtual device's collectives on one thread pool, sized by this variable. With fewer threads
 # than devices times steps in flight, replicas wait for each other for ever.
 _CPU_THREADS_VARIABLE = "NPROC"
 _CPU_THREADS = 32
+# An older way than `jax_num_cpu_devices` to split the processor.
+_CPU_COUNT_FLAG = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
 
 def prepare_cpu() -> None:
     """Give XLA:CPU a thread pool large enough for collectives between virtual devices.
 
-    Takes effect only before JAX creates its CPU client; a value that the user has set stays. Called on import.
+    Takes effect only before JAX creates its CPU client; a value that the user has set stays. Where there turns out to be one
+    device, XLA chooses: operations that are split among more threads than there are processors take a tenth longer. Called on import.
     """
-    os.environ.setdefault(_CPU_THREADS_VARIABLE, str(max(_CPU_THREADS, os.cpu_count() or 1)))
+    if _CPU_THREADS_VARIABLE not in os.environ:
+        os.environ[_CPU_THREADS_VARIABLE] = str(max(_CPU_THREADS, os.cpu_count() or 1))
+        _internals.before_cpu_client(_let_xla_choose_threads)
+
+
+def _let_xla_choose_threads() -> None:
+    if count_cpu_devices() == 1 and _internals.joined_processes() is None:
+        os.environ.pop(_CPU_THREADS_VARIABLE, None)
+
+
+def count_cpu_devices() -> int:
+    """Return into how many virtual devices JAX will split, or has split, the host processor."""
+    flag = _CPU_COUNT_FLAG.search(os.environ.get("XLA_FLAGS", ""))
+    return max(_internals.setting("jax_num_cpu_devices"), int(flag[1]) if flag else 1)
 
 
 def use_cpu_devices(count: int) -> None:

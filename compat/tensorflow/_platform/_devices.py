@@ -17,6 +17,7 @@ import jax
 from tfdist_jax import _nvidia, use_cpu_devices
 from tfdist_jax._cluster import Task
 from tfdist_jax._internals import backends_are_initialized, joined_processes
+from tfdist_jax._runtime import count_cpu_devices
 from tfdist_jax._sharding._mesh import Device
 from tfdist_jax.compat.tensorflow._platform import _environment
 from tfdist_jax.compat.tensorflow._platform._device_spec import DeviceSpec
@@ -32,7 +33,6 @@ _PLUGINS = {
     "tpu": ("libtpu",),
 }
 _TYPES = {"cpu": "CPU", "gpu": "GPU", "cuda": "GPU", "rocm": "GPU", "tpu": "TPU"}
-_CPU_COUNT_FLAG = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
 EMULATED_CORES = "TFDIST_EMULATED_TPU_CORES"
 """The environment variable that asks for CPU devices in place of a TPU's cores; `tfdist-jax run --emulate-tpu N` sets it."""
@@ -200,9 +200,7 @@ def make_room(count: int) -> None:
     """Let the processor be at least `count` devices, if JAX has not started."""
     if backends_are_initialized():
         return
-    flag = _CPU_COUNT_FLAG.search(os.environ.get("XLA_FLAGS", ""))
-    have = max(jax.config.jax_num_cpu_devices, int(flag[1]) if flag else 1)
-    if have < count:
+    if count_cpu_devices() < count:
         use_cpu_devices(count)
 
 
