@@ -627,6 +627,14 @@ def test_before_cpu_client_is_asked_before_the_client_is_made():
     assert asked == ["environment"]
 
 
+def test_lowering_rule_is_that_of_the_platform_or_of_all():
+    rules = _internals._mlir._platform_specific_lowerings["cpu"], _internals._mlir._lowerings
+    assert (
+        _internals.lowering_rule(jax.lax.conv_general_dilated_p, "cpu") is rules[0][jax.lax.conv_general_dilated_p].rule
+    )
+    assert _internals.lowering_rule(jax.lax.reduce_window_max_p, "tpu") is rules[1][jax.lax.reduce_window_max_p].rule
+
+
 def test_breaks_by_exceptions_knows_where_caches_call_python():
     """JAX 0.10 goes on to raise RecursionError; where a later JAX survives an exception there, nothing needs to wait for it."""
     seen = []

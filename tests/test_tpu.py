@@ -29,7 +29,9 @@ def run_for_tpu(run_script):
     path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
     def run(program, *topologies):
-        ran = run_script(PROGRAMS / program, *topologies, env={"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""})
+        ran = run_script(
+            PROGRAMS / program, *topologies, env={"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+        )
         assert ran.returncode == 0, ran.stderr
         found = json.loads(ran.stdout.splitlines()[-1])
         assert found.keys() == {*topologies}

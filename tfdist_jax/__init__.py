@@ -19,6 +19,7 @@ from tfdist_jax._cluster import (
     initialize as initialize,
 )
 from tfdist_jax._compilation_cache import bypass_for_unordered_collectives
+from tfdist_jax._cpu_kernels import install as install_cpu_kernels
 from tfdist_jax._errors import DataLossError as DataLossError
 from tfdist_jax._explain import Explanation as Explanation, assert_collectives as assert_collectives
 from tfdist_jax._forks import refuse_after_forks
@@ -46,3 +47,4 @@ from tfdist_jax.strategies import (
 prepare_cpu()
 bypass_for_unordered_collectives()
 refuse_after_forks()
+install_cpu_kernels()

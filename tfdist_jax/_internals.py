@@ -33,7 +33,7 @@ from jax._src import (
     util as _util,
     xla_bridge as _xla_bridge,
 )
-from jax._src.interpreters import partial_eval as _partial_eval
+from jax._src.interpreters import mlir as _mlir, partial_eval as _partial_eval
 from jax.core import Tracer
 from jax.extend.linear_util import StoreException, WrappedFun
 from jaxlib import _jax  # type: ignore[attr-defined]
@@ -363,6 +363,12 @@ def bypass_compilation_cache(is_bypassed: Callable[[str, Any], bool]) -> None:
             put(key, name, executable, backend, compile_s)
 
     _compilation_cache.get_executable_and_time, _compilation_cache.put_executable_and_time = get_others, put_others
+
+
+def lowering_rule(primitive: Any, platform: str) -> Callable[..., Any]:
+    """Return the rule `(context, *operands, **params)` by which JAX lowers a primitive on a platform."""
+    entry = _mlir._platform_specific_lowerings[platform].get(primitive) or _mlir._lowerings[primitive]
+    return entry.rule
 
 
 def detect_processes(timeout_s: int) -> tuple[str, str, int, int, Sequence[int] | None] | None:
