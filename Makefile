@@ -62,10 +62,10 @@ test-sample: $(INSTALLED) ## Run the tests that CI runs under every Python.
 	$(PYTEST) -m 'not exhaustive and not peers' $(SAMPLE) $(ARGS)
 
 test-gpu: $(INSTALLED) ## Run the tests that need an NVIDIA GPU.
-	TFDIST_TEST_PLATFORMS=cuda,cpu $(BIN)/python -m pytest tests/test_gpu.py $(ARGS)
+	TFDIST_TEST_PLATFORMS=cuda,cpu TFDIST_TEST_XLA_FLAGS= $(BIN)/python -m pytest tests/test_gpu.py $(ARGS)
 
 test-all: $(INSTALLED) ## Run all tests, which takes long.
-	TFDIST_EXAMPLES=25 $(PYTEST) $(ARGS)
+	TFDIST_EXAMPLES=25 TFDIST_TEST_XLA_FLAGS= $(PYTEST) $(ARGS)
 
 coverage: $(INSTALLED) ## Run all tests and measure what they cover, which takes twice as long.
 	$(PYTEST) --cov --cov-report=term $(ARGS)

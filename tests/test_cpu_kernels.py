@@ -14,7 +14,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from tfdist_jax import _cpu_kernels
 
-examples = settings(max_examples=int(os.environ.get("TFDIST_EXAMPLES", "30")), deadline=None, derandomize=True)
+examples = settings(max_examples=4 * int(os.environ.get("TFDIST_EXAMPLES", "8")), deadline=None, derandomize=True)
 
 
 @contextlib.contextmanager
@@ -246,6 +246,16 @@ XLA_CONVOLUTION = [1, 0, 0, 0, 0]
 def test_the_form_is_chosen_by_shape(case, forward, image, kernel):
     for wanted, (fn, *args) in zip((forward, image, kernel), transpose(*case).values(), strict=True):
         assert count_ops(fn, *args) == (wanted, XLA_CONVOLUTION)
+
+
+def test_gradients_within_shard_map_have_the_same_forms():
+    convolve, image, kernel = convolve_with((1, 1, 16, 8), strides=2)
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
+    gradient = jax.grad(lambda x, k: (convolve(x, k) ** 2).sum(), (0, 1))
+    mapped = jax.shard_map(
+        gradient, mesh=mesh, in_specs=(P("data"), P()), out_specs=(P("data"), P("data")), check_vma=False
+    )
+    assert count_ops(mapped, image, kernel) == ([0, 3, 0, 0, 0], [3, 0, 0, 0, 0])
 
 
 def pool_of(fold, start, window, strides):

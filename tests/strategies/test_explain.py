@@ -560,7 +560,7 @@ def test_convolutions_are_counted_without_padding(name):
     options = {"window_strides": (1, 1), "dimension_numbers": ("NHWC", "HWIO", "NHWC"), **CONVOLUTIONS[name]}
     features = 4 // options.get("feature_group_count", 1)
     convolve = lambda x, kernel: jax.lax.conv_general_dilated(x, kernel, **options)
-    x, kernel = jnp.ones((2, 9, 7, 4)), jnp.ones((3, 2, features, 8))
+    x, kernel = jnp.ones((4, 9, 7, 4)), jnp.ones((3, 2, features, 8))
     found = td.SingleDevice().explain(jax.jit(convolve), x, kernel)
     assert found.flops.count == 2 * int(convolve(x, kernel).sum())
 

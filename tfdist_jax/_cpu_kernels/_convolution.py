@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ from jax import lax
 from jax.core import ShapedArray
 
 from tfdist_jax._cpu_kernels._depthwise import choose_depthwise, choose_depthwise_gradient
-from tfdist_jax._cpu_kernels._windows import positions
+from tfdist_jax._cpu_kernels._windows import Axis, find_axes, positions
 
 # Beyond these, programs become long and gain little.
 _MAX_GROUPS = 64
@@ -28,17 +28,19 @@ def choose(
     **params: Any,
 ) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
     """Choose for `conv_general_dilated`; `lhs` is an image or what is convolved like one, `rhs` the kernel or its like."""
-    if out_sharding is not None:
+    if out_sharding is not None and any(out_sharding.spec):
         return None
     if min(map(min, params["padding"]), default=0) < 0:
         return _choose_cropped(lhs, params)
     dtypes = {lhs.dtype, rhs.dtype, np.dtype(params["preferred_element_type"] or lhs.dtype)}
     if len(dtypes) > 1 or lhs.dtype not in (np.float32, np.float64):
         return None
-    for name in ("feature_group_count", "batch_group_count"):
+    axes = find_axes(lhs, rhs, params)
+    if not all(axis.outputs for axis in axes):
+        return None
+    for name, choose_by_channel in _DEPTHWISE.items():
         if params[name] > 1:
-            return _choose_grouped(lhs, rhs, name, params)
-    axes = _find_axes(lhs, rhs, params)
+            return choose_by_channel(lhs, rhs, axes, params) or _choose_groups(name, params)
     spec = params["dimension_numbers"]
     if math.prod(axis.kernel for axis in axes) == 1:
         form = _multiply_by_kernel_position
@@ -72,12 +74,10 @@ def _choose_cropped(lhs: ShapedArray, params: dict[str, Any]) -> Callable[[jax.A
     return lambda image, kernel: lax.conv_general_dilated(_take_ranges(image, spatial, ranges), kernel, **params)
 
 
-def _choose_grouped(
-    lhs: ShapedArray, rhs: ShapedArray, name: str, params: dict[str, Any]
-) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
-    depthwise = choose_depthwise if name == "feature_group_count" else choose_depthwise_gradient
-    if by_channel := depthwise(lhs, rhs, params):
-        return by_channel
+_DEPTHWISE = {"feature_group_count": choose_depthwise, "batch_group_count": choose_depthwise_gradient}
+
+
+def _choose_groups(name: str, params: dict[str, Any]) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
     # XLA sometimes exchanges image and kernel of what has no groups, and crashes where their spatial axes are in another order.
     is_ordered = all([*axes[2:]] == sorted(axes[2:]) for axes in params["dimension_numbers"])
     if params[name] > _MAX_GROUPS or not is_ordered:
@@ -102,37 +102,6 @@ def _convolve_groups(
 
 def _split(array: jax.Array, count: int, axis: int) -> Sequence[jax.Array]:
     return lax.split(array, [array.shape[axis] // count] * count, axis)
-
-
-class _Axis(NamedTuple):
-    """One spatial axis: output `o` is the sum over `k` of what lies at `(o * stride + k * kernel_dilation - low) / dilation`."""
-
-    inputs: int
-    kernel: int
-    outputs: int
-    stride: int
-    low: int
-    dilation: int
-    kernel_dilation: int
-
-    def find_input(self, output: int, at: int) -> int | None:
-        """Return the input that is multiplied by the kernel's element `at` for an output; None where there is a zero."""
-        index, between = divmod(output * self.stride + at * self.kernel_dilation - self.low, self.dilation)
-        return index if not between and 0 <= index < self.inputs else None
-
-
-def _find_axes(lhs: ShapedArray, rhs: ShapedArray, params: dict[str, Any]) -> list[_Axis]:
-    spec = params["dimension_numbers"]
-    axes = []
-    for number, (left, right) in enumerate(zip(spec.lhs_spec[2:], spec.rhs_spec[2:], strict=True)):
-        dilation, kernel_dilation = params["lhs_dilation"][number], params["rhs_dilation"][number]
-        low, high = params["padding"][number]
-        stride = params["window_strides"][number]
-        size = (lhs.shape[left] - 1) * dilation + 1 + low + high
-        width = (rhs.shape[right] - 1) * kernel_dilation + 1
-        outputs = max((size - width) // stride + 1, 0)
-        axes.append(_Axis(lhs.shape[left], rhs.shape[right], outputs, stride, low, dilation, kernel_dilation))
-    return axes
 
 
 def _as_range(numbers: Sequence[int]) -> range:
@@ -164,7 +133,7 @@ def _take_ranges(array: jax.Array, axes: Sequence[int], ranges: Sequence[range])
 
 
 def _multiply_by_output_position(
-    lhs: jax.Array, rhs: jax.Array, *, axes: Sequence[_Axis], spec: Any, precision: Any
+    lhs: jax.Array, rhs: jax.Array, *, axes: Sequence[Axis], spec: Any, precision: Any
 ) -> jax.Array:
     """Compute the outputs at each position by one matrix product, of only those elements that meet there."""
     left, right = spec.lhs_spec, spec.rhs_spec
@@ -187,7 +156,7 @@ def _multiply_by_output_position(
 
 
 def _multiply_by_kernel_position(
-    lhs: jax.Array, rhs: jax.Array, *, axes: Sequence[_Axis], spec: Any, precision: Any
+    lhs: jax.Array, rhs: jax.Array, *, axes: Sequence[Axis], spec: Any, precision: Any
 ) -> jax.Array:
     """Compute a convolution whose kernel has one position: a matrix product of the inputs that it meets."""
     left, right, out = spec.lhs_spec, spec.rhs_spec, spec.out_spec

@@ -9,7 +9,7 @@ import jax
 from jax import lax
 from jax.core import ShapedArray
 
-from tfdist_jax._cpu_kernels._windows import interleave, pad, positions, take
+from tfdist_jax._cpu_kernels._windows import Axis, interleave, pad, positions, take
 
 # Programs grow with the window; beyond this, XLA's loop is used.
 _MAX_POSITIONS = 49
@@ -19,85 +19,66 @@ _MAX_ROWS = 16
 
 
 def choose_depthwise(
-    lhs: ShapedArray, rhs: ShapedArray, params: dict[str, Any]
+    lhs: ShapedArray, rhs: ShapedArray, axes: Sequence[Axis], params: dict[str, Any]
 ) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
     """Choose for a convolution of groups of one channel, `rhs` being the kernel; the gradient of the input is one, too."""
     spec = params["dimension_numbers"]
-    if rhs.shape[spec.rhs_spec[1]] != 1 or math.prod(rhs.shape[axis] for axis in spec.rhs_spec[2:]) > _MAX_POSITIONS:
+    if rhs.shape[spec.rhs_spec[1]] != 1 or math.prod(axis.kernel for axis in axes) > _MAX_POSITIONS:
         return None
-    if max(params["lhs_dilation"]) > 1 and max(params["window_strides"]) > 1:
+    if any(axis.dilation > 1 for axis in axes) and any(axis.stride > 1 for axis in axes):
         return None
-    return functools.partial(_add_shifted, params=params)
+    return functools.partial(_add_shifted, axes=axes, spec=spec)
 
 
-def _add_shifted(lhs: jax.Array, rhs: jax.Array, *, params: dict[str, Any]) -> jax.Array:
+def _add_shifted(lhs: jax.Array, rhs: jax.Array, *, axes: Sequence[Axis], spec: Any) -> jax.Array:
     """Add, for each position in the kernel, the shifted image times the kernel's numbers there.
 
-    Where elements of the image lie apart, every so manieth output is a phase that meets its own positions of the kernel.
+    Where elements of the image lie apart, the outputs are several phases that meet their own positions of the kernel each.
     """
-    spec = params["dimension_numbers"]
     # Batch, spatial axes, channels: of the image; spatial axes, channels: of the kernel.
     image = lax.transpose(lhs, (spec.lhs_spec[0], *spec.lhs_spec[2:], spec.lhs_spec[1]))
-    sizes = image.shape[1:-1]
     kernel = lax.transpose(rhs, (*spec.rhs_spec[2:], spec.rhs_spec[1], spec.rhs_spec[0]))
-    window, channels = kernel.shape[:-2], kernel.shape[-1]
+    channels = kernel.shape[-1]
     image = _repeat_channels(image, channels // image.shape[-1])
-    strides, dilation = params["window_strides"], params["lhs_dilation"]
-    lows = [low for low, _ in params["padding"]]
-    outputs = [
-        ((size - 1) * apart + 1 + low + high - (width - 1) * kernel_apart - 1) // stride + 1
-        for size, apart, (low, high), width, kernel_apart, stride in zip(
-            sizes, dilation, params["padding"], window, params["rhs_dilation"], strides, strict=True
-        )
-    ]
-    if min(outputs) <= 0:
-        return _order_axes(lax.full((image.shape[0], *(max(n, 0) for n in outputs), channels), 0, lhs.dtype), spec)
-    counts = [-(-count // apart) for count, apart in zip(outputs, dilation, strict=True)]
-    # For each phase of the output, the positions in the kernel that meet elements there.
-    met = {
-        phase: _find_met(phase, window, dilation=dilation, kernel_dilation=params["rhs_dilation"], lows=lows)
-        for phase in positions(dilation)
-    }
-    firsts = [first for pairs in met.values() for _, first in pairs]
-    before = [max(0, -min(axis)) for axis in zip(*firsts, strict=True)]
-    after = [
-        max(0, max(axis) + (count - 1) * stride + 1 - size)
-        for axis, count, stride, size in zip(zip(*firsts, strict=True), counts, strides, sizes, strict=True)
-    ]
-    padded = pad(image, [(0, 0), *zip(before, after, strict=True), (0, 0)])
-    shape = (image.shape[0], *counts, channels)
+    dilation = [axis.dilation for axis in axes]
+    met = {phase: _find_met(phase, axes) for phase in positions(dilation)}
+    shape = (image.shape[0], *(-(-axis.outputs // axis.dilation) for axis in axes), channels)
+    padded, before = _pad_to_reach([first for pairs in met.values() for _, first in pairs], image, shape, axes)
 
     def multiply(at: tuple[int, ...], first: tuple[int, ...]) -> jax.Array:
-        start = (0, *(n + low for n, low in zip(first, before, strict=True)), 0)
         weights = lax.reshape(take(kernel, (*at, 0, 0), (*[1] * len(at), 1, channels), [1] * kernel.ndim), [channels])
-        part = take(padded, start, shape, (1, *strides, 1))
+        start = (0, *(n + low for n, low in zip(first, before, strict=True)), 0)
+        part = take(padded, start, shape, (1, *(axis.stride for axis in axes), 1))
         return lax.mul(part, lax.broadcast_in_dim(weights, shape, [len(shape) - 1]))
 
-    phases = [
-        functools.reduce(lax.add, (multiply(at, first) for at, first in pairs))
-        if pairs
-        else lax.full(shape, 0, lhs.dtype)
-        for pairs in met.values()
-    ]
-    whole = interleave(phases, (1, *dilation, 1))
-    return _order_axes(take(whole, [0] * whole.ndim, (image.shape[0], *outputs, channels), [1] * whole.ndim), spec)
+    def add(pairs: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]) -> jax.Array:
+        products = [multiply(at, first) for at, first in pairs]
+        return functools.reduce(lax.add, products) if products else lax.full(shape, 0, lhs.dtype)
+
+    whole = interleave([*map(add, met.values())], (1, *dilation, 1))
+    sizes = (image.shape[0], *(axis.outputs for axis in axes), channels)
+    return _order_axes(take(whole, [0] * whole.ndim, sizes, [1] * whole.ndim), spec)
 
 
-def _find_met(
-    output: Sequence[int],
-    window: Sequence[int],
-    *,
-    dilation: Sequence[int],
-    kernel_dilation: Sequence[int],
-    lows: Sequence[int],
-) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def _find_met(output: Sequence[int], axes: Sequence[Axis]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Return the positions in the kernel that meet elements of the image for an output, each with the element's index."""
     pairs = []
-    for at in positions(window):
-        places = [o + n * apart - low for o, n, apart, low in zip(output, at, kernel_dilation, lows, strict=True)]
-        if not any(place % apart for place, apart in zip(places, dilation, strict=True)):
-            pairs.append((at, tuple(place // apart for place, apart in zip(places, dilation, strict=True))))
+    for at in positions([axis.kernel for axis in axes]):
+        places = [axis.place(o, n) for axis, o, n in zip(axes, output, at, strict=True)]
+        if not any(between for _, between in places):
+            pairs.append((at, tuple(index for index, _ in places)))
     return pairs
+
+
+def _pad_to_reach(
+    firsts: Sequence[tuple[int, ...]], image: jax.Array, shape: Sequence[int], axes: Sequence[Axis]
+) -> tuple[jax.Array, list[int]]:
+    """Return the image with zeros where parts of `shape` from `firsts` on have elements, and their number before it."""
+    before, after = [], []
+    for starts, axis, count in zip(zip(*firsts, strict=True), axes, shape[1:-1], strict=True):
+        before.append(max(0, -min(starts)))
+        after.append(max(0, max(starts) + (count - 1) * axis.stride + 1 - axis.inputs))
+    return pad(image, [(0, 0), *zip(before, after, strict=True), (0, 0)]), before
 
 
 def _repeat_channels(image: jax.Array, times: int) -> jax.Array:
@@ -117,55 +98,55 @@ def _order_axes(image: jax.Array, spec: Any) -> jax.Array:
 
 
 def choose_depthwise_gradient(
-    lhs: ShapedArray, rhs: ShapedArray, params: dict[str, Any]
+    lhs: ShapedArray, rhs: ShapedArray, axes: Sequence[Axis], params: dict[str, Any]
 ) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
     """Choose for the gradient of such a convolution's kernel: a convolution of the image, `rhs` being the output's gradient."""
     spec = params["dimension_numbers"]
     has_one_channel = lhs.shape[spec.lhs_spec[0]] == params["batch_group_count"]
-    if not has_one_channel or len(params["padding"]) not in (1, 2) or max(params["lhs_dilation"]) > 1:
+    if not has_one_channel or len(axes) not in (1, 2) or any(axis.dilation > 1 for axis in axes):
         return None
-    return functools.partial(_correlate_by_rows, params=params)
+    return functools.partial(_correlate_by_rows, axes=axes, padding=params["padding"], spec=spec)
 
 
-def _correlate_by_rows(lhs: jax.Array, rhs: jax.Array, *, params: dict[str, Any]) -> jax.Array:
+# Of an axis that a convolution over one axis does not have.
+_NO_AXIS = Axis(1, 1, 1, 1, 0, 1, 1)
+
+
+def _correlate_by_rows(
+    lhs: jax.Array, rhs: jax.Array, *, axes: Sequence[Axis], padding: Sequence[tuple[int, int]], spec: Any
+) -> jax.Array:
     """Add the products of image and gradient for each position in the kernel, some rows at a time.
 
-    XLA adds a few rows in one loop over channels, which vectorizes, where it adds many one number after the other.
+    What is written out for some rows vectorizes; XLA's loops over many rows add one number after the other.
     """
-    spec = params["dimension_numbers"]
     image = lax.transpose(lhs, (spec.lhs_spec[1], *spec.lhs_spec[2:], spec.lhs_spec[0]))
     gradient = lax.transpose(rhs, (spec.rhs_spec[1], *spec.rhs_spec[2:], spec.rhs_spec[0]))
-    # Between elements of the gradient, and between positions in the kernel.
-    apart, kernel_apart = params["rhs_dilation"], params["window_strides"]
-    padding = params["padding"]
-    if len(padding) == 1:
+    image = pad(image, [(0, 0), *padding, (0, 0)])
+    if len(axes) == 1:
         image, gradient = lax.expand_dims(image, [1]), lax.expand_dims(gradient, [1])
-        apart, kernel_apart, padding = (1, *apart), (1, *kernel_apart), ((0, 0), *padding)
+    vertical, horizontal = (_NO_AXIS, *axes)[-2:]
     batch, height, width, channels = gradient.shape
-    window = [
-        (size + low + high - (count - 1) * step - 1) // between + 1
-        for size, (low, high), count, step, between in zip(
-            image.shape[1:], padding, (height, width), apart, kernel_apart, strict=False
-        )
-    ]
-    image = _repeat_channels(pad(image, [(0, 0), *padding, (0, 0)]), channels // image.shape[-1])
+    image = _repeat_channels(image, channels // image.shape[-1])
+    window = (vertical.outputs, horizontal.outputs)
     rows = max(1, min(height, _MAX_ROWS, _MAX_PRODUCTS // math.prod(window)))
     images = max(n for n in range(1, max(1, _MAX_ROWS // rows) + 1) if batch % n == 0)
     blocks = -(-height // rows)
-    needed = (blocks * rows - 1) * apart[0] + (window[0] - 1) * kernel_apart[0] + 1
+    # The image's rows that so many of the gradient's meet.
+    reach = lambda count: (count - 1) * vertical.kernel_dilation + (window[0] - 1) * vertical.stride + 1
     gradient = pad(gradient, [(0, 0), (0, blocks * rows - height), (0, 0), (0, 0)])
-    image = pad(image, [(0, 0), (0, max(0, needed - image.shape[1])), (0, 0), (0, 0)])
-    taken = (rows - 1) * apart[0] + (window[0] - 1) * kernel_apart[0] + 1
+    image = pad(image, [(0, 0), (0, max(0, reach(blocks * rows) - image.shape[1])), (0, 0), (0, 0)])
 
     def add_block(number: jax.Array, sums: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        first, block = number // blocks * images, number % blocks
-        part = lax.dynamic_slice(image, (first, block * rows * apart[0], 0, 0), (images, taken, *image.shape[2:]))
-        slope = lax.dynamic_slice(gradient, (first, block * rows, 0, 0), (images, rows, width, channels))
+        first, row = number // blocks * images, number % blocks * rows
+        part = lax.dynamic_slice(
+            image, (first, row * vertical.kernel_dilation, 0, 0), (images, reach(rows), *image.shape[2:])
+        )
+        slope = lax.dynamic_slice(gradient, (first, row, 0, 0), (images, rows, width, channels))
         added = []
-        for (row, column), total in zip(positions(window), sums, strict=True):
+        for (down, right), total in zip(positions(window), sums, strict=True):
             for n, m in positions((images, rows)):
-                start = (n, m * apart[0] + row * kernel_apart[0], column * kernel_apart[1], 0)
-                met = take(part, start, (1, 1, width, channels), (1, 1, apart[1], 1))
+                start = (n, m * vertical.kernel_dilation + down * vertical.stride, right * horizontal.stride, 0)
+                met = take(part, start, (1, 1, width, channels), (1, 1, horizontal.kernel_dilation, 1))
                 product = lax.mul(met, take(slope, (n, m, 0, 0), (1, 1, width, channels), [1] * 4))
                 total = lax.add(total, lax.reshape(product, (width, channels)))
             added.append(total)
@@ -174,5 +155,4 @@ def _correlate_by_rows(lhs: jax.Array, rhs: jax.Array, *, params: dict[str, Any]
     zeros = lax.full((width, channels), 0, lhs.dtype)
     sums = lax.fori_loop(0, batch // images * blocks, add_block, (zeros,) * math.prod(window))
     stacked = lax.concatenate([lax.expand_dims(lax.reduce_sum(total, [0]), [0]) for total in sums], 0)
-    sizes = [*window][-len(params["padding"]) :]
-    return _order_axes(lax.reshape(stacked, (1, *sizes, channels)), spec)
+    return _order_axes(lax.reshape(stacked, (1, *(axis.outputs for axis in axes), channels)), spec)
