@@ -43,6 +43,8 @@ def worker(name, model, devices):
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices)
     else:
+        if name.startswith("hand-written"):
+            os.environ["TFDIST_CPU_KERNELS"] = "off"  # JAX as it is.
         import tfdist_jax
 
         tfdist_jax.use_cpu_devices(devices)
