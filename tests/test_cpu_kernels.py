@@ -61,7 +61,7 @@ def convolutions(draw):
     groups = {"depthwise": draw(st.integers(2, 5)), "groups": draw(st.integers(2, 3))}.get(kind, 1)
     inputs = 1 if kind == "depthwise" else draw(st.sampled_from([1, 2, 9]))
     outputs = draw(st.sampled_from([1, 2] if kind == "depthwise" else [1, 3, 8]))
-    sizes = several([1, 3, 5] if rank == 3 else [1, 4, 7, 18])
+    sizes = several([1, 3, 5] if rank == 3 else [1, 4, 7, 17, 18])
     window = [1] * rank if kind == "one position" else several([1, 2, 3, 5])
     dilation = several([1, 2, 3]) if kind == "transposed" or draw(st.booleans()) else [1] * rank
     strides = several([1, 1, 2, 3]) if kind != "transposed" else [1] * rank
@@ -246,6 +246,25 @@ XLA_CONVOLUTION = [1, 0, 0, 0, 0]
 def test_the_form_is_chosen_by_shape(case, forward, image, kernel):
     for wanted, (fn, *args) in zip((forward, image, kernel), transpose(*case).values(), strict=True):
         assert count_ops(fn, *args) == (wanted, XLA_CONVOLUTION)
+
+
+@pytest.mark.parametrize("height", [6, 17])
+@pytest.mark.parametrize("strides", [1, 2])
+def test_infinite_numbers_spread_as_in_xlas_convolution_by_channel(height, strides):
+    """Also where they meet the zeros around the image; those between elements, by which XLA multiplies, are left out."""
+    convolve, _, kernel = convolve_with((3, 3, 1, 4), strides, groups=4)
+    image = draw_array(0, (2, height, 6, 4), np.float32)
+    slope = draw_array(2, convolve(image, kernel).shape, np.float32)
+    _, by_image, by_kernel = transpose(convolve, image, kernel).values()
+    for fn, *args in (
+        (convolve, image.at[0, -1, 0, 1].set(np.inf), kernel.at[0, 0, 0, 0].set(np.inf)),
+        (by_image[0], kernel.at[0, 0, 0, 0].set(np.nan), slope.at[1, 0, 0, 1].set(-np.inf)),
+        (by_kernel[0], image.at[0, -1, 0, 1].set(np.inf), slope.at[1, 0, 0, 2].set(np.inf)),
+    ):
+        found, wanted = compute(fn, *args)
+        is_same = np.isfinite(wanted) | (strides == 1)
+        assert is_same.any() and not np.isfinite(found).all()
+        np.testing.assert_allclose(found[is_same], wanted[is_same], rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_within_shard_map_have_the_same_forms():

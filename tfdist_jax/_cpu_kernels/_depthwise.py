@@ -108,6 +108,12 @@ def choose_depthwise_gradient(
     return functools.partial(_correlate_by_rows, axes=axes, padding=params["padding"], spec=spec)
 
 
+def _count_rows(height: int, limit: int) -> int:
+    """Return how many rows to take at once: at most `limit`, and so that none are left over if that makes many."""
+    divisor = max(n for n in range(1, min(height, limit) + 1) if height % n == 0)
+    return divisor if 2 * divisor >= limit else min(height, limit)
+
+
 # Of an axis that a convolution over one axis does not have.
 _NO_AXIS = Axis(1, 1, 1, 1, 0, 1, 1)
 
@@ -128,23 +134,17 @@ def _correlate_by_rows(
     batch, height, width, channels = gradient.shape
     image = _repeat_channels(image, channels // image.shape[-1])
     window = (vertical.outputs, horizontal.outputs)
-    rows = max(1, min(height, _MAX_ROWS, _MAX_PRODUCTS // math.prod(window)))
-    images = max(n for n in range(1, max(1, _MAX_ROWS // rows) + 1) if batch % n == 0)
-    blocks = -(-height // rows)
-    # The image's rows that so many of the gradient's meet.
-    reach = lambda count: (count - 1) * vertical.kernel_dilation + (window[0] - 1) * vertical.stride + 1
-    gradient = pad(gradient, [(0, 0), (0, blocks * rows - height), (0, 0), (0, 0)])
-    image = pad(image, [(0, 0), (0, max(0, reach(blocks * rows) - image.shape[1])), (0, 0), (0, 0)])
+    rows = _count_rows(height, min(_MAX_ROWS, max(1, _MAX_PRODUCTS // math.prod(window))))
+    images = max(n for n in range(1, _MAX_ROWS // rows + 1) if batch % n == 0)
 
-    def add_block(number: jax.Array, sums: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        first, row = number // blocks * images, number % blocks * rows
-        part = lax.dynamic_slice(
-            image, (first, row * vertical.kernel_dilation, 0, 0), (images, reach(rows), *image.shape[2:])
-        )
-        slope = lax.dynamic_slice(gradient, (first, row, 0, 0), (images, rows, width, channels))
+    def add_rows(first: Any, row: Any, count: int, sums: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
+        reach = (count - 1) * vertical.kernel_dilation + (window[0] - 1) * vertical.stride + 1
+        start = (first, row * vertical.kernel_dilation, 0, 0)
+        part = lax.dynamic_slice(image, start, (images, reach, *image.shape[2:]))
+        slope = lax.dynamic_slice(gradient, (first, row, 0, 0), (images, count, width, channels))
         added = []
         for (down, right), total in zip(positions(window), sums, strict=True):
-            for n, m in positions((images, rows)):
+            for n, m in positions((images, count)):
                 start = (n, m * vertical.kernel_dilation + down * vertical.stride, right * horizontal.stride, 0)
                 met = take(part, start, (1, 1, width, channels), (1, 1, horizontal.kernel_dilation, 1))
                 product = lax.mul(met, take(slope, (n, m, 0, 0), (1, 1, width, channels), [1] * 4))
@@ -152,7 +152,13 @@ def _correlate_by_rows(
             added.append(total)
         return tuple(added)
 
-    zeros = lax.full((width, channels), 0, lhs.dtype)
-    sums = lax.fori_loop(0, batch // images * blocks, add_block, (zeros,) * math.prod(window))
+    sums = (lax.full((width, channels), 0, lhs.dtype),) * math.prod(window)
+    blocks, left = divmod(height, rows)
+    for start, count, repeats in ((0, rows, blocks), (blocks * rows, left, 1)):
+        if count:
+            add_block = lambda number, sums, start=start, count=count, repeats=repeats: add_rows(
+                number // repeats * images, start + number % repeats * rows, count, sums
+            )
+            sums = lax.fori_loop(0, batch // images * repeats, add_block, sums)
     stacked = lax.concatenate([lax.expand_dims(lax.reduce_sum(total, [0]), [0]) for total in sums], 0)
     return _order_axes(lax.reshape(stacked, (1, *(axis.outputs for axis in axes), channels)), spec)
