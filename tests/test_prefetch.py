@@ -48,6 +48,16 @@ def test_batches_are_placed_ahead_of_their_use():
     assert list(results) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("depth", [0, 1, 2, 9])
+def test_an_error_comes_in_its_own_step_and_what_is_behind_it_after_that(depth):
+    results = prefetch(iter([2, 1, 0, 4]), lambda item: 4 // item, depth=depth)
+    assert [next(results), next(results)] == [2, 4]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert list(results) == [1]
+    assert next(results, None) is None
+
+
 @pytest.mark.parametrize("depth", [0, 1, 2, 5, 20])
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("used", [0, 1, 4, 9, 10])

@@ -12,9 +12,8 @@ from jax.sharding import Mesh, PartitionSpec
 from tfdist_jax._internals import EvalTrace, current_trace
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._sharding._collectives import ReduceOp, map_replicas
-from tfdist_jax._sharding._input import num_rows, put_rows, split_rows, split_sizes
-from tfdist_jax._sharding._mesh import batch_spec, num_replicas, replicas
-from tfdist_jax._sharding._placement import local, local_replicas, spans_processes
+from tfdist_jax._sharding._mesh import batch_spec, num_replicas
+from tfdist_jax._sharding._placement import local, local_replicas
 from tfdist_jax._sharding._values import PerReplica
 
 
@@ -69,21 +68,6 @@ def _run(mesh: Mesh, fn: Callable[..., Any], tree: Any, splits: tuple[str, ...],
     each = batch_spec(mesh)
     specs = [PartitionSpec() if split == "whole" else each for split in splits]
     return map_replicas(body, mesh, in_specs=(specs,), out_specs=each)(data)
-
-
-def split_batch(batch: Any, mesh: Mesh) -> Any:
-    """Split the rows of a host batch over the replicas.
-
-    Returns:
-        The same tree with a `PerReplica` per array, on the replicas' devices; by `split_sizes`, with differing
-        shapes where the rows do not divide evenly. With several processes these are copies, which each has of all.
-    """
-    count = num_replicas(mesh)
-    if len(set(split_sizes(num_rows(batch), count))) == 1:
-        return jax.tree.map(lambda leaf: PerReplica(leaf, count, is_rows=True), put_rows(batch, mesh))
-    homes = [jax.local_devices()[0]] * count if spans_processes(mesh) else replicas(mesh)
-    parts = [jax.device_put(part, home) for part, home in zip(split_rows(batch, count), homes, strict=True)]
-    return jax.tree.map(lambda *values: PerReplica.uneven(values), *parts)
 
 
 def reduce(op: ReduceOp, value: Any, *, axis: int | None = None) -> Any:

@@ -16,7 +16,7 @@ from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_global_batches, shards_of_local_batches
 from tfdist_jax._program import Program, make_program
 from tfdist_jax._sharding._collectives import ReduceOp
-from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, put_rows
+from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, put_rows, split_batch
 from tfdist_jax._sharding._layout import (
     Layout,
     NotedLayouts,
@@ -334,7 +334,7 @@ class Strategy(abc.ABC):
             >>> [len(rows) for rows in td.Mirrored().split(np.arange(10.0)).values]
             [2, 2, 2, 2, 2, 0, 0, 0]
         """
-        return _replica.split_batch(batch, self.mesh)
+        return split_batch(batch, self.mesh)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Run `fn` once on each replica, with collectives over the axis names `batch_axes`.

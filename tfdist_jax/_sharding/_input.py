@@ -10,7 +10,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from tfdist_jax._sharding._placement import batch_shardings, put
+from tfdist_jax._sharding._mesh import replicas
+from tfdist_jax._sharding._placement import batch_shardings, put, spans_processes
+from tfdist_jax._sharding._values import PerReplica
 
 Batch = TypeVar("Batch")
 Placed = TypeVar("Placed")
@@ -70,6 +72,21 @@ def put_rows(batch: Any, mesh: Mesh) -> Any:
     return put(batch, batch_shardings(batch, mesh))
 
 
+def split_batch(batch: Any, mesh: Mesh) -> Any:
+    """Split the rows of a host batch over the replicas.
+
+    Returns:
+        The same tree with a `PerReplica` per array, on the replicas' devices; by `split_sizes`, with differing
+        shapes where the rows do not divide evenly. With several processes these are copies, which each has of all.
+    """
+    count = len(replicas(mesh))
+    if len(set(split_sizes(num_rows(batch), count))) == 1:
+        return jax.tree.map(lambda leaf: PerReplica(leaf, count, is_rows=True), put_rows(batch, mesh))
+    homes = [jax.local_devices()[0]] * count if spans_processes(mesh) else replicas(mesh)
+    parts = [jax.device_put(part, home) for part, home in zip(split_rows(batch, count), homes, strict=True)]
+    return jax.tree.map(lambda *values: PerReplica.uneven(values), *parts)
+
+
 def pad_to_equal(batch: Any, num_replicas: int) -> tuple[Any, tuple[int, ...]]:
     """Fill a host batch of any size up with zeros to equal parts.
 
@@ -118,22 +135,44 @@ def _pad_rows(array: np.ndarray, missing: int) -> np.ndarray:
     return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
 
 
-def prefetch(items: Iterable[Batch], place: Callable[[Batch], Placed], *, depth: int = 2) -> Iterator[Placed]:
-    """Yield `place(item)` for every item, started `depth` items before it is asked for.
+@final
+class prefetch(Iterator[Placed]):
+    """Iterator over `place(item)` of every item, started `depth` items before it is asked for.
 
-    Transfers to devices are asynchronous, so a batch placed early travels while earlier steps compute.
-
-    Args:
-        items: Host batches.
-        place: Starts the transfer of one batch, such as `strategy.put`.
-        depth: How many batches are on their way at a time.
+    Transfers to devices are asynchronous, so a batch placed early travels while earlier steps compute. An error comes in its own
+    step, behind the batches before, and the next item after it.
     """
-    waiting: collections.deque[Placed] = collections.deque()
-    for item in items:
-        waiting.append(place(item))
-        if len(waiting) > depth:
-            yield waiting.popleft()
-    yield from waiting
+
+    def __init__(self, items: Iterable[Batch], place: Callable[[Batch], Placed], *, depth: int = 2) -> None:
+        """Start nothing yet.
+
+        Args:
+            items: Host batches.
+            place: Starts the transfer of one batch, such as `strategy.put`.
+            depth: How many batches are on their way at a time.
+        """
+        self._placed = map(place, items)
+        self._depth = depth
+        self._waiting: collections.deque[tuple[Placed, None] | tuple[None, Exception]] = collections.deque()
+        self._is_over = False
+
+    def __next__(self) -> Placed:
+        while not self._is_over and len(self._waiting) <= self._depth:
+            self._start_next()
+        if not self._waiting:
+            raise StopIteration
+        placed, error = self._waiting.popleft()
+        if error is not None:
+            raise error
+        return placed  # pyright: ignore[reportReturnType]
+
+    def _start_next(self) -> None:
+        try:
+            self._waiting.append((next(self._placed), None))
+        except StopIteration:
+            self._is_over = True
+        except Exception as error:
+            self._waiting.append((None, error))
 
 
 @final

@@ -22,7 +22,7 @@ from tfdist_jax.compat.tensorflow._functions._results import SCALARS, as_results
 from tfdist_jax.compat.tensorflow._functions._trace_types import TracingContext
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
-from tfdist_jax.compat.tensorflow._tensors._meeting import meeting
+from tfdist_jax.compat.tensorflow._tensors._meeting import brought_together, is_of_devices
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, leaves_of, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplicaStrings
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
@@ -53,7 +53,12 @@ class _Compiled:
         self._returns_tensors: bool | None = None
 
     def __call__(self, tensors: Sequence[jax.Array]) -> Any:
-        results = meeting(self.program, tensors)
+        try:
+            results = self.program(tensors)
+        except ValueError as error:
+            if not is_of_devices(error):
+                raise
+            results = self.program(brought_together(tensors))
         if self._returns_tensors:
             return results
         restored = restore_constants(results)

@@ -18,8 +18,8 @@ from tfdist_jax._multiprocess._shared_input import (
     shards_of_local_rounds,
     sizes_of,
 )
-from tfdist_jax._replica import is_per_replica, split_batch
-from tfdist_jax._sharding._input import num_rows, split_rows
+from tfdist_jax._replica import is_per_replica
+from tfdist_jax._sharding._input import num_rows, split_batch, split_rows
 from tfdist_jax._sharding._mesh import num_replicas, replicas
 from tfdist_jax._sharding._placement import local_replicas, processes, spans_processes
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor

@@ -20,7 +20,6 @@ from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import map_in_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import has_own_strings
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
-from tfdist_jax.compat.tensorflow.data._failures import Failure, guarded, raising
 from tfdist_jax.compat.tensorflow.data._iterator import Resumable
 from tfdist_jax.compat.tensorflow.data._optional import Optional
 from tfdist_jax.compat.tensorflow.data._step_rows import require_same_rows, skip_batches
@@ -62,7 +61,7 @@ class DistributedIterator(Resumable):
 
     def _begin(self, seeds: Any, position: int) -> None:
         rounds, seeds = self._dataset.begin(seeds)
-        self._end, rounds = None, raising(self._noting_end(guarded(rounds)))
+        self._end, rounds = None, map(self._note_end, itertools.count(), rounds)
         rows = skip_batches(rounds, position, self._dataset.own_rows)
         told = allgather_object("the seeds of data", [seeds, rows]) if self._dataset.is_own else [[seeds, rows]]
         self._seeds = [seeds for seeds, _ in told]
@@ -75,11 +74,10 @@ class DistributedIterator(Resumable):
         """Begin the iteration anew, as the iterators of TensorFlow 1 do."""
         self._begin(None, 0)
 
-    def _noting_end(self, rounds: Iterator[Any]) -> Iterator[Any]:
-        for position, own in enumerate(rounds):
-            if type(own) is not Failure and self._dataset.is_beyond_end(own):
-                self._end = position
-            yield own
+    def _note_end(self, position: int, own: Any) -> Any:
+        if self._dataset.is_beyond_end(own):
+            self._end = position
+        return own
 
     def _note_rows(self, rows: int) -> None:
         self._rows = rows if self._rows is None else self._rows
@@ -212,9 +210,7 @@ def prefetch_to_device(batches: Iterator[Any], place: Callable[[Any], Any], opti
         host = jax.local_devices(backend="cpu")[0]
         to_host = lambda batch: map_in_order(lambda value: _parts_on(value, host), place(batch), is_leaf=is_per_replica)
         return map(to_host, batches)
-    # An error comes in its own step, and not ahead of the batches before.
-    place_or_fail = lambda batch: batch if type(batch) is Failure else place(batch)
-    return raising(prefetch(guarded(batches), place_or_fail, depth=1 + options.experimental_per_replica_buffer_size))
+    return prefetch(batches, place, depth=1 + options.experimental_per_replica_buffer_size)
 
 
 def _parts_on(value: Any, device: Any) -> Any:
