@@ -3,15 +3,18 @@
 Keras reads its backend once, when it is imported; programs may set it to "tensorflow" before that, or have it in keras.json.
 """
 
+import contextlib
 import functools
+import gc
 import importlib.abc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, final
 
 from tfdist_jax._user_code import see_as_library
+from tfdist_jax.compat._deferred_module import DEFERRED, defer
 from tfdist_jax.compat.tensorflow._platform._environment import apply_environment
 
 
@@ -35,16 +38,19 @@ class _StartFinder:
     """Notices that Keras is imported, and that JAX is about to start on an accelerator."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-        """Leave finding to the other finders; for `keras`, put a loader around the one that they find."""
+        """Leave finding to the other finders; for `keras` and what it need not load yet, put a loader around theirs."""
         if name.startswith("jax_plugins."):
             # JAX imports its plugins when the first device is asked for, and reads its memory settings then.
             apply_environment()
-        if name != "keras":
+        if name != "keras" and name not in DEFERRED:
             return None
         others = (finder for finder in sys.meta_path if finder is not self)
         spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _KerasLoader(spec.loader)
+        if spec is None or spec.loader is None:
+            return spec
+        if name in DEFERRED:
+            return defer(spec)
+        spec.loader = _KerasLoader(spec.loader)
         return spec
 
 
@@ -65,8 +71,25 @@ class _KerasLoader(importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Run the module with the backend set, whatever the program or keras.json say."""
         os.environ["KERAS_BACKEND"] = "jax"
-        self._loader.exec_module(module)
-        _hook_keras()
+        with _postponing_collection():
+            self._loader.exec_module(module)
+            _hook_keras()
+
+
+@contextlib.contextmanager
+def _postponing_collection() -> Iterator[None]:
+    """Keep the garbage collector from going again and again through what an import makes, which stays: a fifth of Keras's start."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not gc.get_freeze_count():
+            gc.freeze()  # Together these count everything as old, for the next whole collection.
+            gc.unfreeze()
+        gc.enable()
 
 
 def _hook_keras() -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import keras
-from tensorboardX.proto.summary_pb2 import SummaryMetadata
 
 from tfdist_jax.compat.tensorflow import summary
 from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
@@ -128,6 +127,8 @@ def _profiling(original: Callable[..., None]) -> Callable[..., None]:
 
 def _write_model(name: str, data: Any, step: Any = None) -> Any:
     """Write a model's configuration, of which TensorBoard draws the graph of layers."""
+    from tensorboardX.proto.summary_pb2 import SummaryMetadata  # Loads much, for what few programs use.
+
     plugin = SummaryMetadata.PluginData(plugin_name="graph_keras_model", content=b"1")
     try:
         config = data.to_json()
