@@ -74,7 +74,7 @@ def test_losses_are_those_of_one_device(train, losses_of_one_device, mesh, argum
     assert train("--mesh", mesh, "--steps", "15", *arguments) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.slow("a process is killed and starts again, and goes on over another mesh")
+@pytest.mark.exhaustive  # Four trainings; tests of checkpoints and of failures do the same with small models.
 def test_losses_after_a_kill_and_over_another_mesh_are_those_of_an_undisturbed_training(train, chaos, tmp_path):
     arguments = ("--steps", "60", "--checkpoint", str(tmp_path / "saved"))
     training = chaos.launch(EXAMPLE, "--mesh", "data=2,fsdp=4", *arguments)
