@@ -19,7 +19,7 @@ import pytest
 from environment import LIMIT_S
 from jax import lax
 
-from tfdist_jax import _internals
+from tfdist_jax import _internals, _interpreter
 
 
 class Recorder(_internals.Trace):
@@ -658,3 +658,108 @@ def test_breaks_by_exceptions_knows_where_caches_call_python():
             function(1.0)
     assert not _internals.breaks_by_exceptions(sys._getframe())
     assert not _internals.breaks_by_exceptions(None)
+
+
+@pytest.fixture
+def by_xla_alone():
+    """The interpreter, which the facade installs, is not there."""
+    was_installed = _interpreter.uninstall()
+    yield
+    if was_installed:
+        _interpreter.install()
+
+
+@pytest.fixture
+def seen_calls(by_xla_alone):
+    """Programs that were asked for, with their options; each is run by JAX."""
+    seen = []
+
+    def call(by_jax, *arguments, jaxpr, **options):
+        seen.append((jaxpr, options))
+        return by_jax(*arguments, jaxpr=jaxpr, **options)
+
+    undo = _internals.wrap_first_calls(call)
+    yield seen
+    undo()
+
+
+def test_first_calls_are_those_that_have_no_executable_yet(seen_calls):
+    program = jax.jit(lambda x: x + 21)
+    for _ in range(3):
+        assert program(jnp.zeros(2)).tolist() == [21, 21]
+    # Eager operations, and those while something else is traced, are such programs too.
+    jax.jit(lambda x: _internals.known_value(x) or x)(1.0)
+    with _internals.computing_now():
+        jnp.negative(jnp.zeros((3, 5, 7)))
+    jaxprs = [jaxpr for jaxpr, _ in seen_calls]
+    assert sum("21.0" in str(jaxpr) for jaxpr in jaxprs) == 1
+    assert sum("neg" in str(jaxpr) for jaxpr in jaxprs) == 1
+    assert all(isinstance(weakref.ref(jaxpr)(), type(jaxpr)) for jaxpr in jaxprs)
+
+
+def test_results_without_executable_are_asked_for_each_time(by_xla_alone):
+    calls = []
+
+    def call(by_jax, *arguments, jaxpr, **options):
+        calls.append(jaxpr)
+        device = jax.devices()[1]
+        arrays = [
+            _internals.make_array(aval, np.full(aval.shape, 5, aval.dtype), device, True) for aval in jaxpr.out_avals
+        ]
+        return _internals.results_without_executable(arrays)
+
+    undo = _internals.wrap_first_calls(call)
+    try:
+        program = jax.jit(lambda x: (x + 22, 2.0 * jnp.ones(3)))
+        results = [program(np.float32(1)) for _ in range(3)]
+    finally:
+        undo()
+    assert len({id(jaxpr) for jaxpr in calls}) == 1
+    assert len(calls) == 3
+    (first, second) = results[0]
+    assert (first.tolist(), second.tolist()) == (5, [5, 5, 5])
+    assert first.devices() == {jax.devices()[1]}
+    assert first.committed
+    assert program(np.float32(1))[0] == 23
+
+
+def test_make_array_keeps_weak_types():
+    aval = jax.jit(lambda: 2.0).trace().jaxpr.out_avals[0]
+    array = _internals.make_array(aval, np.asarray(3, np.float32), jax.devices()[0], False)
+    assert (array.weak_type, array.committed, float(array)) == (True, False, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_plain"),
+    [
+        ({}, True),
+        ({"static_argnums": 0}, True),
+        ({"donate_argnums": 0}, False),
+        ({"out_shardings": jax.sharding.SingleDeviceSharding(jax.devices()[0])}, False),
+        ({"compiler_options": {"xla_embed_ir_in_executable": True}}, False),
+    ],
+)
+def test_plain_options_are_those_of_jit_alone(seen_calls, options, is_plain):
+    jax.jit(lambda x: x - 23, **options)(1.0 if "static_argnums" in options else jnp.zeros(5))
+    assert [_internals.has_plain_options(options) for _, options in seen_calls][-1] == is_plain
+
+
+def test_programs_of_a_mesh_have_no_plain_options(seen_calls):
+    with jax.set_mesh(jax.make_mesh((2,), ("data",), devices=jax.devices()[:2])):
+        jax.jit(lambda x: x - 24)(jnp.zeros(5))
+    assert not _internals.has_plain_options(seen_calls[-1][1])
+
+
+def test_checks_results_knows_jaxs_settings():
+    assert not _internals.checks_results()
+    for setting in (jax.debug_nans, jax.debug_infs):
+        with setting(True):
+            assert _internals.checks_results()
+
+
+def test_scan_sizes_are_how_many_operands_are_constants_and_carried():
+    def step(x, constant):
+        return lax.scan(lambda carry, row: ((carry[0] + constant * row, -carry[1]), row), (x[0], x[0]), x)
+
+    equation = jax.jit(step).trace(jnp.ones(3), 2.0).jaxpr.jaxpr.eqns[-1]
+    assert _internals.scan_sizes(equation.params) == (1, 2)

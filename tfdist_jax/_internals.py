@@ -13,7 +13,7 @@ import functools
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 from typing import Any
@@ -30,10 +30,12 @@ from jax._src import (
     config as _config,
     core as _core,
     distributed as _distributed,
+    named_sharding as _named_sharding,
+    pjit as _pjit,
     util as _util,
     xla_bridge as _xla_bridge,
 )
-from jax._src.interpreters import mlir as _mlir, partial_eval as _partial_eval
+from jax._src.interpreters import mlir as _mlir, partial_eval as _partial_eval, pxla as _pxla
 from jax.core import Tracer
 from jax.extend.linear_util import StoreException, WrappedFun
 from jaxlib import _jax  # type: ignore[attr-defined]
@@ -369,6 +371,59 @@ def lowering_rule(primitive: Any, platform: str) -> Callable[..., Any]:
     """Return the rule `(context, *operands, **params)` by which JAX lowers a primitive on a platform."""
     entry = _mlir._platform_specific_lowerings[platform].get(primitive) or _mlir._lowerings[primitive]
     return entry.rule
+
+
+def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many of a `scan` equation's operands are constants, and how many are carried."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()  # Since jax 0.12.
+    return len(consts), len(carry)
+
+
+def wrap_first_calls(call: Callable[..., Any]) -> Callable[[], None]:
+    """Let `call(by_jax, *arguments, jaxpr=..., **options)` run each program of `jax.jit` that C++ has no executable of.
+
+    Eager operations are such programs. `call` returns what `by_jax(*arguments, jaxpr=..., **options)` does, or what
+    `results_without_executable` makes: then C++ asks again at the next call. What is returned undoes this.
+    """
+    by_jax = _pjit._pjit_call_impl_python
+
+    def undo() -> None:
+        _pjit._pjit_call_impl_python = by_jax
+
+    _pjit._pjit_call_impl_python = functools.partial(call, by_jax)
+    return undo
+
+
+def results_without_executable(results: list[jax.Array]) -> tuple[list[jax.Array], None, None, list[Any]]:
+    """Return a program's results in the form that `wrap_first_calls` wants."""
+    return results, None, None, []
+
+
+def has_plain_options(options: dict[str, Any]) -> bool:
+    """Whether a program was made by `jax.jit(fn)`, without shardings, layouts, donation, a mesh or options of the compiler."""
+    shardings = (*options["in_shardings"], *options["out_shardings"])
+    layouts = (*options["in_layouts"], *options["out_layouts"])
+    return (
+        all(type(sharding) is _named_sharding.UnspecifiedValue for sharding in shardings)
+        and all(layout is None for layout in layouts)
+        and not any(options["donated_invars"])
+        and not options["compiler_options_kvs"]
+        and options["ctx_mesh"].empty
+    )
+
+
+def checks_results() -> bool:
+    """Whether JAX looks at what programs compute, or measures them, so that it must run them itself."""
+    names = ("debug_nans", "debug_infs", "enable_pgle", "no_execution", "distributed_debug", "enable_checks")
+    return any(getattr(_config, name).value for name in names)
+
+
+def make_array(aval: Any, value: np.ndarray, device: Any, is_bound: bool) -> jax.Array:
+    """Return an array of the type `aval`, also a weak one, which may share the memory of `value`."""
+    sharding = jax.sharding.SingleDeviceSharding(device)
+    return _pxla.batched_device_put(aval, sharding, [value], [device], is_bound)
 
 
 def detect_processes(timeout_s: int) -> tuple[str, str, int, int, Sequence[int] | None] | None:

@@ -1,5 +1,6 @@
 """`import tfdist_jax.compat.tensorflow as tf`: the TensorFlow API on JAX."""
 
+from tfdist_jax import _interpreter
 from tfdist_jax.compat import _import_hooks, _importers
 from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 from tfdist_jax.compat.tensorflow._ops import _operators
@@ -9,6 +10,7 @@ _importers.install()
 _import_hooks.install()
 _tensor.install()
 _operators.install()
+_interpreter.install()
 
 newaxis = None
 

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 
+from tfdist_jax._internals import scan_sizes
+
 Params = dict[str, Any]
 
 # Caches: programs do not change, and an entry goes with its program.
@@ -112,7 +114,7 @@ def _run_while(args: Sequence[Any], params: Params) -> list[Any]:
 
 
 def _run_scan(args: Sequence[Any], params: Params) -> list[Any]:
-    num_consts, num_carry = _scan_sizes(params)
+    num_consts, num_carry = scan_sizes(params)
     consts, carry, scanned = args[:num_consts], args[num_consts:][:num_carry], args[num_consts + num_carry :]
     order = range(params["length"])[:: -1 if params["reverse"] else 1]
     rows: dict[int, Sequence[Any]] = {}
@@ -121,13 +123,6 @@ def _run_scan(args: Sequence[Any], params: Params) -> list[Any]:
         carry, rows[i] = results[:num_carry], results[num_carry:]
     columns = zip(*(rows[i] for i in sorted(rows)), strict=True)
     return [*carry, *(jnp.stack(column) for column in columns)]
-
-
-def _scan_sizes(params: Params) -> tuple[int, int]:
-    if "num_consts" in params:
-        return params["num_consts"], params["num_carry"]
-    consts, carry, _ = params["ft_in"].unpack()  # Since jax 0.12.
-    return len(consts), len(carry)
 
 
 _CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"})

@@ -7,17 +7,19 @@ import os
 
 import jax
 
+from tfdist_jax import _interpreter
 from tfdist_jax._internals import backends_are_initialized
 
 _DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 
 def enable_op_determinism() -> None:
-    """Let GPUs give the same result each time; processors and TPUs do so anyway.
+    """Let GPUs give the same result each time, and processors also in the first calls of a program; TPUs do so anyway.
 
     Raises:
         RuntimeError: If JAX has started.
     """
+    _interpreter.uninstall()
     flags = os.environ.get("XLA_FLAGS", "")
     if _DETERMINISTIC in flags:
         return

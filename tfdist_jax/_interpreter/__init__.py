@@ -1,0 +1,93 @@
+"""The first calls of small programs, by NumPy: a program that is called a few times is not worth its compilation.
+
+Eager code makes a program of every operation and shape, and XLA takes some 20 ms to compile one. Code whose shapes change, such as
+episodes and sentences of any length or the last batch of an epoch, would compile in every step. So NumPy runs small programs on CPU, one
+operation after the other, until they have been called as often as their compilation is worth.
+"""
+
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from tfdist_jax import _internals
+from tfdist_jax._interpreter._program import Program, make_program
+
+_VARIABLE = "TFDIST_INTERPRETER"
+
+# An operation costs a tenth to a quarter of a millisecond more than if it were compiled, and its compilation some 20 ms.
+CALLS = 32
+
+_undo: Callable[[], None] | None = None
+_programs: weakref.WeakKeyDictionary[Any, Program | None] = weakref.WeakKeyDictionary()
+
+
+def install() -> None:
+    """Let NumPy run the first calls of small programs in this process, unless TFDIST_INTERPRETER is `off`.
+
+    XLA compiles at once what is large, has a loop without an end that is known, donates or shards its arguments, or runs on an accelerator,
+    and all programs where several processes train together, which must compute the same to the last bit.
+    """
+    global _undo
+    if _undo is None and os.environ.get(_VARIABLE, "").lower() not in ("off", "0", "false"):
+        _undo = _internals.wrap_first_calls(_interpret)
+
+
+def uninstall() -> bool:
+    """Let XLA compile every program at its first call again, so that all calls give the same to the last bit.
+
+    Returns:
+        Whether it was otherwise.
+    """
+    global _undo
+    undo, _undo = _undo, None
+    if undo is not None:
+        undo()
+    return undo is not None
+
+
+def _interpret(by_xla: Callable[..., Any], *arguments: Any, jaxpr: Any, **options: Any) -> Any:
+    """Run a program with NumPy, or as JAX does."""
+    try:
+        program = _programs[jaxpr]
+    except KeyError:
+        program = _programs[jaxpr] = make_program(jaxpr) if _internals.has_plain_options(options) else None
+    if program is not None and program.calls < CALLS:
+        target = _find_target(arguments)
+        if target is not None:
+            values = [_as_numpy(value, aval.dtype) for value, aval in zip(arguments, jaxpr.in_avals, strict=True)]
+            return _internals.results_without_executable(
+                [_internals.make_array(aval, value, *target) for aval, value in program.run(values)]
+            )
+    return by_xla(*arguments, jaxpr=jaxpr, **options)
+
+
+def _find_target(arguments: Sequence[Any]) -> tuple[Any, bool] | None:
+    """Return the processor that all arguments are on, and whether any is bound to it; None if this is left to XLA."""
+    device, is_bound = None, False
+    for array in arguments:
+        if isinstance(array, jax.Array):
+            if not isinstance(array.sharding, jax.sharding.SingleDeviceSharding):
+                return None
+            (own,) = array.devices()
+            if device not in (None, own):
+                return None
+            device, is_bound = own, is_bound or array.committed
+    device = _default_device() if device is None else device
+    if device is None or device.platform != "cpu" or jax.process_count() > 1 or _internals.checks_results():
+        return None
+    return device, is_bound
+
+
+def _default_device() -> Any:
+    chosen = _internals.setting("jax_default_device")
+    if chosen is None:
+        return jax.local_devices()[0]
+    return chosen if isinstance(chosen, jax.Device) else None
+
+
+def _as_numpy(value: Any, dtype: np.dtype) -> np.ndarray:
+    return np.asarray(value) if isinstance(value, jax.Array) else np.asarray(value, dtype)
