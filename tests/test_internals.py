@@ -723,6 +723,18 @@ def test_results_without_executable_are_asked_for_each_time(by_xla_alone):
     assert program(np.float32(1))[0] == 23
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float64", "int32", "bool"])
+def test_make_array_keeps_64_bits_while_they_are_switched_off(dtype):
+    with jax.enable_x64(True):
+        aval = jax.jit(lambda: jnp.ones(3, dtype)).trace().jaxpr.out_avals[0]
+    array = _internals.make_array(aval, np.array([1, 0, 3], dtype), jax.devices()[0], False)
+    assert (array.dtype, np.asarray(array).dtype, np.asarray(array).tolist()) == (
+        dtype,
+        dtype,
+        np.array([1, 0, 3], dtype).tolist(),
+    )
+
+
 def test_make_array_keeps_weak_types():
     aval = jax.jit(lambda: 2.0).trace().jaxpr.out_avals[0]
     array = _internals.make_array(aval, np.asarray(3, np.float32), jax.devices()[0], False)
@@ -763,3 +775,27 @@ def test_scan_sizes_are_how_many_operands_are_constants_and_carried():
 
     equation = jax.jit(step).trace(jnp.ones(3), 2.0).jaxpr.jaxpr.eqns[-1]
     assert _internals.scan_sizes(equation.params) == (1, 2)
+
+
+def test_forget_all_calls_lets_programs_that_had_no_executable_find_their_short_way(by_xla_alone):
+    is_compiled, asked = False, []
+
+    def call(by_jax, *arguments, jaxpr, **options):
+        asked.append(jaxpr)
+        if is_compiled:
+            return by_jax(*arguments, jaxpr=jaxpr, **options)
+        array = _internals.make_array(jaxpr.out_avals[0], np.float32(26), jax.devices()[0], False)
+        return _internals.results_without_executable([array])
+
+    undo = _internals.wrap_first_calls(call)
+    try:
+        program = jax.jit(lambda x: x + 25)
+        times_asked = lambda: [float(program(1.0)) for _ in range(3)].count(26) and len(asked)
+        assert times_asked() == 3
+        is_compiled = True
+        assert times_asked() == 6
+        assert _internals.kept_calls() > 0
+        _internals.forget_all_calls()
+        assert times_asked() == 7
+    finally:
+        undo()

@@ -194,6 +194,23 @@ def test_a_program_is_compiled_after_some_calls(interpreted):
     assert compilations(lambda: calls(3)) == 0
 
 
+def test_compiled_programs_find_their_short_way(interpreted, monkeypatch):
+    asked = []
+    note = lambda by_xla, *arguments, **options: asked.append(by_xla) or interpret(by_xla, *arguments, **options)
+    interpret = _interpreter._interpret
+    monkeypatch.setattr(_interpreter._internals, "kept_calls", lambda: 5)
+    _interpreter.uninstall()
+    undo = _interpreter._internals.wrap_first_calls(note)
+    try:
+        program, x = jax.jit(lambda x: x * 6 - 5), jnp.arange(4.0)
+        for _ in range(_interpreter.CALLS + 100):
+            assert program(x).tolist() == [-5, 1, 7, 13]
+    finally:
+        undo()
+        _interpreter.install()
+    assert _interpreter.CALLS + 2 <= len(asked) <= _interpreter.CALLS + 20
+
+
 @pytest.mark.parametrize("is_bound", [False, True])
 def test_results_are_where_and_what_xlas_are(interpreted, is_bound):
     x = jnp.arange(3.0) + 11

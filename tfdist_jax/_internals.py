@@ -290,6 +290,23 @@ def forget_calls(jitted: Any) -> None:
     jitted._clear_cache()
 
 
+def kept_calls() -> int:
+    """Return for how many functions C++ keeps how to call their programs."""
+    return sum(cache.size() for cache in _CALLS)
+
+
+def forget_all_calls() -> None:
+    """Let C++ ask Python again at the next call of each program; what is compiled is kept.
+
+    It asks for good where once it got no executable, see `results_without_executable`.
+    """
+    for cache in _CALLS:
+        cache.clear()
+
+
+_CALLS = (_pjit._cpp_pjit_cache_fun_only, _pjit._cpp_pjit_cache_explicit_attributes)
+
+
 def is_compiling(frame: FrameType) -> bool:
     """Whether a thread whose innermost frame this is waits for XLA's compiler."""
     return frame.f_globals.get("__name__") == _compiler.__name__
@@ -423,7 +440,9 @@ def checks_results() -> bool:
 def make_array(aval: Any, value: np.ndarray, device: Any, is_bound: bool) -> jax.Array:
     """Return an array of the type `aval`, also a weak one, which may share the memory of `value`."""
     sharding = jax.sharding.SingleDeviceSharding(device)
-    return _pxla.batched_device_put(aval, sharding, [value], [device], is_bound)
+    # Otherwise 64 bits are taken for 32.
+    with jax.enable_x64(True) if aval.dtype.itemsize == 8 else contextlib.nullcontext():
+        return _pxla.batched_device_put(aval, sharding, [value], [device], is_bound)
 
 
 def detect_processes(timeout_s: int) -> tuple[str, str, int, int, Sequence[int] | None] | None:
