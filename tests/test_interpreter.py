@@ -67,6 +67,8 @@ EXACT = {
     "take beyond": (lambda x, i: jnp.take(x, i, axis=1), FINITE, np.array([3, 4, -9])),
     "take clipped": (lambda x, i: jnp.take(x, i, axis=1, mode="clip"), FINITE, np.array([3, 4, -9])),
     "take integers beyond": (lambda x, i: jnp.take(x, i), INTEGERS, np.array([3, 40])),
+    "take at unsigned places": (lambda x, i: jnp.take(x, i, mode="clip"), FINITE, np.array([3, 2**32 - 1], np.uint32)),
+    "index of an element": (lambda x, i: (x[i, 1], x.at[i, 1].add(3)), FINITE, np.int32(2)),
     "index": (lambda x, i: x[jnp.arange(3), i], FINITE, np.array([1, 3, 2])),
     "index in the middle": (lambda x, i: x[:, i, 1:], FINITE.reshape(3, 2, 2), np.array([[1, 0]])),
     "set": (lambda x, i: x.at[i].set(5.0), FINITE, np.array([2, 0, 9])),
@@ -107,7 +109,8 @@ def by_numpy(fn, *arguments):
     jaxpr = jax.jit(fn).trace(*arguments).jaxpr
     program = make_program(jaxpr)
     assert program is not None, f"left to XLA: {jaxpr}"
-    return [value for _, value in program.run([np.asarray(value) for value in arguments])]
+    types = [aval.dtype for aval in jaxpr.in_avals]
+    return [value for _, value in program.run([np.asarray(*pair) for pair in zip(arguments, types, strict=True)])]
 
 
 def by_xla(fn, *arguments):

@@ -33,8 +33,10 @@ class _Windows:
             indices: The starts, `[..., len(axes)]`.
         """
         indices = np.asarray(indices)
+        if indices.dtype == np.uint64:
+            indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
         starts = np.zeros((*indices.shape[:-1], len(shape)), np.int64)
-        starts[..., list(self.axes)] = np.minimum(indices, np.iinfo(np.int64).max)
+        starts[..., list(self.axes)] = indices
         last = np.asarray(shape, np.int64) - np.asarray(self.sizes, np.int64)
         is_inside = None
         if self.mode == lax.GatherScatterMode.FILL_OR_DROP:
@@ -43,7 +45,7 @@ class _Windows:
         return tuple(self._beside(starts[..., axis]) + self._offsets(axis) for axis in range(len(shape))), is_inside
 
     def _beside(self, of_starts: np.ndarray) -> np.ndarray:
-        return of_starts.reshape(*of_starts.shape, *[1] * len(self.inner))
+        return of_starts.reshape((*of_starts.shape, *[1] * len(self.inner)))
 
     def _offsets(self, axis: int) -> Any:
         if axis not in self.inner:
