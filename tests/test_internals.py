@@ -735,6 +735,29 @@ def test_make_array_keeps_64_bits_while_they_are_switched_off(dtype):
     )
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float32", "float16", "bool", "uint8"])
+def test_copy_to_device_gives_what_jax_gives_in_memory_of_its_own(dtype):
+    value = np.array([[1, 0, 3]], dtype)
+    array = _internals.copy_to_device(value)
+    with jax.enable_x64(True):
+        expected = jnp.array(value)
+    assert (array.aval, array.sharding, array.committed) == (expected.aval, expected.sharding, False)
+    value[0, 0] = 0
+    assert np.asarray(array).tolist() == np.asarray(expected).tolist()
+    with jax.default_device(jax.devices()[1]):
+        assert _internals.copy_to_device(value).devices() == {jax.devices()[1]}
+    assert _internals.copy_to_device(np.float32(2)[None][0:1].reshape(())).shape == ()
+
+
+def test_copy_to_device_leaves_what_is_not_plain_to_jax():
+    value = np.ones(4, np.float32)
+    assert _internals.copy_to_device(value.astype(jnp.bfloat16)) is None
+    with jax.set_mesh(jax.make_mesh((2,), ("data",), devices=jax.devices()[:2])):
+        assert _internals.copy_to_device(value) is None
+    with jax.default_device("cpu"):
+        assert _internals.copy_to_device(value) is None
+
+
 def test_make_array_keeps_weak_types():
     aval = jax.jit(lambda: 2.0).trace().jaxpr.out_avals[0]
     array = _internals.make_array(aval, np.asarray(3, np.float32), jax.devices()[0], False)

@@ -445,6 +445,27 @@ def make_array(aval: Any, value: np.ndarray, device: Any, is_bound: bool) -> jax
         return _pxla.batched_device_put(aval, sharding, [value], [device], is_bound)
 
 
+def default_device() -> Any:
+    """The device on which arrays are made that are bound to none; None if the program has set a platform in place of one."""
+    chosen = setting("jax_default_device")
+    if chosen is None:
+        return jax.local_devices()[0]
+    return chosen if isinstance(chosen, jax.Device) else None
+
+
+def copy_to_device(value: np.ndarray) -> jax.Array | None:
+    """Return a copy on the default device, of the same type, in a fraction of `jnp.array`'s time; None where that is not plain."""
+    device = default_device()
+    if device is None or value.dtype.kind not in "biuf" or not jax.sharding.get_abstract_mesh().empty:
+        return None
+    return make_array(_array_type(value.shape, value.dtype), value.copy(), device, False)
+
+
+@functools.lru_cache(4096)
+def _array_type(shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    return _core.ShapedArray(shape, dtype)
+
+
 def detect_processes(timeout_s: int) -> tuple[str, str, int, int, Sequence[int] | None] | None:
     """What the environment says about the processes of this program, or None: Slurm, Open MPI, Kubernetes, Cloud TPU.
 

@@ -95,17 +95,10 @@ def _find_target(arguments: Sequence[Any]) -> tuple[Any, bool] | None:
             if device not in (None, own):
                 return None
             device, is_bound = own, is_bound or array.committed
-    device = _default_device() if device is None else device
+    device = _internals.default_device() if device is None else device
     if device is None or device.platform != "cpu" or jax.process_count() > 1 or _internals.checks_results():
         return None
     return device, is_bound
-
-
-def _default_device() -> Any:
-    chosen = _internals.setting("jax_default_device")
-    if chosen is None:
-        return jax.local_devices()[0]
-    return chosen if isinstance(chosen, jax.Device) else None
 
 
 def _as_numpy(value: Any, dtype: np.dtype) -> np.ndarray:

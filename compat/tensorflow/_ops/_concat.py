@@ -34,7 +34,10 @@ def concat(values: Any, axis: Any, name: str | None = "concat") -> Any:
     where = static_int(axis, "axis")
     if isinstance(tensors[0], HostTensor):
         return HostTensor.of(np.concatenate(tensors, where))
-    return compute(jnp.concatenate, tensors, where)
+    return compute(_joined, tensors, where)
+
+
+_joined = jax.jit(jnp.concatenate, static_argnums=1)  # JAX's own is Python around one operation.
 
 
 @keeps_static

@@ -1,5 +1,6 @@
 """Tensors made from sizes and numbers."""
 
+import functools
 from typing import Any
 
 import jax
@@ -157,15 +158,21 @@ def one_hot(
         name: Unused.
     """
     indices = _countable(require(convert_to_tensor(indices), "i", "one_hot"))
-    on, off, wanted = _hot_values(on_value, off_value, dtype)
     where = static_axis(-1 if axis is None else axis, indices.ndim + 1)
     depth = static_int(depth, "depth")
+    if on_value is None and off_value is None:
+        return _hits(indices, depth, where, _dtypes.float32 if dtype is None else as_dtype(dtype))
+    on, off = _hot_values(on_value, off_value, dtype)
+    return jnp.where(_hits(indices, depth, where, _dtypes.bool_), on, off)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 3))
+def _hits(indices: jax.Array, depth: int, where: int, dtype: _dtypes.DType) -> jax.Array:
+    """Return where along a new axis an index is."""
     shape = [1] * (indices.ndim + 1)
     shape[where] = depth
-    hit = jnp.expand_dims(indices, where) == jnp.arange(depth, dtype=indices.dtype).reshape(shape)
-    if on_value is None and off_value is None:
-        return hit.astype(wanted.dtype)
-    return jnp.where(hit, on, off)
+    hits = jnp.expand_dims(indices, where) == jnp.arange(depth, dtype=indices.dtype).reshape(shape)
+    return hits.astype(dtype.dtype)
 
 
 def _countable(numbers: jax.Array) -> jax.Array:
@@ -173,7 +180,7 @@ def _countable(numbers: jax.Array) -> jax.Array:
     return numbers.astype(jnp.int32) if numbers.dtype.itemsize < 4 else numbers
 
 
-def _hot_values(on_value: Any, off_value: Any, dtype: Any) -> tuple[Any, Any, _dtypes.DType]:
+def _hot_values(on_value: Any, off_value: Any, dtype: Any) -> tuple[Any, Any]:
     given = [value for value in (on_value, off_value) if value is not None]
     wanted = _dtypes.float32 if dtype is None else as_dtype(dtype)
     if dtype is None and given:
@@ -182,7 +189,7 @@ def _hot_values(on_value: Any, off_value: Any, dtype: Any) -> tuple[Any, Any, _d
         convert_to_tensor(default if value is None else value, wanted)
         for value, default in ((on_value, True), (off_value, False))
     )
-    return on, off, wanted
+    return on, off
 
 
 def meshgrid(*args: Any, **kwargs: Any) -> list[jax.Array]:

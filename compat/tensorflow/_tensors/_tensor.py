@@ -18,6 +18,7 @@ from tfdist_jax import PerReplica
 from tfdist_jax._internals import (
     ArrayImpl,
     EvalTrace,
+    copy_to_device,
     current_trace,
     released_from_device,
     restore_trace_after_interrupts,
@@ -206,6 +207,10 @@ def _on_device(value: np.ndarray) -> Any:
     """Give a host value to JAX, of its own type and in memory of its own."""
     if value.dtype == object:
         return HostTensor.of(value)
+    if isinstance(current_trace(), EvalTrace):
+        array = copy_to_device(value)
+        if array is not None:
+            return array
     # `jnp.asarray` copies NumPy's memory; `jnp.array` would pass 64-bit values through 32 bits (jax 0.10).
     if value.dtype.kind in "iu":
         # Integers may be shapes and axes: they keep a value that is known even while a function is traced.

@@ -19,7 +19,11 @@ _SELU = (1.0507009873554804934193349852946, 1.6732632423543772848170429916717)
 
 def relu(features: Any, name: str | None = None) -> jax.Array:
     """Return max(features, 0)."""
-    return jax.nn.relu(require(convert_to_tensor(features), "fi", "nn.relu"))
+    return _relu(require(convert_to_tensor(features), "fi", "nn.relu"))
+
+
+# A call of a program: an eager tape traces a function with a derivative of its own each time.
+_relu = jax.jit(jax.nn.relu)
 
 
 def relu6(features: Any, name: str | None = None) -> jax.Array:

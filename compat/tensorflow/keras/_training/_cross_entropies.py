@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import keras
 
@@ -36,18 +37,21 @@ def _of_logits(activation: str, original: Callable[..., Any]) -> Callable[..., A
 def _of_clipped(original: Callable[..., Any]) -> Callable[..., Any]:
     """Clip before probabilities are made to add up to one, which says what happens to outputs that are none; check labels."""
 
+    # One operation for a tape, which would follow each of its parts.
+    @functools.partial(jax.jit, static_argnums=(2, 3))
+    def compute(labels: Any, output: Any, axis: int, least: float | None) -> Any:
+        if least is not None:
+            output = jnp.log(jnp.clip(output, least, 1 - least))
+        losses = original(labels, output, from_logits=True, axis=axis)
+        # What could not be looked at must not pass for a class without loss.
+        inside = ((labels >= 0) & (labels < output.shape[axis])).reshape(losses.shape)
+        return jnp.where(inside, losses, jnp.nan)
+
     @functools.wraps(original)
     def sparse_categorical_crossentropy(target: Any, output: Any, from_logits: bool = False, axis: int = -1) -> Any:
         output = jnp.asarray(output)
-        if not from_logits:
-            least = keras.config.epsilon()
-            output = jnp.log(jnp.clip(output, least, 1 - least))
-        size = output.shape[axis] if output.ndim else 0
-        labels = require_within(jnp.asarray(target, "int32"), size, "A label")
-        losses = original(labels, output, from_logits=True, axis=axis)
-        # What could not be looked at must not pass for a class without loss.
-        inside = ((labels >= 0) & (labels < size)).reshape(losses.shape)
-        return jnp.where(inside, losses, jnp.nan)
+        labels = require_within(jnp.asarray(target, "int32"), output.shape[axis] if output.ndim else 0, "A label")
+        return compute(labels, output, axis, None if from_logits else keras.config.epsilon())
 
     return sparse_categorical_crossentropy
 

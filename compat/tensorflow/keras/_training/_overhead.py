@@ -1,13 +1,16 @@
-"""What Keras does and need not do: searching state for layers, telling logs to nobody, loading TensorFlow to ask what is its."""
+"""What Keras need not do: trace derivatives anew, search state for layers, tell logs to nobody, load TensorFlow to ask what is its."""
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
     CallbackList,
     JAXTrainer,
+    backend,
     is_default,
     serialization_lib,
 )
@@ -40,7 +43,14 @@ def _only_if_heard(name: str, original: Callable[..., None]) -> Callable[..., No
     return event
 
 
+def _as_program(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Call a function as a program, which an eager tape keeps; one with a derivative of its own it would trace each time."""
+    program = jax.jit(original)
+    return functools.wraps(original)(lambda x: program(backend.convert_to_tensor(x)))
+
+
 CHANGES = (
+    Hook(backend.nn, "relu", _as_program, "x", "an eager tape does not trace its derivative each time"),
     Hook(
         serialization_lib,
         "tf",
