@@ -28,6 +28,9 @@ EXACT = {
     "sub": (lax.sub, *pairs(FLOATS)),
     "mul": (lax.mul, *pairs(FLOATS)),
     "div": (lax.div, *pairs(FLOATS)),
+    "rem": (lax.rem, *pairs(FLOATS)),
+    "divided integers": (lambda x, y: (lax.div(x, y), lax.rem(x, y), x // y, x % y), *pairs(INTEGERS)),
+    "divided unsigned integers": (lambda x, y: (lax.div(x, y), lax.rem(x, y)), *pairs(INTEGERS.astype(np.uint32))),
     "max": (lax.max, *pairs(FLOATS)),
     "min": (lax.min, *pairs(FLOATS)),
     "integers": (lambda x, y: (x + y, x - y, x * y, lax.max(x, y), lax.min(x, y)), *pairs(INTEGERS)),
@@ -154,7 +157,7 @@ def test_all_else_is_xlas_but_for_rounding(name, dtype):
         (lambda x: x @ x.T, np.ones((2000, 2000), np.float32)),
         (lambda x: lax.scan(lambda c, _: (c + 1, None), x, None, length=10_000), FINITE),
         (lambda x: jax.debug.print("{}", x) or x, FINITE),
-        (lambda x: x // 2, INTEGERS),
+        (lambda x: lax.population_count(x), INTEGERS),
     ],
 )
 def test_other_programs_are_xlas(fn, argument):

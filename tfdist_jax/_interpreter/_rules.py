@@ -145,6 +145,22 @@ def _clamp(equation: Any) -> Compute | None:
     return lambda least, x, most: np.minimum(np.maximum(x, least), most)
 
 
+def _div(equation: Any) -> Compute | None:
+    return np.divide if equation.invars[0].aval.dtype.kind == "f" else _divided
+
+
+def _rem(equation: Any) -> Compute | None:
+    return np.fmod if equation.invars[0].aval.dtype.kind == "f" else lambda x, y: x - _divided(x, y, by_zero=0) * y
+
+
+def _divided(x: Any, y: Any, by_zero: int = -1) -> Any:
+    """Return integers' quotients, rounded to zero."""
+    divisor = np.where(y == 0, 1, y).astype(x.dtype)
+    floor = x // divisor
+    quotient = floor + ((floor * divisor != x) & ((x < 0) != (divisor < 0))).astype(x.dtype)
+    return np.where(y == 0, np.array(by_zero).astype(x.dtype), quotient)
+
+
 def _round(equation: Any) -> Compute | None:
     if equation.params["rounding_method"] is lax.RoundingMethod.TO_NEAREST_EVEN:
         return np.round
@@ -290,7 +306,8 @@ _RULES: dict[Primitive, Rule] = {
     lax.add_p: _always(np.add),
     lax.sub_p: _always(np.subtract),
     lax.mul_p: _always(np.multiply),
-    lax.div_p: _of_floats(np.divide),
+    lax.div_p: _div,
+    lax.rem_p: _rem,
     lax.neg_p: _always(np.negative),
     lax.abs_p: _always(np.abs),
     lax.max_p: _always(np.maximum),
