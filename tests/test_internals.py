@@ -47,6 +47,15 @@ class Recorder(_internals.Trace):
 
 
 @pytest.fixture
+def by_xla_alone():
+    """The interpreter, which the facade installs, is not there."""
+    was_installed = _interpreter.uninstall()
+    yield
+    if was_installed:
+        _interpreter.install()
+
+
+@pytest.fixture
 def recorder():
     return Recorder(_internals.current_trace())
 
@@ -284,7 +293,7 @@ def test_released_from_device_meets_arrays_of_other_devices():
         assert (free + second).devices() == second.devices()
 
 
-def test_forget_calls_gives_calls_their_short_way_back_and_keeps_programs():
+def test_forget_calls_gives_calls_their_short_way_back_and_keeps_programs(by_xla_alone):
     fails, traced, through_python = True, [], []
 
     def f(x):
@@ -658,15 +667,6 @@ def test_breaks_by_exceptions_knows_where_caches_call_python():
             function(1.0)
     assert not _internals.breaks_by_exceptions(sys._getframe())
     assert not _internals.breaks_by_exceptions(None)
-
-
-@pytest.fixture
-def by_xla_alone():
-    """The interpreter, which the facade installs, is not there."""
-    was_installed = _interpreter.uninstall()
-    yield
-    if was_installed:
-        _interpreter.install()
 
 
 @pytest.fixture

@@ -227,6 +227,15 @@ def test_results_are_where_and_what_xlas_are(interpreted, is_bound):
     assert jax.jit(lambda: jnp.asarray(2.0) * 5)().weak_type
 
 
+def test_results_of_arrays_that_are_bound_to_no_device_are_on_the_default_one(interpreted):
+    x, other = jnp.arange(3.0), jax.device_put(np.float32(2), jax.devices()[2])
+    program = jax.jit(lambda x, y: x * 3 - y)
+    with jax.default_device(jax.devices()[1]):
+        assert program(x, x).devices() == {jax.devices()[1]}
+        assert program(x, other).devices() == {jax.devices()[2]}
+    assert program(x, other).tolist() == [-2, 1, 4]
+
+
 def test_results_share_no_memory(interpreted):
     x = jnp.arange(12.0).reshape(3, 4)
     results = jax.jit(lambda x: (x, x.T, x.reshape(12), x + 1, (x + 1)[:2]))(x)

@@ -24,6 +24,7 @@ _MOST_DETOURS = 512
 
 _detours = 0
 _undo: Callable[[], None] | None = None
+_NOT_SEEN: Any = object()
 _programs: weakref.WeakKeyDictionary[Any, Program | None] = weakref.WeakKeyDictionary()
 
 
@@ -53,9 +54,8 @@ def uninstall() -> bool:
 
 def _interpret(by_xla: Callable[..., Any], *arguments: Any, jaxpr: Any, **options: Any) -> Any:
     """Run a program with NumPy, or as JAX does."""
-    try:
-        program = _programs[jaxpr]
-    except KeyError:
+    program = _programs.get(jaxpr, _NOT_SEEN)
+    if program is _NOT_SEEN:
         program = _programs[jaxpr] = make_program(jaxpr) if _internals.has_plain_options(options) else None
     if program is not None and program.calls >= CALLS:
         _note_detour(program)
@@ -85,20 +85,21 @@ def _note_detour(program: Program) -> None:
 
 
 def _find_target(arguments: Sequence[Any]) -> tuple[Any, bool] | None:
-    """Return the processor that all arguments are on, and whether any is bound to it; None if this is left to XLA."""
-    device, is_bound = None, False
+    """Return the device of the results, and whether they are bound to it, as JAX chooses; None if this is left to XLA."""
+    bound = None
     for array in arguments:
         if isinstance(array, jax.Array):
             if not isinstance(array.sharding, jax.sharding.SingleDeviceSharding):
                 return None
-            (own,) = array.devices()
-            if device not in (None, own):
-                return None
-            device, is_bound = own, is_bound or array.committed
-    device = _internals.default_device() if device is None else device
+            if array.committed:
+                (own,) = array.devices()
+                if bound not in (None, own):
+                    return None
+                bound = own
+    device = _internals.default_device() if bound is None else bound
     if device is None or device.platform != "cpu" or jax.process_count() > 1 or _internals.checks_results():
         return None
-    return device, is_bound
+    return device, bound is not None
 
 
 def _as_numpy(value: Any, dtype: np.dtype) -> np.ndarray:

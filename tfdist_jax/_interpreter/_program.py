@@ -160,6 +160,6 @@ def _nested(equation: Any) -> ClosedJaxpr | None:
 
 
 def _constant(value: Any) -> np.ndarray:
-    if isinstance(value, jax.Array) and len(value.devices()) != 1:
+    if isinstance(value, jax.Array) and (len(value.devices()) != 1 or not isinstance(value.dtype, np.dtype)):
         raise _Unknown
     return np.asarray(value)
