@@ -785,11 +785,18 @@ def test_programs_of_a_mesh_have_no_plain_options(seen_calls):
     assert not _internals.has_plain_options(seen_calls[-1][1])
 
 
-def test_checks_results_knows_jaxs_settings():
-    assert not _internals.checks_results()
-    for setting in (jax.debug_nans, jax.debug_infs):
-        with setting(True):
-            assert _internals.checks_results()
+def test_watches_calls_knows_jaxs_settings():
+    assert not _internals.watches_calls()
+    for watched in (
+        jax.debug_nans(True),
+        jax.debug_infs(True),
+        jax.transfer_guard("disallow"),
+        jax.transfer_guard("log"),
+    ):
+        with watched:
+            assert _internals.watches_calls()
+    with jax.transfer_guard("allow"):
+        assert not _internals.watches_calls()
 
 
 def test_scan_sizes_are_how_many_operands_are_constants_and_carried():

@@ -284,6 +284,12 @@ def test_results_that_are_checked_are_xlas(interpreted):
         jax.jit(lambda x: jnp.log(x) * 3)(jnp.float32(-1))
 
 
+def test_transfers_are_none_where_jax_has_none(interpreted):
+    x = jnp.arange(3.0)
+    with jax.transfer_guard("disallow"):
+        assert compilations(lambda: jax.jit(lambda x: x * 7 - 2)(x)) == 1
+
+
 def test_programs_are_forgotten_with_their_functions(interpreted):
     before = len(_interpreter._programs)
     for number in range(5):

@@ -431,10 +431,15 @@ def has_plain_options(options: dict[str, Any]) -> bool:
     )
 
 
-def checks_results() -> bool:
-    """Whether JAX looks at what programs compute, or measures them, so that it must run them itself."""
-    names = ("debug_nans", "debug_infs", "enable_pgle", "no_execution", "distributed_debug", "enable_checks")
-    return any(getattr(_config, name).value for name in names)
+def watches_calls() -> bool:
+    """Whether JAX looks at what programs compute or measures them, or watches what travels, so that it must run them itself."""
+    return any(getattr(_config, name).value not in (None, False, "allow") for name in _WATCHING)
+
+
+_WATCHING = (
+    *("debug_nans", "debug_infs", "enable_checks", "enable_pgle", "no_execution", "distributed_debug"),
+    *("transfer_guard_host_to_device", "transfer_guard_device_to_host"),
+)
 
 
 def make_array(aval: Any, value: np.ndarray, device: Any, is_bound: bool) -> jax.Array:

@@ -97,7 +97,7 @@ def _find_target(arguments: Sequence[Any]) -> tuple[Any, bool] | None:
                     return None
                 bound = own
     device = _internals.default_device() if bound is None else bound
-    if device is None or device.platform != "cpu" or jax.process_count() > 1 or _internals.checks_results():
+    if device is None or device.platform != "cpu" or jax.process_count() > 1 or _internals.watches_calls():
         return None
     return device, bound is not None
 
