@@ -10,6 +10,7 @@ import pytest
 from jax import lax
 
 from tfdist_jax import _interpreter
+from tfdist_jax._interpreter import _compilations
 from tfdist_jax._interpreter._program import make_program
 
 FLOATS = np.array([0.0, -0.0, 1.0, -1.5, 2.5, -2.5, 0.3, 7e4, -3e-3, np.inf, -np.inf, np.nan], np.float32)
@@ -145,6 +146,14 @@ def test_all_else_is_xlas_but_for_rounding(name, dtype):
             np.testing.assert_allclose(ours, xlas, rtol=rounding, atol=rounding * largest)
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int32, np.uint8])
+def test_floats_become_integers_within_their_bounds(dtype):
+    values = np.array([0.0, -1.5, 2.9, 1e10, 2.0**63, -(2.0**63), 2.0**64, 1e30, -1e30, np.inf, -np.inf, np.nan])
+    with jax.enable_x64(True):
+        convert = lambda x: x.astype(dtype)
+        np.testing.assert_array_equal(by_numpy(convert, values), by_xla(convert, values))
+
+
 @pytest.mark.parametrize(
     ("fn", "argument"),
     [
@@ -243,6 +252,20 @@ def test_results_share_no_memory(interpreted):
     assert all(start + size <= after for (start, size), (after, _) in itertools.pairwise(ends))
 
 
+@pytest.mark.parametrize(
+    "fn", [lambda x: x, lax.stop_gradient, jnp.copy, jnp.ravel, lambda x: x.astype(jnp.float32), jnp.asarray]
+)
+def test_results_keep_their_values_when_numpy_arrays_change(interpreted, fn):
+    whole = np.zeros(4096 + 16, np.float32)
+    start = -whole.ctypes.data % 64 // 4  # Memory that JAX would not copy.
+    x = whole[start : start + 4096]
+    for value in (x, whole):
+        result = jax.jit(lambda x: fn(x))(value)
+        value[:] = 7
+        assert not np.asarray(result).any()
+        value[:] = 0
+
+
 def test_arguments_of_python_and_numpy(interpreted):
     program = jax.jit(lambda x, y: x + y)
     assert program(2, 3.5) == 5.5
@@ -296,3 +319,28 @@ def test_programs_are_forgotten_with_their_functions(interpreted):
         jax.jit(functools.partial(jnp.add, number))(jnp.arange(3.0))
     jax.clear_caches()
     assert len(_interpreter._programs) <= before
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_line_that_compiles_for_changing_shapes_is_told_once(interpreted, monkeypatch, caplog, axis):
+    monkeypatch.setattr(_interpreter, "_compilation_log", _compilations.CompilationLog())
+    monkeypatch.setattr(_compilations, "TELL_AFTER_S", 0)
+    program = jax.jit(lambda x: jnp.sort(x) - 8)
+    shapes = [(size, 3) if axis == 0 else (3, size) for size in range(1, 14)]
+    for shape in shapes:
+        program(np.ones(shape, np.float32))
+    (told,) = caplog.records
+    assert f"{__file__}, line" in told.message
+    assert "10 times <lambda> alone" in told.message
+    assert "padded_batch" in told.message
+
+
+def test_different_layers_and_other_work_are_not_told(interpreted, monkeypatch, caplog):
+    monkeypatch.setattr(_interpreter, "_compilation_log", _compilations.CompilationLog())
+    program = jax.jit(lambda x: jnp.sort(x) - 9)
+    for size in range(1, 14):
+        program(np.ones((size, size + 1, 2 * size), np.float32))  # Of layers, each with sizes of its own.
+    monkeypatch.setattr(_compilations, "TELL_AFTER_S", 1000)
+    for size in range(1, 14):
+        program(np.ones((size, 2), np.float32))
+    assert not caplog.records

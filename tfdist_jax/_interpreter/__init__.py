@@ -5,6 +5,7 @@ episodes and sentences of any length or the last batch of an epoch, would compil
 operation after the other, until they have been called as often as their compilation is worth.
 """
 
+import functools
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ import jax
 import numpy as np
 
 from tfdist_jax import _internals
+from tfdist_jax._interpreter._compilations import CompilationLog
 from tfdist_jax._interpreter._program import Program, make_program
 
 _VARIABLE = "TFDIST_INTERPRETER"
@@ -23,6 +25,7 @@ CALLS = 32
 _MOST_DETOURS = 512
 
 _detours = 0
+_compilation_log = CompilationLog()
 _undo: Callable[[], None] | None = None
 _NOT_SEEN: Any = object()
 _programs: weakref.WeakKeyDictionary[Any, Program | None] = weakref.WeakKeyDictionary()
@@ -56,7 +59,11 @@ def _interpret(by_xla: Callable[..., Any], *arguments: Any, jaxpr: Any, **option
     """Run a program with NumPy, or as JAX does."""
     program = _programs.get(jaxpr, _NOT_SEEN)
     if program is _NOT_SEEN:
-        program = _programs[jaxpr] = make_program(jaxpr) if _internals.has_plain_options(options) else None
+        is_plain = _internals.has_plain_options(options)
+        program = _programs[jaxpr] = make_program(jaxpr) if is_plain else None
+        if is_plain and program is None:
+            run = functools.partial(by_xla, *arguments, jaxpr=jaxpr, **options)
+            return _compilation_log.time(options["name"], jaxpr.in_avals, run)
     if program is not None and program.calls >= CALLS:
         _note_detour(program)
     elif program is not None:

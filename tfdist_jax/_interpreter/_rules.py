@@ -110,10 +110,14 @@ def _convert(equation: Any) -> Compute | None:
         return None
     if before.kind != "f" or after.kind in "fb":
         return lambda x: np.asarray(x).astype(after)
-    if after.itemsize > 4:
-        return None  # No double is the largest 64-bit integer.
     least, most = np.iinfo(after).min, np.iinfo(after).max
-    return lambda x: np.clip(np.nan_to_num(np.asarray(x, np.float64), nan=0.0), least, most).astype(after)
+    top = float(most) if int(float(most)) <= most else np.nextafter(float(most), 0)
+
+    def compute(x: Any) -> Any:
+        wide = np.nan_to_num(np.asarray(x, np.float64), nan=0.0)
+        return np.where(wide > top, np.asarray(most, after), np.clip(wide, least, top).astype(after))
+
+    return compute
 
 
 def _integer_pow(equation: Any) -> Compute | None:
@@ -344,7 +348,7 @@ _RULES: dict[Primitive, Rule] = {
     lax.rev_p: _rev,
     lax.iota_p: _iota,
     lax.split_p: _split,
-    lax.copy_p: _always(np.asarray),
+    lax.copy_p: _always(np.array),
     lax.gather_p: choose_gather,
     lax.scatter_p: choose_scatter,
     lax.scatter_add_p: choose_scatter_add,
@@ -377,5 +381,5 @@ _BY_NAME: dict[str, Rule] = {
     "add_any": _always(np.add),
     "one_minus_square": _rounded(lambda x: 1 - x * x),
     "stack": _stack,
-    "stop_gradient": _always(np.asarray),
+    "stop_gradient": _always(np.array),
 }
