@@ -48,6 +48,24 @@ def run_python(code, **env):
     return ran.stdout.strip()
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_program_ends_after_what_it_computes(run_script, devices):
+    ran = run_script(f"""
+        import atexit
+        import jax, jax.numpy as jnp
+        atexit.register(lambda: print("ended", results[0].is_ready()))  # Before JAX ends, and after what is registered below.
+        import tfdist_jax as td
+        td.use_cpu_devices({devices})
+        x = jax.device_put(jnp.ones((800, 800)), jax.devices()[-1])
+        compute = jax.jit(lambda x: jax.lax.fori_loop(0, 30, lambda _, y: jnp.tanh(x @ y), x))
+        compute(x).block_until_ready()
+        results = [compute(x)]
+        print("dispatched", results[0].is_ready())
+    """)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "dispatched False\nended True\n"
+
+
 def test_steps_in_flight_are_bounded_only_between_devices(monkeypatch):
     waited = []
     monkeypatch.setattr(jax, "block_until_ready", waited.append)

@@ -24,7 +24,7 @@ from tfdist_jax._errors import DataLossError as DataLossError
 from tfdist_jax._explain import Explanation as Explanation, assert_collectives as assert_collectives
 from tfdist_jax._forks import refuse_after_forks
 from tfdist_jax._global_batch import Mean as Mean, Rows as Rows, Sum as Sum, layer as layer, row_keys as row_keys
-from tfdist_jax._runtime import prepare_cpu, use_cpu_devices as use_cpu_devices
+from tfdist_jax._runtime import finish_at_exit, prepare_cpu, use_cpu_devices as use_cpu_devices
 from tfdist_jax._sharding._collectives import ReduceOp as ReduceOp, fused_mean as fused_mean, fused_sum as fused_sum
 from tfdist_jax._sharding._exact import assume_exact as assume_exact
 from tfdist_jax._sharding._input import PaddedBatch as PaddedBatch, split_sizes as split_sizes
@@ -45,6 +45,7 @@ from tfdist_jax.strategies import (
 )
 
 prepare_cpu()
+finish_at_exit()
 bypass_for_unordered_collectives()
 refuse_after_forks()
 install_cpu_kernels()

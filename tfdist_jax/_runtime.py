@@ -1,5 +1,6 @@
 """What XLA needs from the host: settings before JAX starts, a bound on the steps in flight, when memory is reused."""
 
+import atexit
 import collections
 import contextlib
 import os
@@ -28,6 +29,21 @@ def prepare_cpu() -> None:
     if _CPU_THREADS_VARIABLE not in os.environ:
         os.environ[_CPU_THREADS_VARIABLE] = str(max(_CPU_THREADS, os.cpu_count() or 1))
         _internals.before_cpu_client(_let_xla_choose_threads)
+
+
+def finish_at_exit() -> None:
+    """Let what is computed end before the process does, on CPU: XLA's threads crash where the libraries that they use are gone.
+
+    Not where several processes train together: they may wait for one that has died. Called on import.
+    """
+    atexit.register(_finish_computing)
+
+
+def _finish_computing() -> None:
+    if _internals.backends_are_initialized() and jax.default_backend() == "cpu" and jax.process_count() == 1:
+        for array in jax.live_arrays():
+            with contextlib.suppress(Exception):  # Nobody asks for the array any more.
+                array.block_until_ready()
 
 
 def _let_xla_choose_threads() -> None:
