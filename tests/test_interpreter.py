@@ -296,6 +296,12 @@ def test_arrays_over_several_devices_are_xlas(interpreted):
     assert compilations(lambda: jax.jit(lambda x: x - 5)(x)) == 1
 
 
+def test_arrays_in_other_memory_are_xlas(interpreted):
+    kept = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
+    result = jax.jit(lambda x: x)(jax.device_put(np.ones(3), kept))
+    assert result.sharding.memory_kind == "pinned_host"
+
+
 def test_different_devices_are_refused_as_by_jax(interpreted):
     first, second = (jax.device_put(np.ones(3), device) for device in jax.devices()[:2])
     with pytest.raises(ValueError, match="incompatible devices"):

@@ -96,17 +96,23 @@ def _find_target(arguments: Sequence[Any]) -> tuple[Any, bool] | None:
     bound = None
     for array in arguments:
         if isinstance(array, jax.Array):
-            if not isinstance(array.sharding, jax.sharding.SingleDeviceSharding):
+            own = _only_device(array.sharding)
+            if own is None or (array.committed and bound not in (None, own)):
                 return None
-            if array.committed:
-                (own,) = array.devices()
-                if bound not in (None, own):
-                    return None
-                bound = own
+            bound = own if array.committed else bound
     device = _internals.default_device() if bound is None else bound
     if device is None or device.platform != "cpu" or jax.process_count() > 1 or _internals.watches_calls():
         return None
     return device, bound is not None
+
+
+@functools.lru_cache(256)
+def _only_device(sharding: jax.sharding.Sharding) -> Any:
+    """Return the device that an array lies whole on, in its usual memory; None if there is no such."""
+    if not isinstance(sharding, jax.sharding.SingleDeviceSharding):
+        return None
+    (device,) = sharding.device_set
+    return device if sharding.memory_kind in (None, device.default_memory().kind) else None
 
 
 def _as_numpy(value: Any, dtype: np.dtype) -> np.ndarray:
