@@ -146,6 +146,11 @@ def test_all_else_is_xlas_but_for_rounding(name, dtype):
             np.testing.assert_allclose(ours, xlas, rtol=rounding, atol=rounding * largest)
 
 
+def test_a_large_result_is_not_made_to_find_out_that_it_is_large():
+    jaxpr = jax.jit(lambda: jnp.arange(2**40, dtype=jnp.float32)).trace().jaxpr
+    assert make_program(jaxpr) is None
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int32, np.uint8])
 def test_floats_become_integers_within_their_bounds(dtype):
     values = np.array([0.0, -1.5, 2.9, 1e10, 2.0**63, -(2.0**63), 2.0**64, 1e30, -1e30, np.inf, -np.inf, np.nan])
@@ -253,7 +258,16 @@ def test_results_share_no_memory(interpreted):
 
 
 @pytest.mark.parametrize(
-    "fn", [lambda x: x, lax.stop_gradient, jnp.copy, jnp.ravel, lambda x: x.astype(jnp.float32), jnp.asarray]
+    "fn",
+    [
+        lambda x: x,
+        lax.stop_gradient,
+        jnp.copy,
+        jnp.ravel,
+        lambda x: x.astype(jnp.float32),
+        lambda x: lax.scan(lambda carry, _: (carry[::-1], None), (x, x + 1), None, length=1)[0][1],
+        lambda x: lax.scan(lambda carry, _: (2 * carry, None), x, None, length=0)[0],
+    ],
 )
 def test_results_keep_their_values_when_numpy_arrays_change(interpreted, fn):
     whole = np.zeros(4096 + 16, np.float32)
@@ -331,6 +345,7 @@ def test_programs_are_forgotten_with_their_functions(interpreted):
 def test_a_line_that_compiles_for_changing_shapes_is_told_once(interpreted, monkeypatch, caplog, axis):
     monkeypatch.setattr(_interpreter, "_compilation_log", _compilations.CompilationLog())
     monkeypatch.setattr(_compilations, "TELL_AFTER_S", 0)
+    monkeypatch.setattr(_compilations, "TELL_SHARE", 0)  # What was compiled before takes no time.
     program = jax.jit(lambda x: jnp.sort(x) - 8)
     shapes = [(size, 3) if axis == 0 else (3, size) for size in range(1, 14)]
     for shape in shapes:

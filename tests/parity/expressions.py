@@ -108,7 +108,7 @@ tf.zeros_like(i) | tf.ones_like(x, tf.int32) | tf.zeros_like(v) | tf.ones_like([
 tf.eye(2) | tf.eye(2, 3, dtype=tf.int32) | tf.eye(2, batch_shape=[2]) | tf.range(4) | tf.range(1, 10, 3) | tf.range(0.0, 1.0, 0.25) | tf.range(3, dtype=tf.float32) |
 tf.range(5, 0, -2) | tf.range(np.int64(3)) | tf.range(2.5) | tf.range(tf.constant(3)) | tf.linspace(0.0, 1.0, 5) | tf.linspace(0, 10, 3) | tf.linspace(np.float64(0), 0.1, 4) |
 tf.linspace([0.0, 1.0], [1.0, 3.0], 3, axis=-1) | tf.one_hot([0, 2], 3) | tf.one_hot([0, -1, 5], 3) | tf.one_hot([0], 2, on_value=5, off_value=1) | tf.one_hot([[1]], 2, axis=0) |
-tf.one_hot([1], 3, dtype=tf.int32) | tf.one_hot([1], 2, True, False) | tf.one_hot(tf.constant([1], tf.uint8), 3) |
+tf.one_hot([1], 3, dtype=tf.int32) | tf.one_hot([1], 2, True, False) | tf.one_hot([0, 2], 3, "a", "b") | tf.one_hot([0], 2, dtype=tf.string) | tf.one_hot(tf.constant([1], tf.uint8), 3) |
 tf.where(tf.one_hot(tf.constant([1, -1], tf.int8), 300)) | tf.meshgrid([1, 2], [3, 4, 5]) | tf.meshgrid([1, 2], [3, 4], indexing="ij") |
 tf.sequence_mask([1, 3]) | tf.sequence_mask(np.array([1, 3])) | tf.sequence_mask(tf.zeros([0], tf.int32)) | tf.math.count_nonzero(tf.sequence_mask(tf.constant([1, 100], tf.int8), 300), 1) |
 tf.sequence_mask([1, 3], 4, tf.float32) | tf.shape(x) | tf.shape(x)[0] | tf.shape(x, out_type=tf.int64) | tf.size(x) | tf.rank(x) | tf.shape_n([x, y]) |

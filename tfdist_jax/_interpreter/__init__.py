@@ -116,4 +116,5 @@ def _only_device(sharding: jax.sharding.Sharding) -> Any:
 
 
 def _as_numpy(value: Any, dtype: np.dtype) -> np.ndarray:
-    return np.asarray(value) if isinstance(value, jax.Array) else np.asarray(value, dtype)
+    # What is not JAX's may change later, and a result may be an argument.
+    return np.asarray(value) if isinstance(value, jax.Array) else np.array(value, dtype)

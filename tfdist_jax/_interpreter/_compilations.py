@@ -14,6 +14,7 @@ _log = logging.getLogger("tfdist_jax")
 
 TELL_AFTER = 10
 TELL_AFTER_S = 3.0
+TELL_SHARE = 0.5
 
 
 @final
@@ -42,7 +43,7 @@ class CompilationLog:
         self._seconds[line] += seconds
         elapsed = began + seconds - self._began.setdefault(line, began)
         count = max((self._count(line, name, avals, axis) for axis in (0, 1)), default=0)
-        if count >= TELL_AFTER and self._seconds[line] >= max(TELL_AFTER_S, elapsed / 2):
+        if count >= TELL_AFTER and self._seconds[line] >= max(TELL_AFTER_S, TELL_SHARE * elapsed):
             self._has_told = True
             _log.warning(
                 "%s, line %d: XLA compiles for each new shape here, %d times %s alone, %.1f s in all, which is more than half of the "

@@ -88,10 +88,11 @@ class Program:
                 raise _Unknown
             self._work += length * body._work
             return _scan(body, equation)
-        compute = None if equation.effects else find_rule(equation)
+        self._work += work_of(equation)
+        # Before a rule is asked for, which may make an array as large as its result.
+        compute = None if equation.effects or self._work > _MOST_WORK else find_rule(equation)
         if compute is None:
             raise _Unknown
-        self._work += work_of(equation)
         return compute if equation.primitive.multiple_results else lambda *values: (compute(*values),)
 
     def run(self, arguments: Sequence[np.ndarray]) -> Iterator[tuple[Any, np.ndarray]]:

@@ -30,7 +30,8 @@ def find_rule(equation: Any) -> Compute | None:
 
 def work_of(equation: Any) -> int:
     """Return about how many elements and products an equation goes through."""
-    work = sum(math.prod(var.aval.shape) for var in (*equation.invars, *equation.outvars))
+    shapes = (getattr(var.aval, "shape", ()) for var in (*equation.invars, *equation.outvars))
+    work = sum(math.prod(size for size in shape if isinstance(size, int)) for shape in shapes)
     if equation.primitive is lax.dot_general_p:
         (contracted, _), _ = equation.params["dimension_numbers"]
         shape = equation.invars[0].aval.shape
@@ -78,16 +79,14 @@ def _reduction(compute: Compute) -> Rule:
     return rule
 
 
-def _sum(equation: Any) -> Compute | None:
-    kind = equation.invars[0].aval.dtype.kind
-    dtype = np.float64 if kind == "f" else equation.outvars[0].aval.dtype
-    return _reduction(functools.partial(np.sum, dtype=dtype))(equation)
+def _accumulation(compute: Compute) -> Rule:
+    """Return the rule of a reduction that rounds: of floats it is made in double precision."""
 
+    def rule(equation: Any) -> Compute | None:
+        out = equation.outvars[0].aval.dtype
+        return _reduction(functools.partial(compute, dtype=np.float64 if out.kind == "f" else out))(equation)
 
-def _prod(equation: Any) -> Compute | None:
-    kind = equation.invars[0].aval.dtype.kind
-    dtype = np.float64 if kind == "f" else equation.outvars[0].aval.dtype
-    return _reduction(functools.partial(np.prod, dtype=dtype))(equation)
+    return rule
 
 
 def _extreme(compute: Compute) -> Rule:
@@ -371,8 +370,8 @@ _RULES: dict[Primitive, Rule] = {
     lax.tan_p: _rounded(np.tan),
     lax.pow_p: _rounded(np.power),
     lax.rsqrt_p: _rounded(lambda x: 1 / np.sqrt(x)),
-    lax.reduce_sum_p: _sum,
-    lax.reduce_prod_p: _prod,
+    lax.reduce_sum_p: _accumulation(np.sum),
+    lax.reduce_prod_p: _accumulation(np.prod),
     lax.cumsum_p: _cumsum,
     lax.dot_general_p: _dot,
 }

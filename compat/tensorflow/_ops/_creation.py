@@ -160,10 +160,12 @@ def one_hot(
     indices = _countable(require(convert_to_tensor(indices), "i", "one_hot"))
     where = static_axis(-1 if axis is None else axis, indices.ndim + 1)
     depth = static_int(depth, "depth")
-    if on_value is None and off_value is None:
-        return _hits(indices, depth, where, _dtypes.float32 if dtype is None else as_dtype(dtype))
+    wanted = _dtypes.float32 if dtype is None else as_dtype(dtype)
+    if on_value is None and off_value is None and wanted != _dtypes.string:
+        return _hits(indices, depth, where, wanted)
     on, off = _hot_values(on_value, off_value, dtype)
-    return jnp.where(_hits(indices, depth, where, _dtypes.bool_), on, off)
+    hits = _hits(indices, depth, where, _dtypes.bool_)
+    return HostTensor.of(np.where(hits, on, off)) if isinstance(on, HostTensor) else jnp.where(hits, on, off)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3))
