@@ -145,13 +145,13 @@ def one_hot(
     axis: Any = None,
     dtype: Any = None,
     name: str | None = None,
-) -> jax.Array:
+) -> Any:
     """Return vectors with `on_value` (1) at each index and `off_value` (0) elsewhere.
 
     Args:
         indices: Integers; an index outside of the vector gives `off_value` everywhere.
         depth: The length of the vectors.
-        on_value: A scalar.
+        on_value: A scalar; of strings, vectors stay on the host.
         off_value: A scalar of the same type.
         axis: Where the new axis goes; the last one if None.
         dtype: The type; that of the values if None, float32 without values.
