@@ -345,3 +345,27 @@ def test_a_variable_turns_the_kernels_off(run_script):
     """
     assert run_script(program).stdout == "False\n"
     assert run_script(program, env={"TFDIST_CPU_KERNELS": "off"}).stdout == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("env", "by_ynnpack"),
+    [
+        ({}, False),
+        ({"XLA_FLAGS": "--xla_cpu_use_xnnpack=false"}, False),
+        ({"XLA_FLAGS": "--xla_cpu_experimental_ynn_fusion_type=individual_convolution"}, True),
+        ({"TFDIST_CPU_KERNELS": "off"}, True),
+    ],
+)
+def test_convolutions_are_eigens_unless_the_user_decides(run_script, env, by_ynnpack):
+    program = """
+        import os
+        flags = os.environ.get("XLA_FLAGS")
+        import jax, jax.numpy as jnp, tfdist_jax
+        from jax import lax
+        convolve = lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        compiled = jax.jit(convolve).lower(jnp.ones((8, 16, 16, 32)), jnp.ones((3, 3, 32, 32))).compile()
+        print("ynn" in compiled.as_text(), os.environ.get("XLA_FLAGS") == flags)
+    """
+    ran = run_script(program, env=env)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == [str(by_ynnpack), "True"]

@@ -3,6 +3,7 @@
 When a JAX release breaks one of these, the test's name says which name in `_internals.py` to mend.
 """
 
+import contextlib
 import gc
 import inspect
 import os
@@ -626,14 +627,66 @@ def test_collectives_between_processors_are_made_by_a_factory_that_takes_an_addr
         _internals._xla_bridge._backend_factories["cpu"] = registered
 
 
-def test_before_cpu_client_is_asked_before_the_client_is_made():
-    registered, asked = _internals._xla_bridge._backend_factories["cpu"], []
+def test_around_cpu_client_holds_while_the_client_is_made():
+    registered, events = _internals._xla_bridge._backend_factories["cpu"], []
+
+    @contextlib.contextmanager
+    def note():
+        events.append("before")
+        yield
+        events.append("after")
+
     try:
-        _internals.before_cpu_client(lambda: asked.append("environment"))
-        assert not asked and _internals._xla_bridge._backend_factories["cpu"].factory().platform == "cpu"
+        _internals.around_cpu_client(note)
+        assert not events and _internals._xla_bridge._backend_factories["cpu"].factory().platform == "cpu"
+        assert events == ["before", "after"]
+        # Also where the client is given what carries collectives between processes.
+        assert _internals._xla_bridge._backend_factories["cpu"].factory(None).platform == "cpu" and len(events) == 4
     finally:
         _internals._xla_bridge._backend_factories["cpu"] = registered
-    assert asked == ["environment"]
+
+
+@pytest.mark.parametrize("own", [None, "--xla_cpu_use_xnnpack=false"])
+def test_xla_flag_is_read_and_not_handed_on_and_separates_kept_programs(monkeypatch, own):
+    monkeypatch.setattr(_internals._cache_key, "custom_hook", lambda: "the user's")
+    read = []
+    monkeypatch.setattr(_internals._jax, "CompileOptions", lambda: read.append(os.environ["XLA_FLAGS"]))
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    if own:
+        monkeypatch.setenv("XLA_FLAGS", own)
+    with _internals.xla_flag("--xla_new=1"):
+        pass
+    assert read == [f"{own} --xla_new=1" if own else "--xla_new=1"]
+    assert os.environ.get("XLA_FLAGS") == own
+    assert _internals._cache_key.custom_hook() == "the user's --xla_new=1"
+
+
+def test_xla_flag_leaves_a_file_of_flags_alone(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "/a/file")
+    with _internals.xla_flag("--xla_new=1"):
+        assert os.environ["XLA_FLAGS"] == "/a/file"
+
+
+def test_xla_reads_its_flags_once_from_the_environment_and_jax_keeps_programs_by_the_hook_too(run_script):
+    ran = run_script("""
+        import pathlib
+        import jax
+        from tfdist_jax import _internals
+        jax.config.update("jax_compilation_cache_dir", "kept")
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        def compile():
+            jax.clear_caches()
+            jax.jit(lambda x: x + 1).lower(1.0).compile()
+            return len([*pathlib.Path("kept").glob("*-cache")])
+        with _internals.xla_flag("--xla_dump_to=dumped"):
+            pass
+        counts = compile(), compile()
+        _internals._cache_key.custom_hook = lambda: ""
+        print(*counts, compile(), any(pathlib.Path("dumped").iterdir()))
+    """)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == ["1", "1", "2", "True"]
 
 
 def test_lowering_rule_is_that_of_the_platform_or_of_all():

@@ -24,20 +24,23 @@ def test_a_number_of_devices_below_one_is_refused():
         td.use_cpu_devices(0)
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists a process's threads there")
 @pytest.mark.parametrize(
-    ("flags", "count", "are_set"),
-    [("", -1, False), ("", 1, False), ("", 2, True), ("--xla_force_host_platform_device_count=4", -1, True)],
+    ("flags", "count", "least"),
+    [("", -1, 1), ("", 1, 1), ("", 8, 16), ("--xla_force_host_platform_device_count=4", -1, 8)],
 )
-def test_several_virtual_devices_get_threads_for_their_collectives(flags, count, are_set):
+def test_several_virtual_devices_get_threads_for_their_collectives(flags, count, least):
     code = f"""
-import os, jax, tfdist_jax
+import os, pathlib, jax, tfdist_jax
 jax.config.update("jax_num_cpu_devices", {count})
-print(os.environ["NPROC"], jax.device_count() and os.environ.get("NPROC"))
+jax.jit(lambda x: x @ x)(jax.numpy.ones((100, 100)))
+names = [thread.read_text() for thread in pathlib.Path("/proc/self/task").glob("*/comm")]
+print(sum("XLAEigen" in name for name in names), os.environ.get("NPROC"))
 """
     env = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    threads = str(max(32, os.cpu_count()))
-    assert run_python(code, **env) == f"{threads} {threads if are_set else None}"
-    assert run_python(code, NPROC="3", **env) == "3 3", "the user's own"
+    threads = max(least, len(os.sched_getaffinity(0)))
+    assert run_python(code, **env) == f"{threads} None", "processes that are started decide for themselves"
+    assert run_python(code, NPROC="21", **env) == "21 21", "the user's own"
 
 
 def run_python(code, **env):
@@ -77,13 +80,13 @@ def test_steps_in_flight_are_bounded_only_between_devices(monkeypatch):
     assert waited == [0, 1, 2]
 
 
-REST = [(2, "mirrored"), (4, "mirrored"), (2, "fsdp"), (8, "fsdp")]
+REST = [(2, "mirrored"), (4, "mirrored"), (2, "fsdp"), (8, "fsdp"), (2, "jit"), (4, "jit")]
 
 
 @pytest.mark.slow("a process that takes a thousand steps")
 @pytest.mark.parametrize(
     ("devices", "strategy"),
-    [(8, "mirrored"), (4, "fsdp"), *(pytest.param(*rest, marks=pytest.mark.exhaustive) for rest in REST)],
+    [(8, "mirrored"), (4, "fsdp"), (8, "jit"), *(pytest.param(*rest, marks=pytest.mark.exhaustive) for rest in REST)],
 )
 def test_a_thousand_unsynchronised_steps_do_not_hang(devices, strategy):
     two_cores = ["taskset", "-c", "0,1"] if os.path.exists("/usr/bin/taskset") and (os.cpu_count() or 1) > 1 else []

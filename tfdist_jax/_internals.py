@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import (
     array as _array,
+    cache_key as _cache_key,
     cloud_tpu_init as _cloud_tpu_init,
     clusters as _clusters,
     compilation_cache as _compilation_cache,
@@ -499,27 +500,61 @@ def joined_processes() -> tuple[str, int, int] | None:
     return None if state.client is None else (str(state.coordinator_address), state.num_processes, state.process_id)
 
 
-def before_cpu_client(fn: Callable[[], object]) -> None:
-    """Call `fn` before JAX makes its client for the processor, which reads the environment; JAX's settings are known then."""
+def around_cpu_client(enter: Callable[[], AbstractContextManager[None]]) -> None:
+    """Make JAX's client for the processor within a context: the client reads the environment, and JAX's settings are known then."""
     registered = _xla_bridge._backend_factories["cpu"]
+    make: Callable[..., Any] = registered.factory
 
-    def make_client() -> Any:
-        fn()
-        return registered.factory()
+    def make_client(*collectives: Any) -> Any:
+        with enter():
+            return make(*collectives)
 
     _xla_bridge._backend_factories["cpu"] = dataclasses.replace(registered, factory=make_client)
+
+
+@contextlib.contextmanager
+def xla_flag(flag: str) -> Iterator[None]:
+    """Let XLA read a flag besides those of XLA_FLAGS; kept programs are found again with the same flag only.
+
+    It leaves the environment at the end: programs that are started may have an XLA that does not know it, which ends the process then.
+    Without effect once XLA has read its flags, and where XLA_FLAGS names a file.
+    """
+    own = os.environ.get("XLA_FLAGS", "")
+    if own.strip() and not own.strip().startswith("-"):
+        yield
+        return
+    with environment_variable("XLA_FLAGS", f"{own} {flag}".strip()):
+        _jax.CompileOptions()  # Reads them.
+        yield
+    add = _cache_key.custom_hook
+    _cache_key.custom_hook = lambda: f"{add()} {flag}"
+
+
+@contextlib.contextmanager
+def environment_variable(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable for a while."""
+    own = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if own is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = own
 
 
 def listen_for_collectives_on(address: str) -> None:
     """Let collectives between processors listen on one of this machine's addresses, in numbers; Gloo asks for the machine's name."""
     registered = _xla_bridge._backend_factories["cpu"]
+    make: Callable[..., Any] = registered.factory
 
     def make_client() -> Any:
         client = _distributed.global_state.client
         if client is None or setting("jax_cpu_collectives_implementation") != "gloo":
-            return registered.factory()
+            return make()
         collectives = _jax.make_gloo_tcp_collectives(distributed_client=client, hostname=address)
-        return _xla_bridge.make_cpu_client(collectives)
+        return make(collectives)
 
     _xla_bridge._backend_factories["cpu"] = dataclasses.replace(registered, factory=make_client)
 

@@ -5,6 +5,7 @@ import collections
 import contextlib
 import os
 import re
+from contextlib import AbstractContextManager
 from typing import Any, final
 
 import jax
@@ -12,10 +13,10 @@ from jax.sharding import Mesh
 
 from tfdist_jax import _internals
 
-# XLA:CPU runs every virtual device's collectives on one thread pool, sized by this variable. With fewer threads
-# than devices times steps in flight, replicas wait for each other for ever.
+# XLA:CPU runs the virtual devices' programs on one thread pool, sized by this variable. A collective keeps a thread until all devices
+# have come to it, and two steps at a time can be there.
 _CPU_THREADS_VARIABLE = "NPROC"
-_CPU_THREADS = 32
+_STEPS_THAT_WAIT = 2
 # An older way than `jax_num_cpu_devices` to split the processor.
 _CPU_COUNT_FLAG = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
@@ -23,12 +24,20 @@ _CPU_COUNT_FLAG = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 def prepare_cpu() -> None:
     """Give XLA:CPU a thread pool large enough for collectives between virtual devices.
 
-    Takes effect only before JAX creates its CPU client; a value that the user has set stays. Where there turns out to be one
-    device, XLA chooses: operations that are split among more threads than there are processors take a tenth longer. Called on import.
+    Takes effect only before JAX creates its CPU client; a value that the user has set stays. No more threads than that: operations are
+    split among all of them, and take up to a third longer with 32. Called on import.
     """
-    if _CPU_THREADS_VARIABLE not in os.environ:
-        os.environ[_CPU_THREADS_VARIABLE] = str(max(_CPU_THREADS, os.cpu_count() or 1))
-        _internals.before_cpu_client(_let_xla_choose_threads)
+    _internals.around_cpu_client(_with_enough_threads)
+
+
+def _with_enough_threads() -> AbstractContextManager[None]:
+    count = count_cpu_devices()
+    is_alone = count == 1 and _internals.joined_processes() is None
+    if is_alone or _CPU_THREADS_VARIABLE in os.environ:
+        return contextlib.nullcontext()
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = max(_STEPS_THAT_WAIT * count, processors)
+    return _internals.environment_variable(_CPU_THREADS_VARIABLE, str(threads))
 
 
 def finish_at_exit() -> None:
@@ -44,11 +53,6 @@ def _finish_computing() -> None:
         for array in jax.live_arrays():
             with contextlib.suppress(Exception):  # Nobody asks for the array any more.
                 array.block_until_ready()
-
-
-def _let_xla_choose_threads() -> None:
-    if count_cpu_devices() == 1 and _internals.joined_processes() is None:
-        os.environ.pop(_CPU_THREADS_VARIABLE, None)
 
 
 def count_cpu_devices() -> int:

@@ -3,15 +3,19 @@
 XLA gives the same numbers by other programs: a maximum's gradient from a few strided parts of the array, a convolution from matrix
 products, from fewer convolutions, or from products of shifted arrays. Which one is fast depends on the shape: each module has a
 function that chooses by rules that were measured (`benchmarks/bench_cpu_kernels.py`) and gives None where XLA is best. They are
-lowerings of JAX's primitives, so that every layer gains and nothing changes on accelerators.
+lowerings of JAX's primitives, so that every layer gains and nothing changes on accelerators. What remains a convolution goes to
+Eigen, not to YNNPACK, which takes up to twice as long.
 """
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
+import jaxlib.version
 from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
@@ -20,6 +24,10 @@ from tfdist_jax import _internals
 from tfdist_jax._cpu_kernels import _convolution, _pooling
 
 _VARIABLE = "TFDIST_CPU_KERNELS"
+
+_YNNPACK_FLAG = "--xla_cpu_experimental_ynn_fusion_type"
+# XLA ends the process over a flag that it does not know; the releases before this one do.
+_FLAG_IS_UNKNOWN_FROM = (0, 13)
 
 # Gives how to compute a primitive's result from its operands, or None for XLA's own way.
 Choose = Callable[..., Callable[..., jax.Array] | None]
@@ -39,6 +47,15 @@ def install() -> None:
     if os.environ.get(_VARIABLE, "").lower() not in ("off", "0", "false"):
         for primitive in _CHOICES:
             mlir.register_lowering(primitive, functools.partial(_lower, primitive), platform="cpu")
+        _internals.around_cpu_client(_convolve_by_eigen)
+
+
+def _convolve_by_eigen() -> AbstractContextManager[None]:
+    """Take convolutions from YNNPACK, unless the user has said what YNNPACK computes; products of matrices and sums stay with it."""
+    is_said = _YNNPACK_FLAG in os.environ.get("XLA_FLAGS", "")
+    if is_said or jaxlib.version.__version_info__ >= _FLAG_IS_UNKNOWN_FROM:
+        return contextlib.nullcontext()
+    return _internals.xla_flag(f"{_YNNPACK_FLAG}=-individual_convolution")
 
 
 def uninstall() -> None:
