@@ -25,7 +25,7 @@ def main():
     import tfdist_jax.compat.tensorflow as tf
 
     result = {"devices": args.devices, "steps_per_round": STEPS, "models": {}}
-    for model in (*contenders.MODELS, "tiny"):
+    for model in ("mlp", "cnn", "resnet", "tiny"):
         runs = {
             "tf.function": contenders.custom_loop(tf, model)[0],
             "eager": contenders.custom_loop(tf, model, compiled=False)[0],

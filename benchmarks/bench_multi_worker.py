@@ -180,7 +180,7 @@ def main() -> None:
 
     result: dict[str, Any] = {
         "model": MODEL,
-        "rows": contenders.ROWS[MODEL],
+        "rows": contenders.MODELS[MODEL].rows,
         "workers": args.workers,
         "steps_per_round": args.steps,
         "rounds": args.rounds,

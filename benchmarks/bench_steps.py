@@ -44,7 +44,7 @@ def worker(name, model, devices):
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices)
     else:
         if name.startswith("hand-written"):
-            os.environ["TFDIST_CPU_KERNELS"] = "off"  # JAX as it is.
+            os.environ |= {"TFDIST_CPU_KERNELS": "off", "NPROC": str(os.cpu_count())}  # JAX as it is.
         import tfdist_jax
 
         tfdist_jax.use_cpu_devices(devices)

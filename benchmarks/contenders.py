@@ -5,59 +5,7 @@ compiles the step to be looked at. All train the same model on the same batch, o
 """
 
 # pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportAssignmentType=false
-import numpy as np
-
-MODELS = ("mlp", "cnn", "resnet")
-ROWS = {"mlp": 512, "wide mlp": 256, "cnn": 128, "resnet": 64, "tiny": 16}
-_SHAPES = {"mlp": (784,), "wide mlp": (784,), "cnn": (28, 28, 1), "resnet": (32, 32, 3), "tiny": (8,)}
-_HIDDEN = {"mlp": 512, "wide mlp": 1024}
-
-
-def batch(name):
-    """Images and labels for a model, `ROWS[name]` of them."""
-    random = np.random.RandomState(0)
-    return random.rand(ROWS[name], *_SHAPES[name]).astype("f4"), random.randint(0, 10, ROWS[name]).astype("i4")
-
-
-def make_model(keras, name):
-    """A multilayer perceptron, convolutional networks, or one that leaves the devices nothing to do; ten classes."""
-    layers = keras.layers
-    if name == "resnet":
-        return _resnet(keras)
-    if name == "tiny":
-        return keras.Sequential([keras.Input((8,)), layers.Dense(8, activation="relu"), layers.Dense(10)])
-    if name in _HIDDEN:
-        hidden = [layers.Dense(_HIDDEN[name], activation="relu") for _ in range(2)]
-        return keras.Sequential([keras.Input((784,)), *hidden, layers.Dense(10)])
-    return keras.Sequential(
-        [
-            keras.Input((28, 28, 1)),
-            layers.Conv2D(32, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Conv2D(64, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Flatten(),
-            layers.Dense(64, activation="relu"),
-            layers.Dense(10),
-        ]
-    )
-
-
-def _resnet(keras):
-    """A residual network with batch normalization for small images: three stages of two blocks."""
-    layers = keras.layers
-
-    def normalized(x, filters, strides=1, size=3):
-        x = layers.Conv2D(filters, size, strides, padding="same", use_bias=False)(x)
-        return layers.BatchNormalization()(x)
-
-    inputs = keras.Input(_SHAPES["resnet"])
-    x = layers.ReLU()(normalized(inputs, 16))
-    for filters, strides in ((16, 1), (16, 1), (32, 2), (32, 1), (64, 2), (64, 1)):
-        residual = normalized(layers.ReLU()(normalized(x, filters, strides)), filters)
-        is_same = strides == 1 and x.shape[-1] == filters
-        x = layers.ReLU()(layers.Add()([residual, x if is_same else normalized(x, filters, strides, size=1)]))
-    return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+from models import MODELS
 
 
 def hand_written(name, *, feed=False, donate=True):
@@ -76,7 +24,7 @@ def hand_written(name, *, feed=False, donate=True):
     model, optimizer = make_model(keras, name), keras.optimizers.Adam(1e-3)
     optimizer.build(model.trainable_variables)
     losses = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
-    rows = ROWS[name]
+    rows = MODELS[name].rows
 
     def fused_sum(arrays):
         """Sum over the devices: small arrays in one all-reduce, big ones on their own."""
@@ -106,7 +54,7 @@ def hand_written(name, *, feed=False, donate=True):
     whole = NamedSharding(mesh, P())
     parts = (model.trainable_variables, model.non_trainable_variables, optimizer.variables)
     state = jax.device_put([[v.value for v in part] for part in parts], whole)
-    place = _placement(batch(name), NamedSharding(mesh, P("data")))
+    place = _placement(MODELS[name].batch(), NamedSharding(mesh, P("data")))
     x, y = place()
 
     def run(steps):
@@ -122,6 +70,12 @@ def hand_written(name, *, feed=False, donate=True):
         jax.block_until_ready(state)
 
     return run, lambda: step.lower(*state, x, y).compile()
+
+
+def make_model(keras, name):
+    """Build a model of `MODELS`."""
+    model = MODELS[name]
+    return model.make(keras, model.shape)
 
 
 def _placement(host_batch, split):
@@ -149,7 +103,7 @@ def custom_loop(tf, name, *, compiled=True, feed=False, strategy=None):
 
     def train_step(x, y):
         with tf.GradientTape() as tape:
-            loss = tf.nn.compute_average_loss(losses(y, model(x, training=True)), global_batch_size=ROWS[name])
+            loss = tf.nn.compute_average_loss(losses(y, model(x, training=True)), global_batch_size=MODELS[name].rows)
         grads = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
         return loss
@@ -159,7 +113,7 @@ def custom_loop(tf, name, *, compiled=True, feed=False, strategy=None):
 
     if compiled:
         step = tf.function(step)
-    dataset = tf.data.Dataset.from_tensors(batch(name)).repeat()
+    dataset = tf.data.Dataset.from_tensors(MODELS[name].batch()).repeat()
     batches = iter(strategy.experimental_distribute_dataset(dataset))
     x, y = next(batches)
 
@@ -183,7 +137,7 @@ def fit(tf, name, *, steps_per_execution=1, strategy=None):
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             steps_per_execution=steps_per_execution,
         )
-    dataset = tf.data.Dataset.from_tensors(batch(name)).repeat()
+    dataset = tf.data.Dataset.from_tensors(MODELS[name].batch()).repeat()
 
     def run(steps):
         model.fit(dataset, steps_per_epoch=steps, epochs=1, verbose=0)

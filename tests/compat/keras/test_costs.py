@@ -23,7 +23,7 @@ def all_reduces(compiled):
     return re.findall(r"= (.+?) all-reduce(?:-start)?\(", compiled.as_text())
 
 
-@pytest.mark.parametrize("name", contenders.MODELS)
+@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet"])
 def test_a_step_of_fit_costs_what_the_hand_written_step_costs(name):
     _, compile_hand = contenders.hand_written(name)
     hand = compile_hand()
@@ -31,7 +31,7 @@ def test_a_step_of_fit_costs_what_the_hand_written_step_costs(name):
     with strategy.scope():
         model = contenders.make_model(keras, name)
         model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    ours = compiled_step(model, contenders.batch(name))
+    ours = compiled_step(model, contenders.MODELS[name].batch())
     # Means of moving statistics may be divided before or after the reduction.
     assert ours.cost_analysis()["flops"] == pytest.approx(hand.cost_analysis()["flops"], rel=1e-5)
     assert len(all_reduces(ours)) == len(all_reduces(hand))
