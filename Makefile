@@ -20,6 +20,8 @@ SAMPLE := tests/test_internals.py tests/compat/keras/test_internals.py tests/tes
 # How many programs of each kind `make fuzz` tries, and the first one's number.
 PROGRAMS ?= 200
 SEED ?= $(shell date +%s)
+# What `make bench` measures.
+PART ?= steps
 
 # Four times as fast as pip.
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python
@@ -84,8 +86,8 @@ api: $(INSTALLED) ## Write docs/api.md, docs/reference.md and the type stubs ane
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_stubs.py
 
-bench: $(PEERS) ## Measure speed against hand-written JAX and TensorFlow.
-	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+bench: $(PEERS) ## Measure training steps beside hand-written JAX and TensorFlow; PART=eager, start ...: benchmarks/bench_eager.py ...
+	$(BIN)/python benchmarks/bench_$(PART).py $(ARGS)
 
 fuzz: $(INSTALLED) ## Compare random programs on the gradient tape with jax.grad, with new seeds.
 	TFDIST_FUZZ=$(PROGRAMS) TFDIST_FUZZ_SEED=$(SEED) $(PYTEST) tests/test_tape_fuzz.py $(ARGS)

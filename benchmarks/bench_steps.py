@@ -1,26 +1,26 @@
 """Time of one training step: this project, hand-written JAX, TensorFlow; interleaved, as JSON.
 
-`python benchmarks/bench_steps.py [--model mlp] [--devices 4] [--starts 5] [--rounds 5] [--out benchmarks/results/steps.json]`
+`python benchmarks/bench_steps.py [mlp cnn ...] [--devices 4] [--starts 1] [--rounds 7] [--seconds 0.5] [--out benchmarks/results]`
 
-Every contender runs in a process of its own; in each round each takes the same number of steps, in turn, so that a
-change of the machine's speed meets all of them. All of it is done several times with new processes, since one is up to a
-tenth faster than the next. Ratios are taken round by round, to the faster form of hand-written JAX.
+Every contender runs in a process of its own; in each round each takes steps for about the same time, in turn, so that a
+change of the machine's speed meets all of them. With several starts all of it is done again with new processes, since one is up to a
+tenth faster than the next. Ratios are taken round by round, to the faster form of hand-written JAX. `draw_steps.py` makes the README's
+table and picture of the files.
 """
 
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import contenders
-from _report import emit, parser
+from _report import describe_machine, emit, parser
 
+MODELS = ("mlp", "cnn", "dcgan", "resnet", "resnet18", "resnet50", "mobilenet", "lstm", "transformer")
 NAMES = (
     "hand-written",
     "hand-written, not donated",
@@ -53,7 +53,7 @@ def worker(name, model, devices):
         run, _ = contenders.hand_written(model, feed=name.endswith("fed"), donate=not name.endswith("not donated"))
     else:
         run, _ = (contenders.custom_loop if name.endswith("loop") else contenders.fit)(tf, model)
-    run(5)
+    run(3)  # The first one compiles; batches are read ahead.
     print("ready", file=report, flush=True)
     for line in sys.stdin:
         started = time.perf_counter()
@@ -61,28 +61,34 @@ def worker(name, model, devices):
         print(time.perf_counter() - started, file=report, flush=True)
 
 
-def start(name, args) -> Any:
+def start(name, model, args) -> Any:
     """Start a contender's process."""
-    command = [sys.executable, __file__, "--worker", name, "--model", args.model, "--devices", str(args.devices)]
+    command = [sys.executable, __file__, model, "--worker", name, "--devices", str(args.devices)]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
 
 
-def measure(args):
+def take_steps(process, steps):
+    """Let a contender take steps, and return the seconds of one."""
+    process.stdin.write(f"{steps}\n")
+    process.stdin.flush()
+    return float(process.stdout.readline()) / steps
+
+
+def measure(model, args):
     """Return each contender's seconds per step, round by round, with one process for each."""
     names = [name for name in NAMES if not (args.without_tensorflow and name.startswith("tensorflow"))]
-    workers = {name: start(name, args) for name in names}
+    workers = {name: start(name, model, args) for name in names}
     times = {name: [] for name in names}
     try:
         for name, process in workers.items():
             if process.stdout.readline().strip() != "ready":
                 raise RuntimeError(f"The contender {name!r} did not start; run it with --worker {name!r} to see why.")
+        steps = {name: max(1, round(args.seconds / take_steps(process, 3))) for name, process in workers.items()}
         for _ in range(args.rounds):
             for name, process in workers.items():
-                process.stdin.write(f"{args.steps}\n")
-                process.stdin.flush()
-                times[name].append(float(process.stdout.readline()) / args.steps)
+                times[name].append(take_steps(process, steps[name]))
     finally:
         for process in workers.values():
             process.kill()
@@ -96,37 +102,16 @@ def quartiles(values):
     return {"median": middle, "quartiles": [low, high]}
 
 
-def main():
-    """Measure and print."""
-    options = parser(__doc__, rounds=5)
-    options.add_argument("--starts", type=int, default=5, help="how often all processes are started")
-    options.add_argument("--model", choices=contenders.MODELS, default="mlp")
-    options.add_argument("--steps", type=int, default=20)
-    options.add_argument("--without-tensorflow", action="store_true")
-    options.add_argument("--worker")
-    args = options.parse_args()
-    if args.worker:
-        worker(args.worker, args.model, args.devices)
-        return
-    measured = [measure(args) for _ in range(args.starts)]
-    times = {name: [t for times in measured for t in times[name]] for name in measured[0]}
+def summarize(model, times, args):
+    """Return medians, quartiles and ratios."""
     faster = min(("hand-written", "hand-written, not donated"), key=lambda name: statistics.median(times[name]))
     base = times[faster]
-    import jax
-
     result = {
-        "model": args.model,
+        "model": model,
         "devices": args.devices,
-        "steps_per_round": args.steps,
         "starts": args.starts,
         "rounds": args.rounds,
-        "machine": {
-            "processor": platform.machine(),
-            "cores": os.cpu_count(),
-            "device": jax.devices()[0].device_kind,
-            "python": platform.python_version(),
-        },
-        "versions": {"jax": jax.__version__, "keras": metadata.version("keras")},
+        **describe_machine("jax", "keras", *(() if args.without_tensorflow else ("tensorflow",))),
         "ms_per_step": {name: quartiles([1000 * t for t in values]) for name, values in times.items()},
         "faster_hand_written": faster,
         "speed_of_hand_written": {
@@ -137,7 +122,27 @@ def main():
         if theirs in times:
             ratios = [t / o for o, t in zip(times[ours], times[theirs], strict=True)]
             result.setdefault("times_faster_than_tensorflow", {})[ours] = quartiles(ratios)
-    emit(result, args.out)
+    return result
+
+
+def main():
+    """Measure and print."""
+    options = parser(__doc__, rounds=7)
+    options.add_argument(
+        "models", nargs="*", choices=[*contenders.MODELS, []], help=f"{', '.join(MODELS)} if none is named"
+    )
+    options.add_argument("--starts", type=int, default=1, help="how often all processes are started")
+    options.add_argument("--seconds", type=float, default=0.5, help="about how long a contender takes steps in a round")
+    options.add_argument("--without-tensorflow", action="store_true")
+    options.add_argument("--worker")
+    args = options.parse_args()
+    if args.worker:
+        worker(args.worker, args.models[0], args.devices)
+        return
+    for model in args.models or MODELS:
+        measured = [measure(model, args) for _ in range(args.starts)]
+        times = {name: [t for times in measured for t in times[name]] for name in measured[0]}
+        emit(summarize(model, times, args), args.out and args.out / f"steps_{model}_{args.devices}.json")
 
 
 if __name__ == "__main__":

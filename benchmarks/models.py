@@ -10,25 +10,29 @@ CLASSES = 10
 
 
 class Model(NamedTuple):
-    """A classifier of ten classes.
+    """A classifier of ten classes; or a generator and a discriminator, whose labels are images.
 
     Attributes:
         rows: Rows of a batch, over all devices.
         shape: Shape of a row.
         make: Builds it from Keras and that shape.
         words: Number of words, where a row is a sentence; 0 for numbers.
+        label: Shape of a label; () for classes.
     """
 
     rows: int
     shape: tuple[int, ...]
     make: Callable[[Any, tuple[int, ...]], Any]
     words: int = 0
+    label: tuple[int, ...] = ()
 
     def batch(self) -> tuple[np.ndarray, np.ndarray]:
         """Return inputs and labels."""
         random = np.random.RandomState(0)
         shape = (self.rows, *self.shape)
         inputs = random.randint(0, self.words, shape).astype("i4") if self.words else random.rand(*shape).astype("f4")
+        if self.label:
+            return inputs, random.rand(self.rows, *self.label).astype("f4")
         return inputs, random.randint(0, CLASSES, self.rows).astype("i4")
 
 
@@ -109,12 +113,51 @@ def _transformer(keras, shape):
     return keras.Model(inputs, layers.Dense(CLASSES)(pooled))
 
 
-WORDS, _WIDTH = 2000, 128
+def _adversaries(keras, shape):
+    """A generator and a discriminator of images with transposed and strided convolutions."""
+    layers = keras.layers
+
+    def raised(filters, strides):
+        return [
+            layers.Conv2DTranspose(filters, 5, strides, padding="same", use_bias=False),
+            layers.BatchNormalization(),
+            layers.LeakyReLU(),
+        ]
+
+    generator = [
+        keras.Input(shape),
+        layers.Dense(7 * 7 * 256, use_bias=False),
+        layers.BatchNormalization(),
+        layers.LeakyReLU(),
+        layers.Reshape((7, 7, 256)),
+        *raised(128, 1),
+        *raised(64, 2),
+        layers.Conv2DTranspose(1, 5, 2, padding="same", use_bias=False, activation="tanh"),
+    ]
+    discriminator = [
+        keras.Input(_IMAGE),
+        layers.Conv2D(64, 5, 2, padding="same"),
+        layers.LeakyReLU(),
+        layers.Conv2D(128, 5, 2, padding="same"),
+        layers.LeakyReLU(),
+        layers.Flatten(),
+        layers.Dense(1),
+    ]
+    return keras.Sequential(generator), keras.Sequential(discriminator)
+
+
+def make_model(keras, name):
+    """Build a model of `MODELS`."""
+    return MODELS[name].make(keras, MODELS[name].shape)
+
+
+WORDS, _WIDTH, _IMAGE = 2000, 128, (28, 28, 1)
 
 MODELS = {
     "mlp": Model(512, (784,), _perceptron(512)),
     "wide mlp": Model(256, (784,), _perceptron(1024)),
     "cnn": Model(128, (28, 28, 1), _cnn),
+    "dcgan": Model(64, (100,), _adversaries, label=_IMAGE),
     "resnet": Model(64, (32, 32, 3), _resnet((16, 32, 64))),
     "resnet18": Model(32, (32, 32, 3), _resnet((64, 128, 256, 512))),
     "resnet50": Model(16, (32, 32, 3), _application("ResNet50")),

@@ -12,6 +12,7 @@ import tfdist_jax.compat.tensorflow as tf
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 import contenders
+import models
 
 
 def compiled_step(model, batch):
@@ -29,9 +30,9 @@ def test_a_step_of_fit_costs_what_the_hand_written_step_costs(name):
     hand = compile_hand()
     strategy = tf.distribute.MirroredStrategy()
     with strategy.scope():
-        model = contenders.make_model(keras, name)
+        model = models.make_model(keras, name)
         model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    ours = compiled_step(model, contenders.MODELS[name].batch())
+    ours = compiled_step(model, models.MODELS[name].batch())
     # Means of moving statistics may be divided before or after the reduction.
     assert ours.cost_analysis()["flops"] == pytest.approx(hand.cost_analysis()["flops"], rel=1e-5)
     assert len(all_reduces(ours)) == len(all_reduces(hand))
