@@ -8,8 +8,6 @@ machine's speed meets all of them. Each step is waited for. What a background sa
 `round_ms_more` is what the whole round takes more than one without a save.
 """
 
-import os
-import platform
 import shutil
 import statistics
 import sys
@@ -18,7 +16,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from _report import emit, parser
+from _report import describe_machine, emit, parser
 
 SIZES = (784, 1024, 1024, 10)
 ROWS = 256
@@ -152,8 +150,7 @@ def main():
             "state_megabytes": round(size / 1e6, 1),
             "steps_per_round": args.steps + 1,
             "rounds": args.rounds,
-            "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()},
-            "versions": {"jax": jax.__version__},
+            **describe_machine("jax"),
             "ms_per_step_without_saving": quartiles(without["other_steps"]),
             "save_ms": {name: quartiles(times[name]["save"]) for name in times if name != "none"},
             "stall_ms": {name: quartiles(more(name, "saving_step")) for name in times if name != "none"},

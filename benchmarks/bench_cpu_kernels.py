@@ -6,14 +6,13 @@ Milliseconds are medians; `xla / ours` and `tensorflow / ours` are medians of th
 """
 
 import os
-import platform
 import statistics
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from _report import emit, parser
+from _report import describe_machine, emit, parser
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
@@ -164,18 +163,11 @@ def main():
     args = parser(__doc__, rounds=15).parse_args()
 
     import jax
-    import tensorflow as tf
 
     jax.config.update("jax_platforms", "cpu")
     cases = list_convolutions() | list_pools()
     results = {name: measure(ours, theirs, arrays, args.rounds) for name, (ours, theirs, arrays) in cases.items()}
-    machine = {
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-    }
-    versions = {"jax": jax.__version__, "tensorflow": tf.__version__, "python": platform.python_version()}
-    emit({"rounds": args.rounds, "machine": machine, "versions": versions, "ms": results}, args.out)
+    emit({"rounds": args.rounds, **describe_machine("jax", "tensorflow"), "ms": results}, args.out)
 
 
 if __name__ == "__main__":

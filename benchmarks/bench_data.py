@@ -11,7 +11,6 @@ the machine does.
 
 import functools
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from _report import emit, parser
+from _report import describe_machine, emit, parser
 
 IMAGES, ROWS = 60_000, 128
 
@@ -155,19 +154,12 @@ def main():
         worker(args.worker, args.seconds)
         return
     found = measure(args)
-    import jax
 
     result = {
         "images": [IMAGES, 28, 28, 1],
         "rows": ROWS,
         "rounds": args.rounds,
-        "machine": {
-            "processor": platform.machine(),
-            "cores": os.cpu_count(),
-            "load": [round(load, 1) for load in os.getloadavg()],
-            "python": platform.python_version(),
-        },
-        "versions": {"jax": jax.__version__},
+        **describe_machine("jax"),
         "found": {
             name: {contender: _summary(rounds) for contender, rounds in contenders.items()}
             for name, contenders in found.items()

@@ -6,8 +6,6 @@ Random numbers are saved, which no compression makes smaller. Without digests, t
 """
 
 import contextlib
-import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -16,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent))
-from _report import emit, parser
+from _report import describe_machine, emit, parser
 
 ARRAYS = 10
 WIDTHS = {"40 MB": 1000, "4 KB": 10}
@@ -84,8 +82,6 @@ def main():
     """Measure and print."""
     args = parser(__doc__, rounds=41).parse_args()
 
-    import jax
-
     import tfdist_jax.compat.tensorflow as tf
 
     results = {}
@@ -97,8 +93,7 @@ def main():
                     medians = {kind: statistics.median(times[what, kind]) for kind in ("with", "without")}
                     ratios = [a / b for a, b in zip(times[what, "with"], times[what, "without"], strict=True)]
                     results[f"{what} {size}, {name}"] = {**medians, "ratio": statistics.median(ratios)}
-    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
-    emit({"rounds": args.rounds, "machine": machine, "versions": {"jax": jax.__version__}, "ms": results}, args.out)
+    emit({"rounds": args.rounds, **describe_machine("jax"), "ms": results}, args.out)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ of their first step. TensorFlow's `fit` has no figures: it does not run under th
 import contextlib
 import json
 import os
-import platform
 import socket
 import statistics
 import subprocess
@@ -23,7 +22,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import contenders
-from _report import emit, parser
+from _report import describe_machine, emit, parser
+from models import MODELS
 
 MODEL = "wide mlp"
 NAMES = ("hand-written", "custom loop", "custom loop, unfused", "fit", "tensorflow loop", "tensorflow loop, unfused")
@@ -175,17 +175,14 @@ def main() -> None:
         args.folder = Path(folder)
         steps = step_times(names, args)
         starts = start_times([name for name in names if not name.endswith("unfused")], args)
-    import jax
-    import keras
 
     result: dict[str, Any] = {
         "model": MODEL,
-        "rows": contenders.MODELS[MODEL].rows,
+        "rows": MODELS[MODEL].rows,
         "workers": args.workers,
         "steps_per_round": args.steps,
         "rounds": args.rounds,
-        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()},
-        "versions": {"jax": jax.__version__, "keras": keras.__version__},
+        **describe_machine("jax", "keras"),
         "ms_per_step": {name: quartiles([1000 * t for t in values]) for name, values in steps.items()},
         "seconds_to_first_step": {name: quartiles(values) for name, values in starts.items()},
         "speed_of_hand_written": {name: ratios(steps["hand-written"], values) for name, values in steps.items()},

@@ -18,6 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import contenders
+import models
 from _report import describe_machine, emit, parser
 
 MODELS = ("mlp", "cnn", "dcgan", "resnet", "resnet18", "resnet50", "mobilenet", "lstm", "transformer")
@@ -128,14 +129,14 @@ def summarize(model, times, args):
 def main():
     """Measure and print."""
     options = parser(__doc__, rounds=7)
-    options.add_argument(
-        "models", nargs="*", choices=[*contenders.MODELS, []], help=f"{', '.join(MODELS)} if none is named"
-    )
+    options.add_argument("models", nargs="*", help=f"{', '.join(MODELS)} if none is named")
     options.add_argument("--starts", type=int, default=1, help="how often all processes are started")
     options.add_argument("--seconds", type=float, default=0.5, help="about how long a contender takes steps in a round")
     options.add_argument("--without-tensorflow", action="store_true")
     options.add_argument("--worker")
     args = options.parse_args()
+    if unknown := set(args.models) - set(models.MODELS):
+        options.error(f"There is no model {', '.join(sorted(unknown))}; there are {', '.join(models.MODELS)}.")
     if args.worker:
         worker(args.worker, args.models[0], args.devices)
         return

@@ -1,6 +1,6 @@
 """The README's table and picture of what training steps cost, from `benchmarks/results/steps_*_{1,4}.json`.
 
-`python benchmarks/draw_steps.py`
+`python benchmarks/draw_steps.py`, after `bench_steps.py --out benchmarks/results` and the same with `--devices 1`.
 """
 
 import json

@@ -4,6 +4,7 @@ When a JAX release breaks one of these, the test's name says which name in `_int
 """
 
 import contextlib
+import dataclasses
 import gc
 import inspect
 import os
@@ -627,6 +628,29 @@ def test_collectives_between_processors_are_made_by_a_factory_that_takes_an_addr
         _internals._xla_bridge._backend_factories["cpu"] = registered
 
 
+def test_the_client_that_is_given_collectives_is_made_within_what_surrounds_it(monkeypatch):
+    registered, events = _internals._xla_bridge._backend_factories["cpu"], []
+
+    @contextlib.contextmanager
+    def note():
+        events.append("entered")
+        yield
+
+    def factory(*collectives):
+        return (*events, *collectives)
+
+    monkeypatch.setitem(
+        _internals._xla_bridge._backend_factories, "cpu", dataclasses.replace(registered, factory=factory)
+    )
+    monkeypatch.setattr(_internals._distributed.global_state, "client", "client")
+    monkeypatch.setattr(_internals, "setting", {"jax_cpu_collectives_implementation": "gloo"}.get)
+    monkeypatch.setattr(_internals._jax, "make_gloo_tcp_collectives", lambda **given: given)
+    _internals.around_cpu_client(note)
+    _internals.listen_for_collectives_on("127.0.0.1")
+    made = _internals._xla_bridge._backend_factories["cpu"].factory()
+    assert made == ("entered", {"distributed_client": "client", "hostname": "127.0.0.1"})
+
+
 def test_around_cpu_client_holds_while_the_client_is_made():
     registered, events = _internals._xla_bridge._backend_factories["cpu"], []
 
@@ -654,9 +678,10 @@ def test_xla_flag_is_read_and_not_handed_on_and_separates_kept_programs(monkeypa
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     if own:
         monkeypatch.setenv("XLA_FLAGS", own)
-    with _internals.xla_flag("--xla_new=1"):
-        pass
-    assert read == [f"{own} --xla_new=1" if own else "--xla_new=1"]
+    for _ in range(2):
+        with _internals.xla_flag("--xla_new=1"):
+            pass
+    assert read == [f"{own} --xla_new=1" if own else "--xla_new=1"] * 2
     assert os.environ.get("XLA_FLAGS") == own
     assert _internals._cache_key.custom_hook() == "the user's --xla_new=1"
 

@@ -526,8 +526,9 @@ def xla_flag(flag: str) -> Iterator[None]:
     with environment_variable("XLA_FLAGS", f"{own} {flag}".strip()):
         _jax.CompileOptions()  # Reads them.
         yield
-    add = _cache_key.custom_hook
-    _cache_key.custom_hook = lambda: f"{add()} {flag}"
+    key_of_others = _cache_key.custom_hook
+    if flag not in key_of_others():  # A client may be made again, after `clear_backends`.
+        _cache_key.custom_hook = lambda: f"{key_of_others()} {flag}"
 
 
 @contextlib.contextmanager
