@@ -33,6 +33,9 @@ NAMES = (
 )
 
 
+_JAX_AS_IT_IS = {"TFDIST_CPU_KERNELS": "off", "TFDIST_CPU_MALLOC": "off", "NPROC": str(os.cpu_count())}
+
+
 def worker(name, model, devices):
     """Build one contender; take steps as told on standard input, report seconds on standard output."""
     report = os.fdopen(os.dup(1), "w")
@@ -45,7 +48,7 @@ def worker(name, model, devices):
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices)
     else:
         if name.startswith("hand-written"):
-            os.environ |= {"TFDIST_CPU_KERNELS": "off", "NPROC": str(os.cpu_count())}  # JAX as it is.
+            os.environ |= _JAX_AS_IT_IS
         import tfdist_jax
 
         tfdist_jax.use_cpu_devices(devices)

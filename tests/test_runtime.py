@@ -1,4 +1,5 @@
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -43,9 +44,31 @@ print(sum("XLAEigen" in name for name in names), os.environ.get("NPROC"))
     assert run_python(code, NPROC="21", **env) == "21 21", "the user's own"
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has the settings")
+@pytest.mark.parametrize(
+    ("setting", "is_kept"),
+    [({}, True), ({"TFDIST_CPU_MALLOC": "off"}, False), ({"MALLOC_MMAP_THRESHOLD_": "131072"}, False)],
+)
+def test_memory_that_is_freed_is_kept_for_the_next_step(setting, is_kept):
+    code = """
+import resource, statistics, jax, numpy, tfdist_jax
+x = jax.device_put(numpy.ones(48 << 18, "f4"))
+step, pages = jax.jit(lambda x: x + 1), []
+for _ in range(30):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    x = jax.block_until_ready(step(x))
+    pages.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(statistics.median(pages))
+"""
+    new_pages = float(run_python(code, JAX_PLATFORMS="cpu", **setting))
+    assert new_pages < 100 if is_kept else new_pages > 12_000, "48 MB are 12,288 pages"
+
+
 def run_python(code, **env):
     """Return what a program prints in an environment without the setting."""
-    base = {key: value for key, value in os.environ.items() if key != "NPROC"}
+    base = {
+        key: value for key, value in os.environ.items() if key != "NPROC" and not key.startswith(("MALLOC_", "GLIBC_"))
+    }
     ran = subprocess.run([sys.executable, "-c", code], env=base | env, capture_output=True, text=True, timeout=LIMIT_S)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()
