@@ -394,3 +394,15 @@ def test_bare_shard_map_under_a_tape_is_an_error_that_says_what_to_do():
     with recording(x) as tape:
         y = jax.jit(doubled)(x)
     close(tape.gradient([y], [x]), [jnp.full(8, 2.0)])
+
+
+def test_what_jax_keeps_of_a_custom_derivative_keeps_no_tape():
+    """JAX's caches hold its rule, and that the trace under which it was seen."""
+    tape, weights = Tape(), jnp.ones(2)
+    tape.start()
+    tape.watch(weights)
+    tape.gradient([jax.jit(jax.nn.relu)(weights * jnp.ones((5, 2)))], [weights])
+    gone = weakref.ref(tape)
+    del tape
+    gc.collect()
+    assert gone() is None

@@ -87,6 +87,27 @@ class Record:
         return self.again(cotangents)
 
 
+class _Gone:
+    """What a trace finds in place of a tape that nothing refers to any more."""
+
+    recording = False
+
+    def connects(self, array: Any) -> bool:
+        return False
+
+    def note(self, record: Record) -> None:
+        pass
+
+    def note_read(self, cell: Any, array: jax.Array, trainable: bool) -> None:
+        pass
+
+    def own_read(self, cell: Any, array: jax.Array, made_on: Trace) -> jax.Array:
+        return array
+
+
+_GONE = _Gone()
+
+
 class _Anchor:
     """Something to refer to weakly."""
 
@@ -103,15 +124,21 @@ class TapeTrace(Trace):
     An operation with a connected argument is computed through `jax.vjp`: its results once, its pullback kept.
     """
 
-    __slots__ = ("parent_trace", "tape")
+    __slots__ = ("_tape", "parent_trace")
 
     def __init__(self, parent: Trace, tape: Recorder) -> None:
         """Note for `tape` what `parent` computes."""
         super().__init__()
         self.parent_trace = parent
-        self.tape = tape
+        # JAX's caches keep traces, in rules for derivatives; through a tape they would keep its arrays.
+        self._tape = weakref.ref(tape)
         self.requires_low = False
         self._weakref = _SHARED_REFERENCE
+
+    @property
+    def tape(self) -> Recorder:
+        """Return the tape, or one that records nothing where it is gone."""
+        return self._tape() or _GONE
 
     def stage_value(self, val: Any) -> Any:
         """Leave constants to the computing trace."""

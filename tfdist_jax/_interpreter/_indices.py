@@ -15,12 +15,14 @@ class _Windows:
 
     Attributes:
         axes: Which axis each number of a start is of.
+        batching: Pairs of an axis of the array and one of the starts: the n-th starts along the latter are at n along the former.
         sizes: How much is taken from a start on, along each axis.
         inner: The axes whose positions vary within what a start takes.
         mode: What is done about starts outside.
     """
 
     axes: Sequence[int]
+    batching: Sequence[tuple[int, int]]
     sizes: Sequence[int]
     inner: Sequence[int]
     mode: Any
@@ -37,6 +39,9 @@ class _Windows:
             indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
         starts = np.zeros((*indices.shape[:-1], len(shape)), np.int64)
         starts[..., list(self.axes)] = indices
+        for axis, along in self.batching:
+            numbers = np.arange(shape[axis])
+            starts[..., axis] = numbers.reshape([-1 if other == along else 1 for other in range(indices.ndim - 1)])
         last = np.asarray(shape, np.int64) - np.asarray(self.sizes, np.int64)
         is_inside = None
         if self.mode == lax.GatherScatterMode.FILL_OR_DROP:
@@ -55,16 +60,16 @@ class _Windows:
         return np.arange(self.sizes[axis]).reshape(along)
 
 
-def choose_gather(equation: Any) -> Callable[..., Any] | None:
-    """Return how NumPy gathers `slice_sizes` from each start in `indices[..., axes]`; None with batching axes."""
+def choose_gather(equation: Any) -> Callable[..., Any]:
+    """Return how NumPy gathers `slice_sizes` from each start in `indices[..., axes]`."""
     params = equation.params
     numbers, sizes, mode = params["dimension_numbers"], params["slice_sizes"], params["mode"]
-    if numbers.operand_batching_dims or numbers.start_indices_batching_dims:
-        return None
     out = equation.outvars[0].aval
     missing = _fill_value(out.dtype) if params["fill_value"] is None else params["fill_value"]
-    inner = [axis for axis in range(len(sizes)) if axis not in numbers.collapsed_slice_dims]
-    windows = _Windows(numbers.start_index_map, sizes, inner, mode)
+    batching = list(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    single = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    inner = [axis for axis in range(len(sizes)) if axis not in single]
+    windows = _Windows(numbers.start_index_map, batching, sizes, inner, mode)
     places = [axis for axis in range(out.ndim) if axis not in numbers.offset_dims] + list(numbers.offset_dims)
 
     def compute(x: Any, indices: Any) -> Any:
@@ -77,7 +82,7 @@ def choose_gather(equation: Any) -> Callable[..., Any] | None:
     return compute
 
 
-def choose_scatter(equation: Any) -> Callable[..., Any] | None:
+def choose_scatter(equation: Any) -> Callable[..., Any]:
     """Return how NumPy writes updates; as `choose_scatter_add`."""
 
     def put(result: Any, where: Any, updates: Any) -> None:
@@ -86,24 +91,24 @@ def choose_scatter(equation: Any) -> Callable[..., Any] | None:
     return _choose_scatter(equation, put)
 
 
-def choose_scatter_add(equation: Any) -> Callable[..., Any] | None:
-    """Return how NumPy adds updates, each after the one before; None with batching axes."""
+def choose_scatter_add(equation: Any) -> Callable[..., Any]:
+    """Return how NumPy adds updates, each after the one before."""
     return _choose_scatter(equation, np.add.at)
 
 
-def _choose_scatter(equation: Any, write: Callable[[Any, Any, Any], None]) -> Callable[..., Any] | None:
+def _choose_scatter(equation: Any, write: Callable[[Any, Any, Any], None]) -> Callable[..., Any]:
     params = equation.params
     numbers, mode = params["dimension_numbers"], params["mode"]
-    if numbers.operand_batching_dims or numbers.scatter_indices_batching_dims:
-        return None
     x, _, updates = (var.aval for var in equation.invars)
-    inner = [axis for axis in range(x.ndim) if axis not in numbers.inserted_window_dims]
+    batching = list(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
+    single = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    inner = [axis for axis in range(x.ndim) if axis not in single]
     sizes = [1] * x.ndim
     for axis, in_updates in zip(inner, numbers.update_window_dims, strict=True):
         sizes[axis] = updates.shape[in_updates]
     outer = [axis for axis in range(updates.ndim) if axis not in numbers.update_window_dims]
     order = (*outer, *numbers.update_window_dims)
-    windows = _Windows(numbers.scatter_dims_to_operand_dims, sizes, inner, mode)
+    windows = _Windows(numbers.scatter_dims_to_operand_dims, batching, sizes, inner, mode)
 
     def compute(x: Any, indices: Any, updates: Any) -> Any:
         where, is_inside = windows.positions(np.shape(x), indices)
