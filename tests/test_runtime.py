@@ -1,3 +1,4 @@
+import gc
 import os
 import platform
 import subprocess
@@ -9,7 +10,8 @@ import pytest
 from environment import LIMIT_S
 
 import tfdist_jax as td
-from tfdist_jax._runtime import InFlight
+import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax._runtime import InFlight, pausing_garbage_collection
 
 PROGRAM = Path(__file__).parent / "programs/unsynchronised_steps.py"
 
@@ -118,3 +120,29 @@ def test_a_thousand_unsynchronised_steps_do_not_hang(devices, strategy):
     done = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("loss 0.")
+
+
+def test_garbage_waits_while_a_program_is_traced():
+    seen = []
+
+    @tf.function
+    def fn(x):
+        seen.append(gc.isenabled())
+        if len(seen) > 1:
+            raise ValueError("on purpose")
+        return x + tf.function(lambda y: y * 2)(x)
+
+    fn(1.0)
+    assert gc.isenabled()
+    with pytest.raises(ValueError, match="on purpose"):
+        fn(tf.ones(3))
+    assert gc.isenabled()
+    assert seen == [False, False]
+    with pausing_garbage_collection(), pausing_garbage_collection():
+        assert not gc.isenabled()
+    gc.disable()
+    try:
+        tf.function(lambda x: x)(1.0)
+        assert not gc.isenabled(), "as the user has set it"
+    finally:
+        gc.enable()

@@ -3,8 +3,11 @@
 import atexit
 import collections
 import contextlib
+import gc
 import os
 import re
+import threading
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, final
 
@@ -55,6 +58,32 @@ def _finish_computing() -> None:
         for array in jax.live_arrays():
             with contextlib.suppress(Exception):  # Nobody asks for the array any more.
                 array.block_until_ready()
+
+
+_collector = threading.Lock()
+_pauses = 0
+_was_collecting = True
+
+
+@contextlib.contextmanager
+def pausing_garbage_collection() -> Iterator[None]:
+    """Let Python's garbage collector wait: it would look through what tracing makes again and again, a sixth to a third of the time.
+
+    In all threads, until the last block ends.
+    """
+    global _pauses, _was_collecting
+    with _collector:
+        if not _pauses:
+            _was_collecting = gc.isenabled()
+            gc.disable()
+        _pauses += 1
+    try:
+        yield
+    finally:
+        with _collector:
+            _pauses -= 1
+            if not _pauses and _was_collecting:
+                gc.enable()
 
 
 def count_cpu_devices() -> int:

@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 from tfdist_jax._cluster import agree, step_fields
 from tfdist_jax._internals import forget_calls, restoring_trace
 from tfdist_jax._memory import require_memory
+from tfdist_jax._runtime import pausing_garbage_collection
 from tfdist_jax._sharding._placement import spans_processes
 from tfdist_jax._signals import deferring_signals, delivering_signals
 
@@ -120,7 +121,8 @@ class CheckedJit:
             self._this_thread.may_trace = False
 
     def _make_program(self, args: Any) -> None:
-        lowered = self.jitted.lower(*args)
+        with pausing_garbage_collection():
+            lowered = self.jitted.lower(*args)
         try:
             if self._is_shared:
                 with delivering_signals():  # The others may never come.

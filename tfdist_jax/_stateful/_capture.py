@@ -37,7 +37,7 @@ from tfdist_jax._internals import (
     tracing_constants,
 )
 from tfdist_jax._program import BEFORE_RUN, CompiledStep
-from tfdist_jax._runtime import reuses_memory
+from tfdist_jax._runtime import pausing_garbage_collection, reuses_memory
 from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._signals import deferring_signals
@@ -175,7 +175,7 @@ def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
 
     # A `ShapeDtypeStruct` of 64 bits would be traced as one of 32.
     types = [ShapedArray(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x for x in arrays]
-    with restoring_trace():
+    with restoring_trace(), pausing_garbage_collection():
         traced = jax.make_jaxpr(pure)(*types)
     jaxpr, cells = _reads_to_inputs(traced, found["cells"])
     return Captured(jaxpr, cells, found["written"], found["tree"], found["mesh"], found["checks"])
