@@ -99,18 +99,22 @@ def _lstm(keras, shape):
     return keras.Sequential([keras.Input(shape), layers.Embedding(WORDS, 64), layers.LSTM(64), layers.Dense(CLASSES)])
 
 
-def _transformer(keras, shape):
-    """An encoder of four layers, normalized first."""
-    layers = keras.layers
-    inputs = keras.Input(shape)
-    x = layers.Embedding(WORDS, _WIDTH)(inputs)
-    for _ in range(4):
-        normal = layers.LayerNormalization()(x)
-        x = layers.Add()([x, layers.MultiHeadAttention(4, _WIDTH // 4)(normal, normal)])
-        hidden = layers.Dense(4 * _WIDTH, activation="gelu")(layers.LayerNormalization()(x))
-        x = layers.Add()([x, layers.Dense(_WIDTH)(hidden)])
-    pooled = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x))
-    return keras.Model(inputs, layers.Dense(CLASSES)(pooled))
+def _encoder(width, depth):
+    """A transformer's encoder, normalized first."""
+
+    def make(keras, shape):
+        layers = keras.layers
+        inputs = keras.Input(shape)
+        x = layers.Embedding(WORDS, width)(inputs)
+        for _ in range(depth):
+            normal = layers.LayerNormalization()(x)
+            x = layers.Add()([x, layers.MultiHeadAttention(4, width // 4)(normal, normal)])
+            hidden = layers.Dense(4 * width, activation="gelu")(layers.LayerNormalization()(x))
+            x = layers.Add()([x, layers.Dense(width)(hidden)])
+        pooled = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x))
+        return keras.Model(inputs, layers.Dense(CLASSES)(pooled))
+
+    return make
 
 
 def _adversaries(keras, shape):
@@ -151,7 +155,7 @@ def make_model(keras, name):
     return MODELS[name].make(keras, MODELS[name].shape)
 
 
-WORDS, _WIDTH, _IMAGE = 2000, 128, (28, 28, 1)
+WORDS, _IMAGE = 2000, (28, 28, 1)
 
 MODELS = {
     "mlp": Model(512, (784,), _perceptron(512)),
@@ -163,7 +167,8 @@ MODELS = {
     "resnet50": Model(16, (32, 32, 3), _application("ResNet50")),
     "mobilenet": Model(32, (64, 64, 3), _application("MobileNetV2")),
     "lstm": Model(64, (50,), _lstm, words=WORDS),
-    "transformer": Model(32, (64,), _transformer, words=WORDS),
+    "transformer": Model(32, (64,), _encoder(128, 4), words=WORDS),
+    "deep transformer": Model(8, (64,), _encoder(256, 12), words=WORDS),
     # One that leaves the devices nothing to do.
     "tiny": Model(16, (8,), _perceptron(8, depth=1)),
 }
