@@ -13,7 +13,7 @@ _TRIM_THRESHOLD = -1
 _MMAP_THRESHOLD = -3
 _ARENA_MAX = -8
 
-# The largest blocks that stay: a small share of the machine's memory, since between others a few of the same size may lie unused.
+# The largest blocks that stay: a small share of the machine's memory, since around ten of the same size may lie unused between others.
 _SHARE_OF_MEMORY = 64
 _MOST = 1 << 30
 
