@@ -80,6 +80,7 @@ EXACT = {
     "add rows": (lambda x, i: x.at[i].add(x), FINITE, np.array([2, 2, 9])),
     "gradient of take": (lambda x, i: jax.vjp(lambda x: jnp.take(x, i, axis=0), x)[1](jnp.ones((2, 2, 4)))[0],
                          FINITE, np.array([[2, 0], [2, 1]])),
+    "unstack": (lambda x: jnp.unstack(x, axis=1), FINITE),
     "along an axis": (lambda x, i: (jnp.take_along_axis(x, i, 1), jnp.take_along_axis(x, i.T, 0)), FINITE[:, :3],
                       np.array([[2, 0, 1], [-1, 1, 9], [0, 0, -9]])),
     "gradient along an axis": (lambda x, i: jax.vjp(lambda x: jnp.take_along_axis(x, i, 1), x)[1](jnp.ones((3, 2)))[0],

@@ -208,6 +208,11 @@ def _stack(equation: Any) -> Compute | None:
     return lambda *values: np.stack(values, axis)
 
 
+def _unstack(equation: Any) -> Compute | None:
+    axis = equation.params["axis"]
+    return lambda x: list(np.moveaxis(x, axis, 0))
+
+
 def _pad(equation: Any) -> Compute | None:
     config, shape = equation.params["padding_config"], equation.outvars[0].aval.shape
     if any(low < 0 or high < 0 for low, high, _ in config):
@@ -380,5 +385,6 @@ _BY_NAME: dict[str, Rule] = {
     "add_any": _always(np.add),
     "one_minus_square": _rounded(lambda x: 1 - x * x),
     "stack": _stack,
+    "unstack": _unstack,
     "stop_gradient": _always(np.array),
 }
