@@ -1,6 +1,7 @@
 """A step that needs more memory than there is does not run, and takes nothing of the state that it is given."""
 
 import concurrent.futures
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax as td
-from tfdist_jax import _memory
+from tfdist_jax import _host_memory, _memory
 from tfdist_jax._errors import OutOfMemoryError
 from tfdist_jax._multiprocess import _agreed_program
 
@@ -114,8 +115,25 @@ def test_limits_of_a_container_count(monkeypatch, tmp_path):
     assert whole > 1 << 28
     for text, wanted in (("max\n", whole), (f"{1 << 20}\n", 1 << 20), (f"{1 << 62}\n", whole)):
         (tmp_path / "limit").write_text(text)
-        monkeypatch.setattr(_memory, "_CGROUP_LIMITS", (str(tmp_path / "limit"), str(tmp_path / "missing")))
+        monkeypatch.setattr(_host_memory, "_CGROUP_LIMITS", (str(tmp_path / "limit"), str(tmp_path / "missing")))
         assert _memory._memory_of(jax.devices()[0]) <= wanted == min(wanted, whole)
     for stats, wanted in (({"bytes_limit": 7}, 7), ({}, None), (None, None)):
         device = type("Gpu", (), {"platform": "gpu", "memory_stats": lambda self, stats=stats: stats})()
         assert _memory._memory_of(device) == wanted
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only there is an allocator that has the settings")
+def test_the_allocator_keeps_blocks_of_a_64th_of_what_a_container_has(monkeypatch, tmp_path):
+    calls = []
+    library = type("Library", (), {"mallopt": lambda self, *call: calls.append(call)})
+    monkeypatch.setattr(_host_memory.ctypes, "CDLL", lambda name: library())
+    monkeypatch.setattr(_host_memory, "_OWN_SETTINGS", ("TFDIST_OF_THIS_TEST",))
+    (tmp_path / "limit").write_text(f"{2 << 30}")
+    monkeypatch.setattr(_host_memory, "_CGROUP_LIMITS", (str(tmp_path / "limit"),))
+    _host_memory.keep_freed_memory(in_one_arena=False)
+    assert calls == [(-3, 32 << 20), (-1, (64 << 20) - 1)], "M_MMAP_THRESHOLD, M_TRIM_THRESHOLD"
+    _host_memory.keep_freed_memory(in_one_arena=True)
+    assert calls[2:] == [*calls[:2], (-8, 1)], "M_ARENA_MAX"
+    monkeypatch.setenv("TFDIST_OF_THIS_TEST", "1")
+    _host_memory.keep_freed_memory(in_one_arena=True)
+    assert len(calls) == 5, "the user has set the allocator"

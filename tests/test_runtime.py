@@ -147,3 +147,26 @@ def test_garbage_waits_while_a_program_is_traced():
         assert not gc.isenabled(), "as the user has set it"
     finally:
         gc.enable()
+
+
+def test_garbage_is_collected_again_when_the_last_of_several_threads_has_traced():
+    first, second = pausing_garbage_collection(), pausing_garbage_collection()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX forks")
+def test_a_child_that_is_forked_while_another_thread_traces_collects_its_garbage():
+    ran = run_python("""
+import gc, os
+from tfdist_jax._runtime import pausing_garbage_collection
+with pausing_garbage_collection():
+    if not (child := os.fork()):
+        os._exit(7 if gc.isenabled() else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), gc.isenabled())
+""")
+    assert ran == "7 False"

@@ -1,13 +1,9 @@
 """Whether a compiled program fits into the memory of its devices."""
 
-import contextlib
-import os
 from typing import Any
 
 from tfdist_jax._errors import make_out_of_memory_error
-
-# Where Linux says how much memory the processes of a container may have.
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+from tfdist_jax._host_memory import count_bytes
 
 
 def require_memory(program: Any, name: str) -> None:
@@ -45,17 +41,7 @@ def _memory_of(device: Any) -> int | None:
     """Return how many bytes there are; None if nobody says."""
     if device.platform != "cpu":
         return (device.memory_stats() or {}).get("bytes_limit")
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + _swap()]
-    for path in _CGROUP_LIMITS:
-        with contextlib.suppress(OSError, ValueError), open(path) as file:  # None, or not in a container.
-            limits.append(int(file.read()))
-    return min(limits)
-
-
-def _swap() -> int:
-    with contextlib.suppress(OSError), open("/proc/meminfo") as file:
-        return sum(int(line.split()[1]) << 10 for line in file if line.startswith("SwapTotal:"))
-    return 0
+    return count_bytes()
 
 
 def _in_gib(size: int) -> str:

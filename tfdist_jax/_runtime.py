@@ -14,7 +14,8 @@ from typing import Any, final
 import jax
 from jax.sharding import Mesh
 
-from tfdist_jax import _internals, _malloc
+from tfdist_jax import _internals
+from tfdist_jax._host_memory import keep_freed_memory
 
 # XLA:CPU runs the virtual devices' programs on one thread pool, sized by this variable. A collective keeps a thread until all devices
 # have come to it, and two steps at a time can be there.
@@ -31,14 +32,14 @@ def prepare_cpu() -> None:
 
     Takes effect only before JAX creates its CPU client; what the user has set stays. Called on import.
     """
-    _internals.around_cpu_client(_as_steps_need)
+    _internals.around_cpu_client(_configure_cpu)
 
 
-def _as_steps_need() -> AbstractContextManager[None]:
+def _configure_cpu() -> AbstractContextManager[None]:
     count = count_cpu_devices()
     is_alone = count == 1 and _internals.joined_processes() is None
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    _malloc.keep_freed_memory(in_one_arena=is_alone and processors <= _MOST_PROCESSORS_FOR_ONE_ARENA)
+    keep_freed_memory(in_one_arena=is_alone and processors <= _MOST_PROCESSORS_FOR_ONE_ARENA)
     if is_alone or _CPU_THREADS_VARIABLE in os.environ:
         return contextlib.nullcontext()
     # No more than the collectives need: operations are split among all threads, and take up to a third longer with 32.
@@ -60,7 +61,7 @@ def _finish_computing() -> None:
                 array.block_until_ready()
 
 
-_collector = threading.Lock()
+_collector = threading.RLock()  # A signal's handler, which may trace, comes to the thread that holds it.
 _pauses = 0
 _was_collecting = True
 
@@ -72,18 +73,30 @@ def pausing_garbage_collection() -> Iterator[None]:
     In all threads, until the last block ends.
     """
     global _pauses, _was_collecting
-    with _collector:
-        if not _pauses:
-            _was_collecting = gc.isenabled()
-            gc.disable()
-        _pauses += 1
     try:
+        with _collector:
+            _pauses += 1
+            if _pauses == 1:
+                _was_collecting = gc.isenabled()
+                gc.disable()
         yield
     finally:
         with _collector:
-            _pauses -= 1
-            if not _pauses and _was_collecting:
+            if _pauses == 1 and _was_collecting:
                 gc.enable()
+            _pauses -= 1
+
+
+def _collect_in_child() -> None:
+    """Let a child collect that was forked while another thread traced."""
+    global _collector, _pauses
+    if _pauses and _was_collecting:
+        gc.enable()
+    _collector, _pauses = threading.RLock(), 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_collect_in_child)
 
 
 def count_cpu_devices() -> int:

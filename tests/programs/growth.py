@@ -1,6 +1,6 @@
 """What a process holds while it does the same again and again: `growth.py steps|shapes|strategies|models`.
 
-Prints, a line for each fifth of the work: bytes of live arrays, Python objects, bytes that are resident.
+Prints, a line for each fifth of the work: bytes of live arrays, XLA's programs, Python objects, bytes that are resident.
 """
 
 import gc
@@ -64,7 +64,8 @@ def train_model(_):
 def measure():
     gc.collect()
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 if sys.platform == "linux" else 0
-    return sum(array.nbytes for array in jax.live_arrays()), len(gc.get_objects()), resident
+    programs = jax.devices()[0].client.live_executables()
+    return sum(array.nbytes for array in jax.live_arrays()), len(programs), len(gc.get_objects()), resident
 
 
 KINDS = {
