@@ -2,6 +2,7 @@ import argparse
 import dataclasses
 import doctest
 import importlib
+import inspect
 import pkgutil
 import re
 import shlex
@@ -51,7 +52,10 @@ def test_files_that_pages_name_are_there():
 
 @pytest.mark.parametrize("name", OUTER)
 def test_docstring_examples_run(name):
-    assert doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS).failed == 0
+    module = importlib.import_module(name)
+    # Doctest looks into all that a module holds: also into Keras's names that then import TensorFlow, which may not be there.
+    if ">>>" in inspect.getsource(module):
+        assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
 
 
 def test_docstring_examples_of_the_core_run_without_the_facade(run_script):
