@@ -15,6 +15,10 @@ from tfdist_jax._sharding._placement import put, replicated_sharding, stack_repl
 from tfdist_jax._stateful._merging import merge_values
 from tfdist_jax._stateful._state import Cell, Merge, StateScope
 
+# The most numbers of an array that the host copies, rather than a computation, and the types that JAX takes from it as they are.
+_FEW = 1024
+_HOST_TYPES = frozenset(map(np.dtype, ("float32", "int32", "uint32", "bool")))
+
 
 class Storage:
     """Keeps arrays where they come to lie; the base of storages that keep them somewhere else.
@@ -54,7 +58,7 @@ class Storage:
             with jax.default_device(*held.devices()):
                 return jnp.copy(array)
         if held.committed:
-            return put(jnp.copy(array), held.sharding)  # The transfer alone would share memory, which a step may reuse.
+            return put(_copy(array), held.sharding)  # The transfer alone would share memory, which a step may reuse.
         return jnp.asarray(np.asarray(array)) if array.committed and len(array.devices()) == 1 else array
 
     def read(self, scope: StateScope, cell: Cell) -> jax.Array:
@@ -80,6 +84,18 @@ class Storage:
 
 def _plain() -> Storage:
     return PLAIN
+
+
+def _copy(array: jax.Array) -> jax.Array | np.ndarray:
+    """Return a copy to be laid out elsewhere: of a few numbers that the host has at hand, one of NumPy, which is sent at once."""
+    if array.size <= _FEW and array.dtype in _HOST_TYPES and _is_on_host(array) and array.is_ready():
+        return np.array(array)
+    return jnp.copy(array)
+
+
+def _is_on_host(array: jax.Array) -> bool:
+    devices = array.devices()
+    return len(devices) == 1 and next(iter(devices)).platform == "cpu"
 
 
 class MirroredStorage(Storage):

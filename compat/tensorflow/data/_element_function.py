@@ -4,13 +4,13 @@ import dataclasses
 import itertools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._stateful import _state
@@ -162,12 +162,18 @@ class ElementFunction:
             _logger.info("map: %r runs in Python for each element: %s", self._fn, error)
             return None
         (scope,) = scopes
-        function = jaxpr_as_fun(traced)
-        run = lambda words, arrays: function(words, *arrays)
+        function, handed_on = jaxpr_as_fun(traced), _find_handed_on(traced)
+
+        def run(words: Any, arrays: list[Any]) -> list[Any]:
+            outputs = function(words, *arrays)
+            return [output for output, place in zip(outputs, handed_on, strict=True) if place is None]
+
         return _Program(
             single=jax.jit(run),
             many=jax.jit(jax.vmap(run, in_axes=(0 if scope.has_drawn else None, 0))),
             template=template,
+            handed_on=handed_on,
+            does_nothing=None not in handed_on and not traced.effects,
             variables=scope.reads,
             checks=scope.checks,
             is_random=scope.has_drawn,
@@ -175,14 +181,34 @@ class ElementFunction:
         )
 
 
+def _find_handed_on(traced: ClosedJaxpr) -> list[int | None]:
+    """Return for each output which of the element's arrays it is, as it came; None for what is computed."""
+    places = {id(var): place for place, var in enumerate(traced.jaxpr.invars[1:])}
+    return [places.get(id(var)) for var in traced.jaxpr.outvars]
+
+
 @final
 @dataclasses.dataclass(frozen=True)
 class _Program:
-    """A traced function of elements of one shape: for one of them, and for rows of them; and its result's structure."""
+    """A traced function of elements of one shape: for one of them, and for rows of them; and its result's structure.
+
+    Attributes:
+        single: Computes the outputs that are not handed on, from words and an element's arrays.
+        many: The same for rows.
+        template: The structure of the outputs.
+        handed_on: Which array of the element each output is; None for those that are computed.
+        does_nothing: Whether the function only hands on.
+        variables: Cells that it reads, with what they held.
+        checks: To be called after each run; they raise if an assertion has failed.
+        is_random: Whether it draws.
+        spec: Of the outputs.
+    """
 
     single: Callable[[Any, list[Any]], Any]
     many: Callable[[Any, list[Any]], Any]
     template: Any
+    handed_on: list[int | None]
+    does_nothing: bool
     variables: list[tuple[Any, Any]]
     checks: list[Callable[[], None]]
     is_random: bool
@@ -194,17 +220,21 @@ class _Program:
 
     def run(self, function: Callable[[Any, list[Any]], Any], words: np.ndarray, arrays: list[Any]) -> Any:
         """Return the result of `function`, one of this program's; raise if an assertion in it fails."""
+        if self.does_nothing:
+            return self._result((), arrays)
         if not self.checks:
-            return self._result(function(words, arrays))
+            return self._result(function(words, arrays), arrays)
         with self.checking:  # Another thread's failures are another iteration's.
-            result = self._result(function(words, arrays))
+            result = self._result(function(words, arrays), arrays)
             jax.effects_barrier()
             for check in self.checks:
                 check()
         return result
 
-    def _result(self, arrays: Any) -> Any:
-        return _elements.map_structure(np.asarray, restore_dict_order(jax.tree.unflatten(self.template, arrays)))
+    def _result(self, computed: Iterable[Any], arrays: list[Any]) -> Any:
+        rest = iter(computed)
+        outputs = [np.asarray(next(rest) if place is None else arrays[place]) for place in self.handed_on]
+        return restore_dict_order(jax.tree.unflatten(self.template, outputs))
 
 
 class UnsupportedResultError(TypeError):

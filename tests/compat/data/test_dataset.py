@@ -69,6 +69,29 @@ def test_a_mapped_function_that_needs_values_runs_in_python():
     assert elements(Dataset.range(4).map(lambda x: x if int(x) % 2 else -x).batch(4)) == [[0, 1, -2, 3]]
 
 
+def test_what_a_mapped_function_hands_on_is_not_copied(capsys):
+    source = np.arange(6.0).reshape(3, 2)
+    dataset = Dataset.from_tensors({"x": source, "y": np.arange(3)})
+    (given,) = dataset.as_numpy_iterator()
+    swap = lambda row: (row["y"], row["x"], row["y"] + 1, row["x"])
+    for rows in (dataset.map(swap), dataset.map(swap).batch(1).unbatch()):
+        ((y, x, more, again),) = rows.as_numpy_iterator()
+        np.testing.assert_array_equal(x, source)
+        np.testing.assert_array_equal(again, source)
+        np.testing.assert_array_equal(y, [0, 1, 2])
+        np.testing.assert_array_equal(more, [1, 2, 3])
+    ((y, x, _, _),) = dataset.map(swap).as_numpy_iterator()
+    assert np.shares_memory(x, given["x"])
+    assert np.shares_memory(y, given["y"])
+
+    def tell(row):
+        tf.print("seen")
+        return row
+
+    assert len(list(dataset.repeat(2).map(tell))) == 2
+    assert capsys.readouterr().err == "seen\nseen\n"
+
+
 def test_texts_are_bytes():
     assert list(Dataset.from_tensor_slices(["a", "b"]).map(lambda t: t).as_numpy_iterator()) == [b"a", b"b"]
 
