@@ -196,6 +196,53 @@ def test_single_batches(rows, any_strategy, make_model, data):
     assert len(model.weights[0].value.sharding.device_set) == any_strategy.num_replicas_in_sync
 
 
+class Listing(keras.metrics.Metric):
+    """A metric whose reset does more than assign to variables."""
+
+    def __init__(self):
+        super().__init__(name="listing")
+        self.resets = 0
+        self.total = self.add_weight(name="total", initializer="zeros")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.total.assign_add(keras.ops.cast(keras.ops.size(y_true), "float32"))
+
+    def result(self):
+        return self.total
+
+    def reset_state(self):
+        self.resets += 1
+        self.total.assign(0.0)
+
+
+@pytest.mark.parametrize("run_eagerly", [False, True])
+@pytest.mark.parametrize("has_own_reset", [False, True])
+def test_metrics_of_single_batches_are_of_that_batch(strategy, make_model, data, has_own_reset, run_eagerly):
+    metric = Listing() if has_own_reset else keras.metrics.SparseCategoricalAccuracy(name="listing")
+    model = make_model(strategy, metrics=[metric], run_eagerly=run_eagerly)
+    batches = [(data.x[i : i + 16], data.y[i : i + 16]) for i in range(0, 64, 16)]
+    for x, y in batches:
+        expected = model.evaluate(x, y, batch_size=16, verbose=0, return_dict=True)
+        assert model.test_on_batch(x, y, return_dict=True) == {name: pytest.approx(v) for name, v in expected.items()}
+        assert model.train_on_batch(x, y, return_dict=True) == {name: pytest.approx(v) for name, v in expected.items()}
+    if has_own_reset:
+        # Each `evaluate` resets too.
+        assert metric.resets == 3 * len(batches)
+        assert float(metric.result()) == 16
+        model.fit(data.x, data.y, batch_size=16, epochs=2, verbose=0)
+        assert float(metric.result()) == 64
+
+
+def test_metrics_are_reset_before_a_single_batch_that_fails(strategy, make_model, data):
+    model = make_model(strategy)
+    model.train_on_batch(data.x, data.y)
+    (loss,) = [metric for metric in model.metrics if metric.name == "loss"]
+    assert float(loss.result()) > 0
+    with pytest.raises(ValueError, match="incompatible with the layer"):
+        model.train_on_batch(data.x[:, :5], data.y)
+    assert float(loss.count) == 0
+
+
 @pytest.mark.parametrize("rows", [1, 5, 10, 16, 50])
 def test_predictions_come_in_the_order_of_their_inputs(rows, any_strategy, make_model, data):
     model, alone = make_model(any_strategy), make_model()

@@ -1,7 +1,8 @@
 """The functions that Keras's loops call for each step: they feed batches to the replicas and run the programs."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, final
 
 import jax
@@ -91,8 +92,42 @@ def settle(model: keras.Model) -> None:
 
 
 @final
+class MetricReset:
+    """A call with one batch, which may leave the reset of metrics before it to the program of its step: there it costs nothing.
+
+    Attributes:
+        model: Whose metrics.
+        kind: Of the step, such as "train".
+        left: What the program is to do first: it assigns to variables of the model and does nothing else. None if nothing is left.
+    """
+
+    def __init__(self, model: keras.Model, kind: str) -> None:
+        """Leave nothing yet."""
+        self.model, self.kind = model, kind
+        self.left: Callable[[], None] | None = None
+
+    def can_leave(self) -> bool:
+        """Whether the step will be a program of ours, and the model's metrics are reset by assigning to variables alone."""
+        step = getattr(self.model, f"{self.kind}_function")
+        return isinstance(step, StepFunction) and not step.runs_eagerly and all(map(_is_kerass_own, self.model.metrics))
+
+
+def _is_kerass_own(metric: Any) -> bool:
+    is_own = type(metric).reset_state.__module__.startswith("keras.")
+    return is_own and all(map(_is_kerass_own, getattr(metric, "metrics", ())))  # What has been given to `compile`.
+
+
+METRIC_RESET: ContextVar[MetricReset | None] = ContextVar("metric_reset", default=None)
+"""The call that is under way in this thread."""
+
+
+@final
 class StepFunction:
-    """Runs steps of a model under a strategy, called as Keras calls `train_function` and its like."""
+    """Runs steps of a model under a strategy, called as Keras calls `train_function` and its like.
+
+    Attributes:
+        runs_eagerly: Whether each replica's step runs in Python, without a program.
+    """
 
     def __init__(self, step: Step, strategy: Strategy) -> None:
         """Prepare `step`; programs are compiled when the first batch of each shape arrives."""
@@ -106,7 +141,7 @@ class StepFunction:
         self._feed = BatchFeeder(
             self._mesh, steps, _most_in_program(step, strategy), ahead=depth, is_bound=self._is_bound
         )
-        self._runs_eagerly = self._model.run_eagerly
+        self.runs_eagerly = self._model.run_eagerly
         self._program = functools.lru_cache(_MOST_PROGRAMS)(self._make_program)
 
     def __call__(self, state: Any, iterator: Iterator[Any]) -> tuple[Any, tuple[VariableIds, ...]]:
@@ -159,7 +194,7 @@ class StepFunction:
             store(variable, value)
 
     def _run(self, ids: tuple[VariableIds, ...], sizes: Sizes, batches: Any) -> Any:
-        if self._runs_eagerly:
+        if self.runs_eagerly:
             with drawing_from(next_words()):
                 batch = jax.tree.map(lambda leaf: leaf[0], batches)
                 logs, rows = run_side_by_side(self._step, self._strategy, sizes, batch)
@@ -167,20 +202,30 @@ class StepFunction:
             (program, checks), leaves = self._find_program(ids, sizes, batches)
             check_batch(checks, leaves)
             logs, rows = program([*leaves, next_words()])
+            if (call := METRIC_RESET.get()) is not None:
+                call.left = None
         return _without_padding(rows, sizes) if isinstance(self._step, PredictStep) else logs
 
     def _find_program(self, ids: Any, sizes: Sizes, batches: Any) -> tuple[Checked, list[Any]]:
         leaves, tree = jax.tree.flatten(batches)
-        return self._program(ids, sizes, tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)), leaves
+        types = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        return self._program(ids, sizes, tree, types, self._find_reset() is not None), leaves
 
-    def _make_program(self, ids: Any, sizes: Sizes, tree: Any, types: Sequence[Any]) -> Checked:
+    def _find_reset(self) -> Callable[[], None] | None:
+        call = METRIC_RESET.get()
+        return None if call is None or call.model is not self._model else call.left
+
+    def _make_program(self, ids: Any, sizes: Sizes, tree: Any, types: Sequence[Any], resets: bool) -> Checked:
         """Compile the step for batches of one shape; for the variables that there are now, whose `ids` are part of the key."""
         del ids
+        reset = self._find_reset() if resets else None
 
         def steps(*arrays: Any) -> Any:
             if self._is_bound:
                 scope: Any = current_scope()
                 scope.belong_to(self._mesh)
+            if reset is not None:
+                reset()
             *leaves, words = arrays
             with drawing_from(words):
                 return run_steps(self._step, self._strategy, sizes, tree.unflatten(leaves))

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -12,8 +12,10 @@ from keras.distribution import distribution
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy, Strategy
 from tfdist_jax.compat.tensorflow.keras._change import Hook
-from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, get_stateless_scope, jax_trainer
+from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, Trainer, get_stateless_scope, jax_trainer
 from tfdist_jax.compat.tensorflow.keras._training._step_function import (
+    METRIC_RESET,
+    MetricReset,
     StepFunction,
     VariableIds,
     note_training,
@@ -41,6 +43,9 @@ _METHODS = (
     ("predict", "predict", "self x"),
     ("predict_on_batch", "predict", "self x"),
 )
+
+# The calls that reset metrics before their only step.
+_RESETTING = ("train_on_batch", "test_on_batch")
 
 
 @functools.cache
@@ -122,10 +127,37 @@ def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..
     @functools.wraps(original)
     def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         is_first = getattr(self, f"{kind}_function", None) is None
-        with building(self) if is_first else contextlib.nullcontext():
+        build = building(self) if is_first else contextlib.nullcontext()
+        with build, _leaving_reset(self, kind) if name in _RESETTING else contextlib.nullcontext():
             return run(self, *args, **kwargs)
 
     return method
+
+
+@contextlib.contextmanager
+def _leaving_reset(model: keras.Model, kind: str) -> Iterator[None]:
+    call = MetricReset(model, kind)
+    token = METRIC_RESET.set(call)
+    try:
+        yield
+    finally:
+        METRIC_RESET.reset(token)
+        if call.left is not None:  # The step has failed.
+            call.left()
+
+
+def _left_to_step(original: Callable[..., None]) -> Callable[..., None]:
+    """Reset metrics in the program of the batch that comes with the call, where variables are all that there is to reset."""
+
+    @functools.wraps(original)
+    def reset_metrics(self: keras.Model) -> None:
+        call = METRIC_RESET.get()
+        if call is not None and call.model is self and call.can_leave():
+            call.left = functools.partial(original, self)
+        else:
+            original(self)
+
+    return reset_metrics
 
 
 def _left_in_variables(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -248,6 +280,7 @@ CHANGES = (
         "self logs",
         "without a batch metrics may have no result yet",
     ),
+    Hook(Trainer, "reset_metrics", _left_to_step, "self", "calls with one batch reset in the batch's program"),
     Hook(JAXTrainer, "predict", _refusing_nothing, "self x", "an error that says that there are no data"),
     *(
         Hook(
