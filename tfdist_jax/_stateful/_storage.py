@@ -10,6 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh
 
+from tfdist_jax._internals import is_computed
 from tfdist_jax._sharding._mesh import num_replicas
 from tfdist_jax._sharding._placement import put, replicated_sharding, stack_replicas
 from tfdist_jax._stateful._merging import merge_values
@@ -88,7 +89,7 @@ def _plain() -> Storage:
 
 def _copy(array: jax.Array) -> jax.Array | np.ndarray:
     """Return a copy to be laid out elsewhere: of a few numbers that the host has at hand, one of NumPy, which is sent at once."""
-    if array.size <= _FEW and array.dtype in _HOST_TYPES and _is_on_host(array) and array.is_ready():
+    if array.size <= _FEW and array.dtype in _HOST_TYPES and _is_on_host(array) and is_computed(array):
         return np.array(array)
     return jnp.copy(array)
 
