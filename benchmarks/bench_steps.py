@@ -10,16 +10,14 @@ table and picture of the files.
 
 import os
 import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import contenders
 import models
 from _report import describe_machine, emit, parser
+from _turns import command_of, find_quartiles, serve, take_turns
 
 MODELS = ("mlp", "cnn", "dcgan", "resnet", "resnet18", "resnet50", "mobilenet", "lstm", "transformer")
 NAMES = (
@@ -36,10 +34,8 @@ NAMES = (
 _JAX_AS_IT_IS = {"TFDIST_CPU_KERNELS": "off", "TFDIST_CPU_MALLOC": "off", "NPROC": str(os.cpu_count())}
 
 
-def worker(name, model, devices):
-    """Build one contender; take steps as told on standard input, report seconds on standard output."""
-    report = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Libraries print what they like; only times go to the reports.
+def make_contender(name, model, devices):
+    """Return what takes steps."""
     if name.startswith("tensorflow"):
         os.environ["KERAS_BACKEND"] = "tensorflow"
         import tensorflow as tf
@@ -57,53 +53,14 @@ def worker(name, model, devices):
         run, _ = contenders.hand_written(model, feed=name.endswith("fed"), donate=not name.endswith("not donated"))
     else:
         run, _ = (contenders.custom_loop if name.endswith("loop") else contenders.fit)(tf, model)
-    run(3)  # The first one compiles; batches are read ahead.
-    print("ready", file=report, flush=True)
-    for line in sys.stdin:
-        started = time.perf_counter()
-        run(int(line))
-        print(time.perf_counter() - started, file=report, flush=True)
-
-
-def start(name, model, args) -> Any:
-    """Start a contender's process."""
-    command = [sys.executable, __file__, model, "--worker", name, "--devices", str(args.devices)]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-
-
-def take_steps(process, steps):
-    """Let a contender take steps, and return the seconds of one."""
-    process.stdin.write(f"{steps}\n")
-    process.stdin.flush()
-    return float(process.stdout.readline()) / steps
+    return run
 
 
 def measure(model, args):
     """Return each contender's seconds per step, round by round, with one process for each."""
     names = [name for name in NAMES if not (args.without_tensorflow and name.startswith("tensorflow"))]
-    workers = {name: start(name, model, args) for name in names}
-    times = {name: [] for name in names}
-    try:
-        for name, process in workers.items():
-            if process.stdout.readline().strip() != "ready":
-                raise RuntimeError(f"The contender {name!r} did not start; run it with --worker {name!r} to see why.")
-        steps = {name: max(1, round(args.seconds / take_steps(process, 3))) for name, process in workers.items()}
-        for _ in range(args.rounds):
-            for name, process in workers.items():
-                times[name].append(take_steps(process, steps[name]))
-    finally:
-        for process in workers.values():
-            process.kill()
-            process.wait()
-    return times
-
-
-def quartiles(values):
-    """Return median and quartiles."""
-    low, middle, high = statistics.quantiles(values, n=4)
-    return {"median": middle, "quartiles": [low, high]}
+    commands = {name: command_of(__file__, model, "--worker", name, "--devices", args.devices) for name in names}
+    return take_turns(commands, args.rounds, args.seconds)
 
 
 def summarize(model, times, args):
@@ -116,16 +73,16 @@ def summarize(model, times, args):
         "starts": args.starts,
         "rounds": args.rounds,
         **describe_machine("jax", "keras", *(() if args.without_tensorflow else ("tensorflow",))),
-        "ms_per_step": {name: quartiles([1000 * t for t in values]) for name, values in times.items()},
+        "ms_per_step": {name: find_quartiles([1000 * t for t in values]) for name, values in times.items()},
         "faster_hand_written": faster,
         "speed_of_hand_written": {
-            name: quartiles([b / t for b, t in zip(base, values, strict=True)]) for name, values in times.items()
+            name: find_quartiles([b / t for b, t in zip(base, values, strict=True)]) for name, values in times.items()
         },
     }
     for ours, theirs in (("custom loop", "tensorflow loop"), ("fit", "tensorflow fit")):
         if theirs in times:
             ratios = [t / o for o, t in zip(times[ours], times[theirs], strict=True)]
-            result.setdefault("times_faster_than_tensorflow", {})[ours] = quartiles(ratios)
+            result.setdefault("times_faster_than_tensorflow", {})[ours] = find_quartiles(ratios)
     return result
 
 
@@ -141,7 +98,7 @@ def main():
     if unknown := set(args.models) - set(models.MODELS):
         options.error(f"There is no model {', '.join(sorted(unknown))}; there are {', '.join(models.MODELS)}.")
     if args.worker:
-        worker(args.worker, args.models[0], args.devices)
+        serve(lambda: make_contender(args.worker, args.models[0], args.devices))
         return
     for model in args.models or MODELS:
         measured = [measure(model, args) for _ in range(args.starts)]
