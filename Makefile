@@ -20,6 +20,8 @@ SAMPLE := tests/test_internals.py tests/compat/keras/test_internals.py tests/tes
 # How many programs of each kind `make fuzz` tries, and the first one's number.
 PROGRAMS ?= 200
 SEED ?= $(shell date +%s)
+# The CUDA that `make bench-gpu` installs JAX for, where JAX sees no GPU: cuda12 or cuda13.
+CUDA ?= cuda13
 # What `make bench` measures.
 PART ?= steps
 
@@ -29,7 +31,7 @@ INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.installed-peers
 CONSTRAINTS = constraints-$$($(BIN)/python -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
 
-.PHONY: help install peers demo test test-sample test-gpu test-all coverage check parity api bench fuzz soak lock format clean
+.PHONY: help install peers demo test test-sample test-gpu test-all coverage check parity api bench bench-gpu fuzz soak lock format clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +90,11 @@ api: $(INSTALLED) ## Write docs/api.md, docs/reference.md and the type stubs ane
 
 bench: $(PEERS) ## Measure training steps beside hand-written JAX and TensorFlow; PART=eager, start ...: benchmarks/bench_eager.py ...
 	$(BIN)/python benchmarks/bench_$(PART).py $(ARGS)
+
+bench-gpu: $(INSTALLED) ## Measure training in bfloat16 on NVIDIA GPUs, beside hand-written JAX, Keras and PyTorch; ARGS=--torch-python PATH
+	@command -v nvidia-smi > /dev/null || { echo "There is no nvidia-smi here, and so no NVIDIA GPU to measure." >&2; exit 1; }
+	$(BIN)/python -c 'import jax; jax.devices("cuda")' 2> /dev/null || $(INSTALL) 'jax[$(CUDA)]' --constraint $(CONSTRAINTS)
+	$(BIN)/python benchmarks/bench_gpu.py $(ARGS)
 
 fuzz: $(INSTALLED) ## Compare random programs on the gradient tape with jax.grad, with new seeds.
 	TFDIST_FUZZ=$(PROGRAMS) TFDIST_FUZZ_SEED=$(SEED) $(PYTEST) tests/test_tape_fuzz.py $(ARGS)

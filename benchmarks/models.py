@@ -99,8 +99,8 @@ def _lstm(keras, shape):
     return keras.Sequential([keras.Input(shape), layers.Embedding(WORDS, 64), layers.LSTM(64), layers.Dense(CLASSES)])
 
 
-def _encoder(width, depth):
-    """A transformer's encoder, normalized first."""
+def make_encoder(width, depth, heads=4):
+    """Return what builds a transformer's encoder, normalized first."""
 
     def make(keras, shape):
         layers = keras.layers
@@ -108,7 +108,7 @@ def _encoder(width, depth):
         x = layers.Embedding(WORDS, width)(inputs)
         for _ in range(depth):
             normal = layers.LayerNormalization()(x)
-            x = layers.Add()([x, layers.MultiHeadAttention(4, width // 4)(normal, normal)])
+            x = layers.Add()([x, layers.MultiHeadAttention(heads, width // heads)(normal, normal)])
             hidden = layers.Dense(4 * width, activation="gelu")(layers.LayerNormalization()(x))
             x = layers.Add()([x, layers.Dense(width)(hidden)])
         pooled = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x))
@@ -167,8 +167,8 @@ MODELS = {
     "resnet50": Model(16, (32, 32, 3), _application("ResNet50")),
     "mobilenet": Model(32, (64, 64, 3), _application("MobileNetV2")),
     "lstm": Model(64, (50,), _lstm, words=WORDS),
-    "transformer": Model(32, (64,), _encoder(128, 4), words=WORDS),
-    "deep transformer": Model(8, (64,), _encoder(256, 12), words=WORDS),
+    "transformer": Model(32, (64,), make_encoder(128, 4), words=WORDS),
+    "deep transformer": Model(8, (64,), make_encoder(256, 12), words=WORDS),
     # One that leaves the devices nothing to do.
     "tiny": Model(16, (8,), _perceptron(8, depth=1)),
 }
