@@ -15,7 +15,7 @@ import bench_gpu
 @pytest.mark.parametrize("model", ["encoder", pytest.param("resnet50", marks=pytest.mark.exhaustive)])
 def test_the_benchmark_for_gpus_runs_on_the_cpu(model, run_script, tmp_path):
     arguments = [model, "--small", "--devices", "2", "--rounds", "2", "--seconds", "0.01", "--out", str(tmp_path)]
-    ran = run_script(bench_gpu.__file__, *arguments)
+    ran = run_script(Path(bench_gpu.__file__), *arguments)
     assert ran.returncode == 0, ran.stderr
     result = json.loads((tmp_path / f"gpu_{model}_2.json").read_text())
     assert json.loads(ran.stdout) == result
@@ -26,7 +26,7 @@ def test_the_benchmark_for_gpus_runs_on_the_cpu(model, run_script, tmp_path):
 
 
 def test_the_benchmark_for_gpus_says_that_there_is_none(run_script):
-    ran = run_script(bench_gpu.__file__, env={"CUDA_VISIBLE_DEVICES": ""})
+    ran = run_script(Path(bench_gpu.__file__), env={"CUDA_VISIBLE_DEVICES": ""})
     assert ran.returncode == 2
     assert "no NVIDIA GPU that CUDA would use. `--small`" in ran.stderr
 
