@@ -24,7 +24,10 @@ def all_reduces(compiled):
     return re.findall(r"= (.+?) all-reduce(?:-start)?\(", compiled.as_text())
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet"])
+LARGE = pytest.param("resnet50", marks=pytest.mark.exhaustive)  # Compiles for half a minute.
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet", "transformer", LARGE])
 def test_a_step_of_fit_costs_what_the_hand_written_step_costs(name):
     _, compile_hand = contenders.hand_written(name)
     hand = compile_hand()
@@ -34,7 +37,7 @@ def test_a_step_of_fit_costs_what_the_hand_written_step_costs(name):
         model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     ours = compiled_step(model, models.MODELS[name].batch())
     # Means of moving statistics may be divided before or after the reduction.
-    assert ours.cost_analysis()["flops"] == pytest.approx(hand.cost_analysis()["flops"], rel=1e-5)
+    assert ours.cost_analysis()["flops"] == pytest.approx(hand.cost_analysis()["flops"], rel=1e-4)
     assert len(all_reduces(ours)) == len(all_reduces(hand))
     temp_bytes = [program.memory_analysis().temp_size_in_bytes for program in (ours, hand)]
     assert temp_bytes[0] <= temp_bytes[1] * 1.001
