@@ -21,12 +21,15 @@ def figures(compiled):
     }
 
 
-@pytest.mark.parametrize("model", ["mlp", "cnn", "resnet"])
+LARGE = pytest.param("resnet50", marks=pytest.mark.exhaustive)  # Compiles for half a minute.
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn", "resnet", "transformer", LARGE])
 def test_a_custom_loop_costs_what_the_hand_written_step_costs(model):
     _, hand = contenders.hand_written(model)
     _, ours = contenders.custom_loop(tf, model)
     expected, actual = figures(hand()), figures(ours())
     # Means of moving statistics may be divided before or after the reduction.
-    assert actual["flops"] == pytest.approx(expected["flops"], rel=1e-5)
+    assert actual["flops"] == pytest.approx(expected["flops"], rel=1e-4)
     assert actual["all-reduces"] == expected["all-reduces"]
     assert actual["temp bytes"] <= expected["temp bytes"] * 1.005
