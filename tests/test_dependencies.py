@@ -17,7 +17,7 @@ NOT_IMPORTED = ("cuda12", "cuda13", "tpu", "examples", "peers", "dev", "testing"
 # What hands out these modules; they are not installed here.
 NOT_INSTALLED = {"kubernetes": "kubernetes", "googleapiclient": "google-api-python-client"}
 # What hands out these modules; others hand out more in the same namespace.
-SHARED = {"google.cloud.storage": "google-cloud-storage"}
+SHARED = {"google.cloud.storage": "google-cloud-storage", "google.protobuf": "protobuf"}
 
 
 def trees(*folders: str) -> list[ast.Module]:
@@ -44,10 +44,10 @@ def imported_by_name(tree: ast.AST) -> set[str]:
 def distributions(modules: Set[str]) -> set[str]:
     """The packages to install that hand out modules; modules that nobody does stand for themselves."""
     handed_out = importlib.metadata.packages_distributions()
-    shared = modules & SHARED.keys()
-    tops = {module.partition(".")[0] for module in modules - shared} - sys.stdlib_module_names - {"tfdist_jax"}
+    owner = {module: name for module in modules for part, name in SHARED.items() if f"{module}.".startswith(f"{part}.")}
+    tops = {module.partition(".")[0] for module in modules - owner.keys()} - sys.stdlib_module_names - {"tfdist_jax"}
     owners = {top: handed_out.get(top) or [NOT_INSTALLED.get(top, top)] for top in tops}
-    return {canonicalize_name(min(names)) for names in owners.values()} | {SHARED[module] for module in shared}
+    return {canonicalize_name(min(names)) for names in owners.values()} | set(owner.values())
 
 
 def declared(requirements: Iterable[str]) -> set[str]:

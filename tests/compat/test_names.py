@@ -92,7 +92,7 @@ def test_asking_for_a_missing_name_is_no_error():
     [
         ("tf.strings.join", "numpy.strings"),
         ("tf.saved_model.save", "tf.train.Checkpoint"),
-        ("tf.io.parse_single_example", "tensorflow_datasets"),
+        ("tf.io.decode_proto", "protobuf"),
         ("tf.RaggedTensor", "tf.sequence_mask"),
         ("tf.raw_ops.AddV2", "tf.add"),
         ("tf.placeholder", "guide/migrate"),

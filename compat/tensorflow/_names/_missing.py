@@ -15,10 +15,11 @@ _TABLES = (
     "look-up tables are kept by TensorFlow's runtime. Use a Python dict or NumPy before the data become tensors, or "
     "`tf.gather` with a tensor of values."
 )
-_RECORDS = (
-    "it reads or writes TensorFlow's own records. Read them with `tensorflow_datasets` or `grain`, and give the arrays "
-    "to `tf.data.Dataset.from_tensor_slices` or `from_generator`."
+_MESSAGES = (
+    "messages of other kinds than examples and tensors are read and written by the `protobuf` package: use the class that "
+    "`protoc` makes of them."
 )
+_SPARSE = "write `indices`, `values` and `dense_shape` with `tf.io.serialize_tensor`, and read them with `tf.io.parse_tensor`."
 _SAVED = (
     "a SavedModel holds TensorFlow's graph, and the programs here are XLA's. Save with `model.save('name.keras')` or "
     "`tf.train.Checkpoint`; `jax.export` writes a program to a file."
@@ -34,26 +35,16 @@ _NAMES: dict[str, str] = {
         "tf.types.experimental.AtomicFunction tf.types.experimental.FunctionType tf.resource tf.variant "
         "tf.dtypes.resource tf.dtypes.variant tf.mlir"
     ),
-    _TEXT: (
-        "tf.strings tf.as_string tf.fingerprint tf.io.decode_base64 tf.io.encode_base64 "
-        "tf.sparse.cross tf.sparse.cross_hashed"
-    ),
+    _TEXT: ("tf.strings tf.as_string tf.fingerprint tf.sparse.cross tf.sparse.cross_hashed"),
     _RAGGED: (
         "tf.ragged tf.RaggedTensor tf.RaggedTensorSpec tf.ragged_fill_empty_rows tf.ragged_fill_empty_rows_grad "
         "tf.io.RaggedFeature tf.experimental.DynamicRaggedShape tf.experimental.RowPartition "
         "tf.experimental.StructuredTensor"
     ),
     _TABLES: "tf.lookup",
-    _RECORDS: (
-        "tf.io.FixedLenFeature tf.io.FixedLenSequenceFeature tf.io.SparseFeature tf.io.VarLenFeature tf.io.TFRecordOptions "
-        "tf.io.TFRecordWriter tf.io.decode_compressed tf.io.decode_csv tf.io.decode_json_example tf.io.decode_proto "
-        "tf.io.decode_raw tf.io.deserialize_many_sparse tf.io.encode_proto tf.io.match_filenames_once tf.io.parse_example "
-        "tf.io.parse_sequence_example tf.io.parse_single_example tf.io.parse_single_sequence_example tf.io.parse_tensor "
-        "tf.io.serialize_many_sparse tf.io.serialize_sparse tf.io.serialize_tensor tf.data.TFRecordDataset "
-        "tf.data.TextLineDataset tf.data.FixedLengthRecordDataset tf.train.BytesList tf.train.Example tf.train.Feature "
-        "tf.train.FeatureList tf.train.FeatureLists tf.train.Features tf.train.FloatList tf.train.Int64List "
-        "tf.train.SequenceExample"
-    ),
+    _MESSAGES: "tf.io.decode_proto tf.io.encode_proto",
+    _SPARSE: "tf.io.deserialize_many_sparse tf.io.serialize_many_sparse tf.io.serialize_sparse",
+    "Python's patterns do it: use `tf.io.gfile.glob`.": "tf.io.match_filenames_once",
     _SAVED: "tf.saved_model",
     "a session's settings belong to TensorFlow 1. Leave them and `set_session` out; let a GPU's memory grow with "
     "`tf.config.experimental.set_memory_growth(gpu, True)`.": (

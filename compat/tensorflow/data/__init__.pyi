@@ -5,6 +5,11 @@ from tfdist_jax.compat.tensorflow.data._dataset import (
 from tfdist_jax.compat.tensorflow.data._elements import (
     DatasetSpec as DatasetSpec,
 )
+from tfdist_jax.compat.tensorflow.data._file_datasets import (
+    FixedLengthRecordDataset as FixedLengthRecordDataset,
+    TFRecordDataset as TFRecordDataset,
+    TextLineDataset as TextLineDataset,
+)
 from tfdist_jax.compat.tensorflow.data._iterator import (
     DatasetIterator as _Iterator,
 )

@@ -93,12 +93,22 @@ def _mapped_spec(function: ElementFunction, plan: Plan) -> Any:
     first, spec = first_of(plan), plan.make_spec()
     if not function.compiles(first):
         examples = list(itertools.islice(plan.elements(SeedLog(is_example=True)), 2)) or [first]
+        examples += _with_fewer_rows(examples[0], spec)
         return functools.reduce(_elements.common_spec, (_elements.spec_of(function.example(e)) for e in examples))
     result = _elements.spec_of(function.example(first))
     if all(isinstance(s, TensorSpec) and s.shape.is_fully_defined() for s in _elements.leaves(spec)):
         return result
     larger = function.spec_of(_elements.map_structure(_doubled, first, spec))
     return _elements.common_spec(result, result if larger is None else larger)
+
+
+def _with_fewer_rows(element: Any, spec: Any) -> list[Any]:
+    """Return a batch with a row less, if batches may have other numbers of rows than the first."""
+    columns = list(zip(_elements.leaves(element), _elements.leaves(spec), strict=True))
+    is_open = lambda array, s: isinstance(s, TensorSpec) and np.ndim(array) and s.shape.rank and s.shape[0] is None
+    if not columns or not all(is_open(*column) for column in columns) or len({len(array) for array, _ in columns}) > 1:
+        return []
+    return [_elements.map_structure(lambda array: array[:-1], element)] if len(columns[0][0]) > 1 else []
 
 
 def _doubled(array: Any, spec: Any) -> Any:

@@ -6,13 +6,23 @@ import inspect
 import reprlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 # So many of a list's entries are shown.
 _MOST = 8
+
+
+class Named:
+    """A plan that a class of TensorFlow's makes.
+
+    Attributes:
+        called: The class's name.
+    """
+
+    called: ClassVar[str]
 
 
 def parameters(step: Any) -> Iterator[tuple[str, Any]]:
@@ -24,7 +34,9 @@ def parameters(step: Any) -> Iterator[tuple[str, Any]]:
 
 
 def method(step: Any) -> str:
-    """Return the name of the method that makes a plan of this class."""
+    """Return the name of the method, or class, that makes a plan of this class."""
+    if isinstance(step, Named):
+        return step.called
     words = type(step).__name__.removesuffix("Rows")
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in words).lstrip("_")
 

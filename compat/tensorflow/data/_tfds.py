@@ -16,9 +16,9 @@ from tfdist_jax.compat.tensorflow.data import _cache, _elements, _mapping, _orde
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
 from tfdist_jax.compat.tensorflow.data._plan import Plan, Rows, Stream, select
 from tfdist_jax.compat.tensorflow.data._planned import Files
-from tfdist_jax.compat.tensorflow.data._records import RecordFile
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
 from tfdist_jax.compat.tensorflow.data._selections import Repeat
+from tfdist_jax.compat.tensorflow.io._records import RecordFile
 
 # Decoding again costs more than keeping what is smaller.
 _KEPT_BYTES = 250 << 20

@@ -5,7 +5,9 @@ from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 __getattr__ = LazyNames(
     __name__,
     {
+        "data._csv_datasets": "CsvDataset make_csv_dataset",
         "data._dataset": "cardinality",
+        "data._example_datasets": "make_batched_features_dataset",
         "data._optional": "Optional",
         "data._options": (
             "AUTOTUNE AutoShardPolicy AutotuneAlgorithm AutotuneOptions DistributeOptions ExternalStatePolicy "

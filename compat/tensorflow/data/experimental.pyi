@@ -1,6 +1,13 @@
 # Made by `make api` from the namespace's table of names.
+from tfdist_jax.compat.tensorflow.data._csv_datasets import (
+    CsvDataset as CsvDataset,
+    make_csv_dataset as make_csv_dataset,
+)
 from tfdist_jax.compat.tensorflow.data._dataset import (
     cardinality as cardinality,
+)
+from tfdist_jax.compat.tensorflow.data._example_datasets import (
+    make_batched_features_dataset as make_batched_features_dataset,
 )
 from tfdist_jax.compat.tensorflow.data._optional import (
     Optional as Optional,

@@ -9,6 +9,13 @@ __getattr__ = LazyNames(
     __name__,
     {
         "io._files": "matching_files read_file write_file",
+        "io._csv": "decode_csv",
+        "io._decoding": "decode_base64 decode_compressed decode_json_example decode_raw encode_base64",
+        "io._tensor_messages": "parse_tensor serialize_tensor",
+        "io._features": "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature",
+        "io._parsing": "parse_example parse_single_example",
+        "io._sequence_parsing": "parse_sequence_example parse_single_sequence_example",
+        "io._record_writer": "TFRecordOptions TFRecordWriter",
         "image._files": (
             "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png decode_webp encode_jpeg "
             "encode_png extract_jpeg_shape is_jpeg"

@@ -12,10 +12,42 @@ from tfdist_jax.compat.tensorflow.image._files import (
     extract_jpeg_shape as extract_jpeg_shape,
     is_jpeg as is_jpeg,
 )
+from tfdist_jax.compat.tensorflow.io._csv import (
+    decode_csv as decode_csv,
+)
+from tfdist_jax.compat.tensorflow.io._decoding import (
+    decode_base64 as decode_base64,
+    decode_compressed as decode_compressed,
+    decode_json_example as decode_json_example,
+    decode_raw as decode_raw,
+    encode_base64 as encode_base64,
+)
+from tfdist_jax.compat.tensorflow.io._features import (
+    FixedLenFeature as FixedLenFeature,
+    FixedLenSequenceFeature as FixedLenSequenceFeature,
+    SparseFeature as SparseFeature,
+    VarLenFeature as VarLenFeature,
+)
 from tfdist_jax.compat.tensorflow.io._files import (
     matching_files as matching_files,
     read_file as read_file,
     write_file as write_file,
+)
+from tfdist_jax.compat.tensorflow.io._parsing import (
+    parse_example as parse_example,
+    parse_single_example as parse_single_example,
+)
+from tfdist_jax.compat.tensorflow.io._record_writer import (
+    TFRecordOptions as TFRecordOptions,
+    TFRecordWriter as TFRecordWriter,
+)
+from tfdist_jax.compat.tensorflow.io._sequence_parsing import (
+    parse_sequence_example as parse_sequence_example,
+    parse_single_sequence_example as parse_single_sequence_example,
+)
+from tfdist_jax.compat.tensorflow.io._tensor_messages import (
+    parse_tensor as parse_tensor,
+    serialize_tensor as serialize_tensor,
 )
 from tfdist_jax.compat.tensorflow.io import (
     gfile as gfile,

@@ -5,6 +5,7 @@ from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 __getattr__ = LazyNames(
     __name__,
     {
+        "io._messages": "BytesList Example Feature FeatureList FeatureLists Features FloatList Int64List SequenceExample",
         "train._checkpoint": "Checkpoint",
         "train._options": "CheckpointOptions",
         "train._checkpoint_view": "CheckpointView",

@@ -1,4 +1,15 @@
 # Made by `make api` from the namespace's table of names.
+from tfdist_jax.compat.tensorflow.io._messages import (
+    BytesList as BytesList,
+    Example as Example,
+    Feature as Feature,
+    FeatureList as FeatureList,
+    FeatureLists as FeatureLists,
+    Features as Features,
+    FloatList as FloatList,
+    Int64List as Int64List,
+    SequenceExample as SequenceExample,
+)
 from tfdist_jax.compat.tensorflow.train._checkpoint import (
     Checkpoint as Checkpoint,
 )

@@ -8,7 +8,7 @@ import pytest
 from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow.data._records import RecordFile
+from tfdist_jax.compat.tensorflow.io._records import RecordFile
 
 # As if TensorFlow were not installed, for libraries too.
 WITHOUT_TENSORFLOW = """

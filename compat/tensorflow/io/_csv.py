@@ -1,0 +1,197 @@
+"""`tf.io.decode_csv`: lines of values with something between them, as columns."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype
+from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow.io._decoding import strings_of
+
+# With what messages call them.
+_TYPES = {"float32": "float", "float64": "double", "int32": "int32", "int64": "int64", "string": "string"}
+_QUOTE = ord('"')
+
+
+def decode_csv(
+    records: Any,
+    record_defaults: Sequence[Any],
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    select_cols: Sequence[int] | None = None,
+    name: str | None = None,
+) -> list[Any]:
+    """Return a tensor `[...]` for each column.
+
+    Args:
+        records: Lines `[...]`.
+        record_defaults: For each column a value of its type, which stands where it is empty; an empty list where it must not be.
+        field_delim: The character between values.
+        use_quote_delim: Whether values may stand between `"`, two of which are one within.
+        na_value: What else counts as empty.
+        select_cols: Which columns are wanted, rising; all if None.
+        name: Unused.
+
+    Raises:
+        InvalidArgumentError: If a line is not like that.
+        ValueError: If `select_cols` do not rise.
+    """
+    texts = strings_of(records)
+    table = CsvTable(record_defaults, field_delim, na_value, select_cols, use_quote_delim=use_quote_delim)
+    columns = table.columns(texts.reshape(-1).tolist())
+    return [
+        convert_to_tensor(column.reshape(texts.shape), dtype)
+        for column, dtype in zip(columns, table.types, strict=True)
+    ]
+
+
+class CsvTable:
+    """How lines become columns.
+
+    Attributes:
+        types: The columns' types.
+        quotes: Whether values may stand between quotes.
+    """
+
+    def __init__(
+        self,
+        record_defaults: Sequence[Any],
+        field_delim: str,
+        na_value: str,
+        select_cols: Sequence[int] | None,
+        *,
+        use_quote_delim: bool,
+    ) -> None:
+        """Take what `decode_csv` takes."""
+        if len(field_delim) != 1:
+            raise invalid("field_delim should be only 1 char")
+        if select_cols is not None and any(a >= b for a, b in itertools.pairwise(select_cols)):
+            raise ValueError("select_cols is not strictly increasing.")
+        if not len(record_defaults):
+            raise invalid(
+                "`record_defaults` is empty: it says which columns there are. Give a default, or `[]`, for each."
+            )
+        if select_cols is not None and len(select_cols) != len(record_defaults):
+            raise ValueError("Length of select_cols and record_defaults do not match.")
+        defaults = [_default(i, value) for i, value in enumerate(record_defaults)]
+        self.types = [dtype for dtype, _ in defaults]
+        self._defaults = [value for _, value in defaults]
+        self._delimiter, self._missing = field_delim.encode(), na_value.encode()
+        self._chosen = select_cols
+        self.quotes = use_quote_delim
+
+    def columns(self, lines: Sequence[bytes], *, numbered: bool = True) -> list[np.ndarray]:
+        """Return an array for each column; messages say the line's number if lines are `numbered`, and else an empty one is a value."""
+        rows = [self._fields(line) if line or numbered else [line] for line in lines]
+        if self._chosen is not None:
+            rows = [[row[i] for i in self._chosen] if len(row) > self._chosen[-1] else row for row in rows]
+        count = len(self.types)
+        for number, row in enumerate(rows):
+            if len(row) != count:
+                raise invalid(f"Expect {count} fields but have {len(row)} in record{f' {number}' if numbered else ''}")
+        return [self._column(i, [row[i] for row in rows], numbered=numbered) for i in range(count)]
+
+    def _fields(self, line: bytes) -> list[bytes]:
+        if not line:
+            return []
+        if self.quotes and b'"' in line:
+            return list(_quoted_fields(line, self._delimiter))
+        if self.quotes and (b"\n" in line or b"\r" in line):
+            raise invalid("Unquoted fields cannot have quotes/CRLFs inside")
+        return line.split(self._delimiter)
+
+    def _column(self, number: int, fields: list[bytes], *, numbered: bool) -> np.ndarray:
+        dtype, default = self.types[number], self._defaults[number]
+        missing = [not field or field == self._missing for field in fields]
+        if any(missing):
+            if default is None:
+                record = f" {missing.index(True)}" if numbered else ""
+                raise invalid(f"Field {number} is required but missing in record{record}!")
+            fill = default if dtype.name == "string" else repr(default).encode()
+            fields = [fill if is_missing else field for field, is_missing in zip(fields, missing, strict=True)]
+        if dtype.name == "string":
+            column = np.empty(len(fields), object)
+            column[:] = fields
+            return column
+        return _numbers(number, fields, dtype, numbered=numbered)
+
+
+def _default(number: int, value: Any) -> tuple[DType, Any]:
+    """Return a column's type, and its default value; None if it has none."""
+    tensor = convert_to_tensor(value)
+    dtype = as_dtype(tensor.dtype)
+    if dtype.name not in _TYPES:
+        allowed = ", ".join(_TYPES.values())
+        raise invalid(f"Value for attr 'OUT_TYPE' of {dtype.name} is not in the list of allowed values: {allowed}")
+    array = np.ravel(np.asarray(tensor))
+    if array.size > 1:
+        raise invalid(f"There should only be 1 default per field but field {number} has {array.size}")
+    return dtype, array[0].item() if array.size and dtype.name != "string" else (array[0] if array.size else None)
+
+
+def _numbers(number: int, fields: list[bytes], dtype: DType, *, numbered: bool) -> np.ndarray:
+    kind = np.dtype(dtype.as_numpy_dtype)
+    try:
+        # Python takes "1_000" for a number.
+        if any(b"_" in field for field in fields):
+            raise ValueError
+        column = np.array(fields, "S").astype(np.int64 if kind.kind == "i" else np.float64)
+        with np.errstate(over="ignore"):
+            narrow = column.astype(kind)
+        if kind.kind == "i" and not (narrow == column).all():
+            raise ValueError
+    except (ValueError, OverflowError):
+        record = next(i for i, field in enumerate(fields) if not _is_number(field, kind))
+        name = _TYPES[dtype.name]
+        text = fields[record].decode(errors="backslashreplace")
+        place = f"record {record}" if numbered else "record"
+        raise invalid(f"Field {number} in {place} is not a valid {name}: {text}") from None
+    return narrow
+
+
+def _is_number(field: bytes, kind: np.dtype) -> bool:
+    try:
+        value = int(field) if kind.kind == "i" else float(field)
+    except ValueError:
+        return False
+    limits = np.iinfo(kind) if kind.kind == "i" else None
+    return b"_" not in field and (limits is None or limits.min <= value <= limits.max)
+
+
+def _quoted_fields(line: bytes, delimiter: bytes) -> Iterator[bytes]:
+    """Yield the fields of a line in which some stand between quotes."""
+    at = 0
+    while True:
+        if at < len(line) and line[at] == _QUOTE:
+            field, at = _quoted_field(line, at + 1)
+            if at < len(line) and line[at : at + 1] != delimiter:
+                raise invalid("Quoted field has to end with quote followed by delim or end")
+            yield field
+        else:
+            end = line.find(delimiter, at)
+            end = len(line) if end < 0 else end
+            field = line[at:end]
+            if any(mark in field for mark in (b'"', b"\n", b"\r")):
+                raise invalid("Unquoted fields cannot have quotes/CRLFs inside")
+            yield field
+            at = end
+        if at >= len(line):
+            return
+        at += 1
+
+
+def _quoted_field(line: bytes, at: int) -> tuple[bytes, int]:
+    """Return what stands between quotes, of which the first is before a place, and the place behind the last one."""
+    parts = []
+    while True:
+        end = line.find(b'"', at)
+        if end < 0:
+            raise invalid("Quoted field has to end with quote followed by delim or end")
+        parts.append(line[at:end])
+        if line[end + 1 : end + 2] != b'"':
+            return b'"'.join(parts), end + 1
+        at = end + 2

@@ -1,0 +1,361 @@
+"""Serialized examples as columns: the values of each feature in all examples, one array.
+
+Examples that one program has written hold the same keys in the same order. So all of them are read side by side: what stands at
+their next entry is compared with the first example's, and the values behind it become an array at once. Those that are laid out in
+another way are read in further rounds, and in the end one by one by the protocol buffers' own library.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow.io import _messages
+
+# What a feature holds: the number of its list's field, and NumPy's type of the values.
+KINDS = {"string": 1, "float32": 2, "int64": 3}
+NAMES = {1: "string", 2: "float", 3: "int64"}
+_LISTS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
+_TYPES: dict[int, Any] = {1: object, 2: np.float32, 3: np.int64}
+
+# Rounds side by side, and the fewest examples that one is worth.
+_MOST_ROUNDS, _FEWEST = 8, 8
+# The most bytes of a number; each but the last has the highest bit.
+_VARINT, _LOW, _MORE = 10, 0x7F, 0x80
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A feature in all examples.
+
+    Attributes:
+        kinds: What each example's feature is, `[N]`; 0 where it is not there, or holds nothing.
+        lengths: How many values each example has, `[N]`.
+        values: The values of the examples that have some, one behind the other.
+    """
+
+    kinds: np.ndarray
+    lengths: np.ndarray
+    values: np.ndarray
+
+
+def read_columns(records: Sequence[bytes], kinds: Mapping[str, int]) -> dict[str, Column]:
+    """Return the columns of some features.
+
+    Args:
+        records: Serialized `tf.train.Example`s.
+        kinds: The features' keys, and the kind whose values are wanted; there are no values where an example has another kind.
+
+    Raises:
+        InvalidArgumentError: If a record is no example.
+    """
+    wanted = {key.encode(): kind for key, kind in kinds.items()}
+    parts: dict[bytes, list[_Part]] = {key: [] for key in wanted}
+    rows = np.arange(len(records))
+    for _ in range(_MOST_ROUNDS):
+        if len(rows) < _FEWEST:
+            break
+        left = _read_alike(records, rows, wanted, parts)
+        if left is rows:
+            break
+        rows = left
+    for row in rows.tolist():
+        _read_one(records[row], row, wanted, parts)
+    return {key: _joined(parts[key.encode()], kind, len(records)) for key, kind in kinds.items()}
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """The values of some examples, `rows`, which rise."""
+
+    rows: np.ndarray
+    kind: int
+    lengths: np.ndarray
+    values: Any
+
+
+def _joined(parts: Sequence[_Part], kind: int, count: int) -> Column:
+    kinds, lengths = np.zeros(count, np.int8), np.zeros(count, np.int64)
+    for part in parts:
+        kinds[part.rows], lengths[part.rows] = part.kind, part.lengths
+    having = [part for part in parts if part.kind == kind]
+    if not having:
+        return Column(kinds, lengths, np.empty(0, _TYPES[kind]))
+    values = np.concatenate([np.asarray(part.values, _TYPES[kind]) for part in having])
+    if len(having) > 1:
+        rows = np.concatenate([np.repeat(part.rows, part.lengths) for part in having])
+        values = values[np.argsort(rows, kind="stable")]
+    return Column(kinds, lengths, values)
+
+
+def _read_one(record: bytes, row: int, wanted: Mapping[bytes, int], parts: Mapping[bytes, list[_Part]]) -> None:
+    try:
+        features = _messages.Example.FromString(record).features.feature
+    except DecodeError:
+        raise unreadable(record) from None
+    for key, kind in wanted.items():
+        if key.decode() in features:
+            found = read_feature(features[key.decode()], kind)
+            parts[key].append(_Part(np.array([row]), found[0], np.array([found[1]]), found[2]))
+
+
+def unreadable(record: bytes) -> Exception:
+    """Return the error for what is no example."""
+    return invalid(f"Could not parse example input, value: '{record[:200].decode(errors='backslashreplace')}'")
+
+
+def read_feature(feature: Any, kind: int) -> tuple[int, int, np.ndarray]:
+    """Return a feature's kind, 0 if it holds nothing, how many values it has, and the values if it is of the kind that is wanted."""
+    name = feature.WhichOneof("kind")
+    found = next((number for number, list_name in _LISTS.items() if list_name == name), 0)
+    values = getattr(feature, name).value if name else ()
+    array = np.empty(len(values) if found == kind else 0, _TYPES[kind])
+    if found == kind:
+        array[:] = values
+    return found, len(values), array
+
+
+def _read_alike(
+    records: Sequence[bytes], rows: np.ndarray, wanted: Mapping[bytes, int], parts: Mapping[bytes, list[_Part]]
+) -> np.ndarray:
+    """Add the values of the examples that are laid out like the first one; return the rows of the others, `rows` itself if it is odd."""
+    chosen = records if len(rows) == len(records) else [records[row] for row in rows.tolist()]
+    lengths = np.fromiter(map(len, chosen), np.int64, len(chosen))
+    ends = np.cumsum(lengths)
+    # Zeros behind: a look at what would come next stays within.
+    data = np.frombuffer(b"".join([*chosen, bytes(int(lengths[0]) + _VARINT)]), np.uint8)
+    walked = (_walk_equal if (lengths == lengths[0]).all() else _walk)(data, ends - lengths, ends)
+    if walked is None:
+        return rows
+    alike, entries = walked
+    found = {key: entry.of(alike) for key, entry in entries.items() if key in wanted}
+    decoded = _decode(data, found, wanted)
+    if decoded is None:
+        return rows
+    for key, (counts, values) in decoded.items():
+        parts[key].append(_Part(rows[alike], found[key].kind, counts, values))
+    return rows[~alike]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """How an entry lies in one example.
+
+    Attributes:
+        key: The feature's.
+        kind: What it holds.
+        begin: Where the entry begins.
+        numbers: Where the sizes of the entry, of the feature, of its list and of the values begin and end.
+        start: Where the values begin.
+        end: Where they end, and the entry with them.
+    """
+
+    key: bytes
+    kind: int
+    begin: int
+    numbers: list[tuple[int, int]]
+    start: int
+    end: int
+
+    def header(self, example: bytes) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bytes in front of the values, and the bits of them that are the same in other examples, `[width]`."""
+        mask = np.full(self.start - self.begin, 0xFF, np.uint8)
+        for start, end in self.numbers:
+            mask[start - self.begin : end - self.begin] = _MORE
+        return np.frombuffer(example[self.begin : self.start], np.uint8) & mask, mask
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """An entry in all examples: where its values begin, and how many bytes they have."""
+
+    kind: int
+    starts: np.ndarray
+    sizes: np.ndarray
+
+    def of(self, alike: np.ndarray) -> "_Entry":
+        """Return that of some examples."""
+        return self if alike.all() else _Entry(self.kind, self.starts[alike], self.sizes[alike])
+
+
+def _walk(data: np.ndarray, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, dict[bytes, _Entry]] | None:
+    """Return which examples are laid out like the first one, and the entries by their keys; None if that one is odd."""
+    first = data[: ends[0]].tobytes()
+    layouts = _find_layouts(first)
+    if layouts is None:
+        return None
+    width = layouts[0].begin
+    heads = _look(data, at, width)
+    alike = (heads[:, 0] == 0x0A) & ((heads[:, 1:] & _MORE) == (np.frombuffer(first[1:width], np.uint8) & _MORE)).all(1)
+    alike &= at + width + _number(heads, 1, width) == ends
+    at = at + width
+    entries = {}
+    for layout in layouts:
+        header, mask = layout.header(first)
+        heads = _look(data, at, len(mask))
+        alike &= ((heads & mask) == header).all(1)
+        places = [(start - layout.begin, end - layout.begin) for start, end in layout.numbers]
+        after = [end + _number(heads, start, end) for start, end in places]
+        for end in after[1:]:
+            alike &= end == after[0]
+        entries[layout.key] = _Entry(layout.kind, at + len(mask), after[0] - len(mask))
+        at = at + after[0]
+        alike &= at <= ends
+    return alike & (at == ends), entries
+
+
+def _walk_equal(data: np.ndarray, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, dict[bytes, _Entry]] | None:
+    """Do what `_walk` does for examples of one length: where all values have the same place, all else is the same."""
+    length = int(ends[0])
+    layouts = _find_layouts(data[:length].tobytes())
+    if layouts is None:
+        return None
+    mask = np.full(length, 0xFF, np.uint8)
+    for layout in layouts:
+        mask[layout.start : layout.end] = 0
+    table = data[: ends[-1]].reshape(-1, length)
+    alike = ~((table ^ table[0]) & mask).any(1)
+    if not alike.all():
+        return _walk(data, at, ends)
+    sizes = {layout.key: np.broadcast_to(layout.end - layout.start, at.shape) for layout in layouts}
+    return alike, {layout.key: _Entry(layout.kind, at + layout.start, sizes[layout.key]) for layout in layouts}
+
+
+def _find_layouts(example: bytes) -> list[_Layout] | None:
+    """Return how an example's entries lie; None for what may be written so, but what no program is known to write."""
+    if not example or example[0] != 0x0A:
+        return None
+    try:
+        size, at = _read_number(example, 1)
+        layouts = []
+        while at < len(example):
+            layouts.append(_find_layout(example, at))
+            at = layouts[-1].end
+    except (IndexError, _OddError):
+        return None
+    is_usual = layouts and layouts[0].begin + size == at == len(example)
+    return layouts if is_usual and len({layout.key for layout in layouts}) == len(layouts) else None
+
+
+class _OddError(Exception):
+    """An entry that is laid out in another way."""
+
+
+def _find_layout(example: bytes, at: int) -> _Layout:
+    places, sizes = [], []
+
+    def take(start: int, tags: bytes) -> int:
+        if example[start] not in tags:
+            raise _OddError
+        size, end = _read_number(example, start + 1)
+        places.append((start + 1, end))
+        sizes.append(end + size)
+        return end
+
+    begin = take(at, b"\n")
+    key_at = take(begin, b"\n")
+    value_at = sizes[1]
+    kind = take(value_at, b"\x12")
+    content = take(kind, b"\n\x12\x1a")
+    start = take(content, b"\n")
+    if len({sizes[0], *sizes[2:]}) > 1:
+        raise _OddError
+    del places[1]  # Keys are the same, with their sizes.
+    return _Layout(example[key_at:value_at], example[kind] >> 3, at, places, start, sizes[0])
+
+
+def _read_number(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at a place, and where it ends."""
+    value = shift = 0
+    while data[at] & _MORE:
+        value |= (data[at] & _LOW) << shift
+        at, shift = at + 1, shift + 7
+        if shift > 7 * _VARINT:
+            raise _OddError
+    return value | data[at] << shift, at + 1
+
+
+def _number(heads: np.ndarray, start: int, end: int) -> np.ndarray:
+    """Return the numbers in some columns of bytes, the lowest bits first."""
+    value = (heads[:, start] & _LOW).astype(np.int64)
+    for i in range(start + 1, end):
+        value |= (heads[:, i] & _LOW).astype(np.int64) << 7 * (i - start)
+    return value
+
+
+def _look(data: np.ndarray, at: np.ndarray, width: int) -> np.ndarray:
+    """Return the bytes from each place on, `[N, width]`."""
+    windows = np.lib.stride_tricks.sliding_window_view(data, width)
+    return windows[np.minimum(at, len(windows) - 1)]
+
+
+def _decode(
+    data: np.ndarray, entries: Mapping[bytes, _Entry], wanted: Mapping[bytes, int]
+) -> dict[bytes, tuple[np.ndarray, Any]] | None:
+    """Return for each entry how many values each example has, and the values if they are wanted; None if some are damaged."""
+    integers = [key for key, entry in entries.items() if entry.kind == KINDS["int64"]]
+    decoded = _decode_integers(data, [entries[key] for key in integers]) if integers else []
+    if decoded is None:
+        return None
+    found: dict[bytes, tuple[np.ndarray, Any]] = dict(zip(integers, decoded, strict=True))
+    for key, entry in entries.items():
+        if entry.kind == KINDS["string"]:
+            found[key] = np.ones(len(entry.starts), np.int64), _decode_strings(data, entry) if wanted[key] == 1 else ()
+        elif entry.kind == KINDS["float32"]:
+            if (entry.sizes % 4).any():
+                return None
+            found[key] = entry.sizes // 4, _gather(data, entry.starts, entry.sizes).view("<f4")
+    return found
+
+
+def _decode_strings(data: np.ndarray, entry: _Entry) -> np.ndarray:
+    memory = data.data
+    values = np.empty(len(entry.starts), object)
+    values[:] = [
+        bytes(memory[start : start + size])
+        for start, size in zip(entry.starts.tolist(), entry.sizes.tolist(), strict=True)
+    ]
+    return values
+
+
+def _decode_integers(data: np.ndarray, entries: Sequence[_Entry]) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """Return numbers and values of several entries: fewer and larger operations than for each on its own."""
+    sizes = np.concatenate([entry.sizes for entry in entries])
+    decoded = _read_varints(_gather(data, np.concatenate([entry.starts for entry in entries]), sizes), sizes)
+    if decoded is None:
+        return None
+    counts = decoded[0].reshape(len(entries), -1)
+    return list(zip(counts, np.split(decoded[1], np.cumsum(counts.sum(1))[:-1]), strict=True))
+
+
+def _gather(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the bytes of all places, one behind the other."""
+    if (sizes == sizes[0]).all():
+        return np.ascontiguousarray(_look(data, starts, int(sizes[0]))).ravel() if sizes[0] else data[:0]
+    before = np.cumsum(sizes) - sizes
+    return data[np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))]
+
+
+def _read_varints(raw: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    is_last = raw < _MORE
+    behind = np.concatenate([[0], np.cumsum(is_last)])
+    ends = np.cumsum(sizes)
+    if not is_last[ends[sizes > 0] - 1].all():
+        return None
+    last = np.flatnonzero(is_last)
+    first = np.concatenate([[0], last[:-1] + 1]) if len(last) else last
+    widths = last - first + 1
+    values = np.zeros(len(last), np.uint64)
+    for i in range(int(widths.max(initial=0))):
+        if i == _VARINT:
+            return None
+        having = slice(None) if i == 0 else widths > i
+        values[having] |= (raw[first[having] + i] & _LOW).astype(np.uint64) << np.uint64(7 * i)
+    return behind[ends] - behind[ends - sizes], values.view(np.int64)

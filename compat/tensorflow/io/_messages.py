@@ -1,0 +1,106 @@
+"""Protocol buffers that hold examples and tensors: TensorFlow's messages, declared without TensorFlow.
+
+They live in a pool of their own, where they do not meet those of a TensorFlow that is loaded too.
+
+Ref: https://www.tensorflow.org/api_docs/python/tf/train/Example
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_TYPES = {
+    "bytes": _FIELD.TYPE_BYTES,
+    "string": _FIELD.TYPE_STRING,
+    "float": _FIELD.TYPE_FLOAT,
+    "double": _FIELD.TYPE_DOUBLE,
+    "int32": _FIELD.TYPE_INT32,
+    "int64": _FIELD.TYPE_INT64,
+    "uint32": _FIELD.TYPE_UINT32,
+    "uint64": _FIELD.TYPE_UINT64,
+    "bool": _FIELD.TYPE_BOOL,
+}
+# Fields in the form `name = number, type`; `*` stands for many, `map` for a dictionary by strings, `|` for one of a kind.
+_EXAMPLE = {
+    "BytesList": ["*bytes value 1"],
+    "FloatList": ["*float value 1"],
+    "Int64List": ["*int64 value 1"],
+    "Feature": ["|BytesList bytes_list 1", "|FloatList float_list 2", "|Int64List int64_list 3"],
+    "Features": ["map Feature feature 1"],
+    "FeatureList": ["*Feature feature 1"],
+    "FeatureLists": ["map FeatureList feature_list 1"],
+    "Example": ["Features features 1"],
+    "SequenceExample": ["Features context 1", "FeatureLists feature_lists 2"],
+    "TensorShapeDimension": ["int64 size 1", "string name 2"],
+    "TensorShapeProto": ["*TensorShapeDimension dim 2", "bool unknown_rank 3"],
+    "TensorProto": [
+        "int32 dtype 1",
+        "TensorShapeProto tensor_shape 2",
+        "int32 version_number 3",
+        "bytes tensor_content 4",
+        "*float float_val 5",
+        "*double double_val 6",
+        "*int32 int_val 7",
+        "*bytes string_val 8",
+        "*float scomplex_val 9",
+        "*int64 int64_val 10",
+        "*bool bool_val 11",
+        "*double dcomplex_val 12",
+        "*int32 half_val 13",
+        "*uint32 uint32_val 16",
+        "*uint64 uint64_val 17",
+    ],
+}
+
+
+def _declare() -> dict[str, Any]:
+    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
+    for name, fields in _EXAMPLE.items():
+        _add_fields(file.message_type.add(name=name), fields)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    found = {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"tensorflow.{name}")) for name in _EXAMPLE
+    }
+    for message in found.values():
+        message.__module__ = __name__  # So that they pickle.
+    return found
+
+
+def _add_fields(message: Any, fields: Iterable[str]) -> None:
+    for declaration in fields:
+        *kind, name, number = declaration.split()
+        field = message.field.add(name=name, number=int(number), label=_FIELD.LABEL_OPTIONAL)
+        type_name = kind[-1].lstrip("*|")
+        if kind[0] == "map":
+            # A map is a list of entries, messages of two fields.
+            entry = message.nested_type.add(name=f"{''.join(part.title() for part in name.split('_'))}Entry")
+            entry.options.map_entry = True
+            _add_fields(entry, ["string key 1", f"{type_name} value 2"])
+            field.label, type_name = _FIELD.LABEL_REPEATED, f"{message.name}.{entry.name}"
+        elif kind[0].startswith("*"):
+            field.label = _FIELD.LABEL_REPEATED
+        elif kind[0].startswith("|"):
+            if not message.oneof_decl:
+                message.oneof_decl.add(name="kind")
+            field.oneof_index = 0
+        if type_name in _TYPES:
+            field.type = _TYPES[type_name]
+        else:
+            field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".tensorflow.{type_name}"
+
+
+_FOUND = _declare()
+BytesList = _FOUND["BytesList"]
+FloatList = _FOUND["FloatList"]
+Int64List = _FOUND["Int64List"]
+Feature = _FOUND["Feature"]
+Features = _FOUND["Features"]
+FeatureList = _FOUND["FeatureList"]
+FeatureLists = _FOUND["FeatureLists"]
+Example = _FOUND["Example"]
+SequenceExample = _FOUND["SequenceExample"]
+TensorShapeProto = _FOUND["TensorShapeProto"]
+TensorProto = _FOUND["TensorProto"]

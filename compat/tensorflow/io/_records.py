@@ -1,0 +1,100 @@
+"""TFRecord files: sequences of records, each with its length and checksums.
+
+Ref: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+"""
+
+import mmap
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import final, overload
+
+import google_crc32c
+
+from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
+from tfdist_jax.compat.tensorflow.io._compression import open_to_read
+
+# A record's length and a checksum of it come before its bytes, a checksum of these after them.
+_BEFORE, _AFTER = 12, 4
+_LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
+
+
+def checksum(data: bytes) -> bytes:
+    """Return the checksum of bytes as records have it: CRC32C, turned, so that it is none of bytes that hold checksums."""
+    crc = google_crc32c.value(data)
+    return _CHECKSUM.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def frame(record: bytes) -> bytes:
+    """Return a record with its length and checksums."""
+    length = _LENGTH.pack(len(record))
+    return b"".join((length, checksum(length), record, checksum(record)))
+
+
+def read_records(path: str, compression: str = "", buffer_bytes: int | None = None) -> Iterator[bytes]:
+    """Yield the records of a file.
+
+    Raises:
+        NotFoundError: If there is no such file.
+        DataLossError: If it is damaged, or ends within a record.
+    """
+    at = 0
+    with open_to_read(path, compression, buffer_bytes) as file:
+        while header := file.read(_BEFORE):
+            if len(header) < _BEFORE:
+                raise _truncated(path, at)
+            if header[8:] != checksum(header[:8]):
+                raise DataLossError(None, None, f"{path}: corrupted record at {at} (Is this even a TFRecord file?)")
+            (length,) = _LENGTH.unpack_from(header)
+            record, end = file.read(length), file.read(_AFTER)
+            if len(end) < _AFTER:
+                raise _truncated(path, at)
+            if end != checksum(record):
+                raise DataLossError(None, None, f"{path}: corrupted record at {at + _BEFORE}")
+            yield record
+            at += _BEFORE + length + _AFTER
+
+
+def _truncated(path: str, at: int) -> DataLossError:
+    return DataLossError(None, None, f"{path}: truncated record at {at}: the file ends within it.")
+
+
+@final
+class RecordFile(Sequence[bytes]):
+    """The records of a file that is not compressed, found by their number.
+
+    Checksums are not compared, only whether all bytes are there.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Find where the records of a file lie.
+
+        Raises:
+            DataLossError: If the file ends within a record.
+        """
+        with Path(path).open("rb") as file:
+            # An empty file cannot be mapped.
+            empty = not file.seek(0, 2)
+            self._bytes = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._places = list(self._find(str(path)))
+
+    def _find(self, path: str) -> Iterator[slice]:
+        at = 0
+        while at < len(self._bytes):
+            start = at + _BEFORE
+            length = _LENGTH.unpack_from(self._bytes, at)[0] if start <= len(self._bytes) else 0
+            at = start + length + _AFTER
+            if at > len(self._bytes):
+                raise DataLossError(None, None, f"{path} is no TFRecord file, or is truncated.")
+            yield slice(start, start + length)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
+        places = self._places[index]
+        return self._bytes[places] if isinstance(places, slice) else [self._bytes[place] for place in places]
