@@ -1,12 +1,13 @@
 """`tf.io.parse_example` and `parse_single_example`: tensors out of serialized examples."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype, string as string_type
+from tfdist_jax.compat.tensorflow._tensors._dtypes import string as string_type
 from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.io import _features
@@ -35,8 +36,7 @@ def parse_example(serialized: Any, features: Any, example_names: Any = None, nam
     names = None if example_names is None else np.ravel(np.asarray(convert_to_tensor(example_names), object)).tolist()
     rows = records.reshape(-1).tolist()
     describe = (lambda row: "Name: <unknown>, ") if names is None else (lambda row: f"Name: {names[row].decode()}, ")
-    parsed = parse_rows(rows, features, describe)
-    return parsed if records.ndim else {key: only_row(value) for key, value in parsed.items()}
+    return as_tensors(parse_rows(rows, features, describe), is_one=not records.ndim)
 
 
 def parse_single_example(
@@ -50,12 +50,33 @@ def parse_single_example(
     record = np.asarray(convert_to_tensor(serialized, string_type), object)
     if record.ndim:
         raise ValueError("Input serialized must be a scalar")
-    parsed = parse_rows([record.item()], features, lambda row: "", is_single=True)
-    return {key: only_row(value) for key, value in parsed.items()}
+    return as_tensors(parse_rows([record.item()], features, lambda row: "", is_single=True), is_one=True)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class SparseRows:
+    """A sparse tensor's parts: `[n, rank]`, `[n]`, `[rank]`."""
+
+    indices: np.ndarray
+    values: np.ndarray
+    shape: list[int]
+
+
+def as_tensors(parsed: Mapping[str, Any], *, is_one: bool = False) -> dict[str, Any]:
+    """Return what has been parsed as tensors; those of the only example if `is_one`."""
+    return {key: _as_tensor(value, is_one=is_one) for key, value in parsed.items()}
+
+
+def _as_tensor(value: Any, *, is_one: bool) -> Any:
+    if not isinstance(value, SparseRows):
+        return convert_to_tensor(value[0, ...] if is_one else value)
+    first = 1 if is_one else 0
+    return SparseTensor(value.indices[:, first:], convert_to_tensor(value.values), value.shape[first:])
 
 
 def parse_rows(records: Sequence[bytes], features: Any, describe: Any, *, is_single: bool = False) -> dict[str, Any]:
-    """Return the tensors of examples; `describe` begins what is said of one."""
+    """Return the arrays of examples, and parts of sparse tensors; `describe` begins what is said of one."""
     if not features:
         raise ValueError(f"Argument `features` cannot be None or falsy. Got {features}")
     columns = read_columns(records, _kinds(features))
@@ -96,7 +117,7 @@ class _Reader:
                 return self._read_fixed(key, feature)
             case _features.VarLenFeature():
                 column = self._checked(key, feature.dtype, "Expected type: {1}, Actual type: {0}")
-                return _as_sparse(column, feature.dtype)
+                return _as_sparse(column)
             case _features.FixedLenSequenceFeature():
                 return self._read_sequence(key, feature)
         return self._read_sparse(feature)
@@ -122,11 +143,11 @@ class _Reader:
         if is_wrong.any():
             raise self._unfit(key, feature, int(np.argmax(is_wrong)))
         if is_there.all():
-            return convert_to_tensor(column.values.reshape(self._count, *sizes), as_dtype(feature.dtype))
+            return column.values.reshape(self._count, *sizes)
         values = np.empty((self._count, *sizes), _features.numpy_type(feature.dtype))
         values[...] = default
         values[is_there] = column.values.reshape(-1, *sizes)
-        return convert_to_tensor(values, as_dtype(feature.dtype))
+        return values
 
     def _unfit(self, key: str, feature: _features.FixedLenFeature, row: int) -> Exception:
         """Return the error for an example that has not so many values, or none."""
@@ -153,7 +174,7 @@ class _Reader:
             )
         return fill_up(column.lengths // max(size, 1), column.values, sizes, feature)
 
-    def _read_sparse(self, feature: _features.SparseFeature) -> SparseTensor:
+    def _read_sparse(self, feature: _features.SparseFeature) -> SparseRows:
         values = self._checked(feature.value_key, feature.dtype)
         indices = [self._checked(key, "int64") for key in index_keys(feature)]
         for key, index in zip(index_keys(feature), indices, strict=True):
@@ -170,29 +191,23 @@ class _Reader:
             order = np.lexsort(places.T[::-1])
             places, found = places[order], found[order]
         sizes = [feature.size] if isinstance(feature.index_key, str) else list(feature.size)
-        return SparseTensor(places, convert_to_tensor(found, as_dtype(feature.dtype)), [self._count, *sizes])
+        return SparseRows(places, found, [self._count, *map(int, sizes)])
 
 
-def _as_sparse(column: Column, dtype: Any) -> SparseTensor:
+def _as_sparse(column: Column) -> SparseRows:
     count = len(column.lengths)
     rows = np.repeat(np.arange(count), column.lengths)
     places = np.arange(len(rows)) - np.repeat(np.cumsum(column.lengths) - column.lengths, column.lengths)
     shape = [count, int(column.lengths.max(initial=0))]
-    return SparseTensor(np.stack([rows, places], 1), convert_to_tensor(column.values, as_dtype(dtype)), shape)
+    return SparseRows(np.stack([rows, places], 1), column.values, shape)
 
 
-def fill_up(counts: np.ndarray, values: np.ndarray, sizes: Sequence[int], feature: Any) -> Any:
+def fill_up(counts: np.ndarray, values: np.ndarray, sizes: Sequence[int], feature: Any) -> np.ndarray:
     """Return `[N, most, *sizes]`: the tensors of each example, and what fills up behind them."""
     default = _features.default_of(feature.default_value, feature.dtype)
     kind = _features.numpy_type(feature.dtype)
     filled = np.empty((len(counts), int(counts.max(initial=0)), *sizes), kind)
     filled[...] = (b"" if kind is object else 0) if default is None else default
     filled[np.arange(filled.shape[1]) < counts[:, None]] = values.reshape(-1, *sizes)
-    return convert_to_tensor(filled, as_dtype(feature.dtype))
+    return filled
 
-
-def only_row(value: Any) -> Any:
-    """Return the tensor of the only example, without the dimension for examples."""
-    if not isinstance(value, SparseTensor):
-        return value[0]
-    return SparseTensor(np.asarray(value.indices)[:, 1:], value.values, np.asarray(value.dense_shape)[1:])

@@ -8,12 +8,11 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype, string as string_type
-from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
+from tfdist_jax.compat.tensorflow._tensors._dtypes import string as string_type
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.io import _features, _messages
 from tfdist_jax.compat.tensorflow.io._example_columns import NAMES, read_feature
-from tfdist_jax.compat.tensorflow.io._parsing import fill_up, only_row, parse_rows
+from tfdist_jax.compat.tensorflow.io._parsing import SparseRows, as_tensors, fill_up, parse_rows
 
 Parsed = dict[str, Any]
 
@@ -45,9 +44,9 @@ def parse_sequence_example(
     names = None if example_names is None else np.asarray(convert_to_tensor(example_names), object)
     if not records.ndim:
         names = None if names is None else names.reshape(1)
-        context, lists, lengths = _parse(records.reshape(1), context_features, sequence_features, names)
-        return tuple({k: only_row(v) for k, v in part.items()} for part in (context, lists, lengths))  # pyright: ignore[reportReturnType]
-    return _parse(records, context_features, sequence_features, names)
+    context, lists, lengths = _parse(records.reshape(-1), context_features, sequence_features, names)
+    is_one = not records.ndim
+    return as_tensors(context, is_one=is_one), as_tensors(lists, is_one=is_one), as_tensors(lengths, is_one=is_one)
 
 
 def parse_single_sequence_example(
@@ -63,7 +62,7 @@ def parse_single_sequence_example(
         raise ValueError("Input serialized must be a scalar")
     names = None if example_name is None else np.asarray(convert_to_tensor(example_name), object).reshape(1)
     context, lists, _ = _parse(record.reshape(1), context_features, sequence_features, names)
-    return {key: only_row(value) for key, value in context.items()}, {k: only_row(v) for k, v in lists.items()}
+    return as_tensors(context, is_one=True), as_tensors(lists, is_one=True)
 
 
 def _parse(
@@ -88,10 +87,10 @@ def _parse(
             raise ValueError(f"Unsupported {type(feature).__name__} {feature} for key {key!r} of the lists")
         steps = _Steps.of(examples, key, feature, describe)
         if isinstance(feature, _features.VarLenFeature):
-            lists[key] = steps.as_sparse(feature)
+            lists[key] = steps.as_sparse()
         else:
             lists[key] = steps.as_dense(feature)
-            lengths[key] = convert_to_tensor(steps.counts)
+            lengths[key] = steps.counts
     return context, lists, lengths
 
 
@@ -153,11 +152,11 @@ class _Steps:
                 values.append(array)
         return cls(np.array(counts, np.int64), np.array(lengths, np.int64), np.concatenate(values))
 
-    def as_dense(self, feature: _features.FixedLenSequenceFeature) -> Any:
+    def as_dense(self, feature: _features.FixedLenSequenceFeature) -> np.ndarray:
         """Return `[N, most, ...]`."""
         return fill_up(self.counts, self.values, _features.sizes_of("", feature), feature)
 
-    def as_sparse(self, feature: _features.VarLenFeature) -> SparseTensor:
+    def as_sparse(self) -> SparseRows:
         """Return a sparse tensor `[N, most features, most values]`."""
         examples = np.repeat(np.arange(len(self.counts)), self.counts)
         steps = _numbers_within(self.counts)
@@ -165,7 +164,7 @@ class _Steps:
             [np.repeat(examples, self.lengths), np.repeat(steps, self.lengths), _numbers_within(self.lengths)], 1
         )
         shape = [len(self.counts), int(self.counts.max(initial=0)), int(self.lengths.max(initial=0))]
-        return SparseTensor(places, convert_to_tensor(self.values, as_dtype(feature.dtype)), shape)
+        return SparseRows(places, self.values, shape)
 
 
 def _numbers_within(lengths: np.ndarray) -> np.ndarray:
