@@ -43,7 +43,10 @@ def write_files(folder):
         return {f"f{i}": _feature(tf, "int64", [int(10 ** numbers.uniform(0, 9))]) for i in range(COLUMNS)}
 
     def image():
-        return {"image": _feature(tf, "bytes", [_jpeg(numbers)]), "label": _feature(tf, "int64", [numbers.randrange(10)])}
+        return {
+            "image": _feature(tf, "bytes", [_jpeg(numbers)]),
+            "label": _feature(tf, "int64", [numbers.randrange(10)]),
+        }
 
     write("floats", ROWS, floats)
     write("integers", ROWS, integers)

@@ -210,4 +210,3 @@ def fill_up(counts: np.ndarray, values: np.ndarray, sizes: Sequence[int], featur
     filled[...] = (b"" if kind is object else 0) if default is None else default
     filled[np.arange(filled.shape[1]) < counts[:, None]] = values.reshape(-1, *sizes)
     return filled
-
