@@ -38,7 +38,9 @@ class HostTensor(np.ndarray):
     @property
     def has_symbols(self) -> bool:
         """Whether it holds sizes that are symbols."""
-        return np.ndarray.dtype.__get__(self).kind == "O" and any(is_symbolic_dim(item) for item in self.flat)
+        if np.ndarray.dtype.__get__(self).kind != "O" or not self.size or type(next(self.flat)) is bytes:
+            return False  # Texts are no sizes.
+        return any(is_symbolic_dim(item) for item in self.flat)
 
     @property
     def has_texts(self) -> bool:

@@ -148,14 +148,16 @@ def _converted(array: np.ndarray, dtype: Any) -> np.ndarray:
 def _texts(array: np.ndarray, dtype: DType | None) -> np.ndarray:
     if dtype not in (None, _dtypes.string):
         raise ValueError(f"Cannot convert strings ({array!r}) to a tensor of dtype {dtype.name}.")
-    texts = np.empty(array.shape, object)
-    for index, text in np.ndenumerate(array):
-        if not isinstance(text, str | bytes):
-            raise ValueError(
-                f"Attempt to convert a value ({text!r}) with an unsupported type ({type(text)}) to a Tensor."
-            )
-        texts[index] = text.encode() if isinstance(text, str) else bytes(text)
-    return texts
+    items = array.ravel().tolist()
+    texts = np.empty(len(items), object)
+    texts[:] = items if all(type(item) is bytes for item in items) else list(map(_text, items))
+    return texts.reshape(array.shape)
+
+
+def _text(item: Any) -> bytes:
+    if not isinstance(item, str | bytes):
+        raise ValueError(f"Attempt to convert a value ({item!r}) with an unsupported type ({type(item)}) to a Tensor.")
+    return item.encode() if isinstance(item, str) else bytes(item)
 
 
 def _first_leaf(value: Any) -> Any:

@@ -106,8 +106,8 @@ class CsvTable:
 
     def _column(self, number: int, fields: list[bytes], *, numbered: bool) -> np.ndarray:
         dtype, default = self.types[number], self._defaults[number]
-        missing = [not field or field == self._missing for field in fields]
-        if any(missing):
+        if b"" in fields or self._missing in fields:
+            missing = [not field or field == self._missing for field in fields]
             if default is None:
                 record = f" {missing.index(True)}" if numbered else ""
                 raise invalid(f"Field {number} is required but missing in record{record}!")
@@ -137,7 +137,7 @@ def _numbers(number: int, fields: list[bytes], dtype: DType, *, numbered: bool) 
     kind = np.dtype(dtype.as_numpy_dtype)
     try:
         # Python takes "1_000" for a number.
-        if any(b"_" in field for field in fields):
+        if b"_" in b"".join(fields):
             raise ValueError
         column = np.array(fields, "S").astype(np.int64 if kind.kind == "i" else np.float64)
         with np.errstate(over="ignore"):
