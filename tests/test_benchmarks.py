@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from environment import LIMIT_S
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import bench_gpu
@@ -15,7 +16,7 @@ import bench_gpu
 @pytest.mark.parametrize("model", ["encoder", pytest.param("resnet50", marks=pytest.mark.exhaustive)])
 def test_the_benchmark_for_gpus_runs_on_the_cpu(model, run_script, tmp_path):
     arguments = [model, "--small", "--devices", "2", "--rounds", "2", "--seconds", "0.01", "--out", str(tmp_path)]
-    ran = run_script(Path(bench_gpu.__file__), *arguments)
+    ran = run_script(Path(bench_gpu.__file__), *arguments, timeout_s=3 * LIMIT_S)
     assert ran.returncode == 0, ran.stderr
     result = json.loads((tmp_path / f"gpu_{model}_2.json").read_text())
     assert json.loads(ran.stdout) == result

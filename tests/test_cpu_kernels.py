@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings, strategies as st
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
-from tfdist_jax import _cpu_kernels
+from tfdist_jax import _cpu_kernels, _internals
 
 examples = settings(max_examples=4 * int(os.environ.get("TFDIST_EXAMPLES", "8")), deadline=None, derandomize=True)
 
@@ -369,3 +369,11 @@ def test_convolutions_are_eigens_unless_the_user_decides(run_script, env, by_ynn
     ran = run_script(program, env=env)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == [str(by_ynnpack), "True"]
+
+
+def test_installing_again_changes_nothing_about_how_the_client_is_made():
+    made_by = _internals._xla_bridge._backend_factories["cpu"]
+    for _ in range(3):
+        with by_xla():
+            pass
+    assert _internals._xla_bridge._backend_factories["cpu"] is made_by

@@ -170,6 +170,7 @@ def test_programs_are_exact_or_refused(devices, seeds):
                     "equal division",
                     "than with",
                     "out of range",
+                    "empty sequence",  # The program's own error, of which a replica's rows would be the cause alone, too.
                 )
                 assert any(reason in str(error) for reason in reasons), seed
                 continue

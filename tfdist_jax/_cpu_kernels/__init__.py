@@ -47,7 +47,12 @@ def install() -> None:
     if os.environ.get(_VARIABLE, "").lower() not in ("off", "0", "false"):
         for primitive in _CHOICES:
             mlir.register_lowering(primitive, functools.partial(_lower, primitive), platform="cpu")
-        _internals.around_cpu_client(_convolve_by_eigen)
+        _prepare_client()
+
+
+@functools.cache
+def _prepare_client() -> None:
+    _internals.around_cpu_client(_convolve_by_eigen)
 
 
 def _convolve_by_eigen() -> AbstractContextManager[None]:
