@@ -194,6 +194,18 @@ def test_programs_that_run_have_no_problems(capsys):
     assert code == 0, [line for line in lines if ": missing: " in line]
 
 
+def test_what_a_property_of_a_dataset_has_is_not_asked_of_the_dataset(capsys, tmp_path):
+    program = tmp_path / "program.py"
+    dataset = "tf.data.Dataset.range(3)"
+    program.write_text(
+        f"import tensorflow as tf\nprint({dataset}.element_spec.shape)\nprint({dataset}.nonsense.shape)\n"
+    )
+    code, lines, _ = lint(capsys, program)
+    assert code == 1
+    (missing,) = [line for line in lines if ": missing: " in line]
+    assert "nonsense" in missing
+
+
 def test_of_the_seed_programs_those_have_problems_that_do_not_run(capsys):
     seeds = load(ROOT / "tests/test_seed_programs.py")
     if not seeds.FOLDER.is_dir():

@@ -142,8 +142,9 @@ def _former_module(path: str) -> Any:
 
 
 def _look_up_method(owner: type, name: str) -> Any:
-    method = getattr(owner, name, None)
-    if inspect.isfunction(method):
+    first, _, below = name.partition(".")
+    method = getattr(owner, first, None)
+    if not below and inspect.isfunction(method):
         return MethodType(method, owner)  # Its `self` is not among the arguments.
     return (
         Status("missing", f"`{owner.__name__}` has no such method.")
