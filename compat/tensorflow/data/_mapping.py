@@ -3,17 +3,21 @@
 import dataclasses
 import functools
 import itertools
+import logging
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, final
 
 import numpy as np
 
+from tfdist_jax.compat.tensorflow._platform._errors import OpError
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _failures, _order, _plan_text
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction, call_in_python, tuple_of
 from tfdist_jax.compat.tensorflow.data._plan import Part, Plan, Rows, Stream, Uncounted, made_once, rows_at_once
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
+
+_logger = logging.getLogger("tfdist_jax")
 
 
 def mapped(plan: Plan, fn: Callable[..., Any]) -> Plan:
@@ -93,8 +97,9 @@ def _mapped_spec(function: ElementFunction, plan: Plan) -> Any:
     first, spec = first_of(plan), plan.make_spec()
     if not function.compiles(first):
         examples = list(itertools.islice(plan.elements(SeedLog(is_example=True)), 2)) or [first]
-        examples += _with_fewer_rows(examples[0], spec)
-        return functools.reduce(_elements.common_spec, (_elements.spec_of(function.example(e)) for e in examples))
+        found = [_elements.spec_of(function.example(element)) for element in examples]
+        found += [] if (fewer := _with_fewer_rows(examples[0], spec)) is None else _spec_if_taken(function, fewer)
+        return functools.reduce(_elements.common_spec, found)
     result = _elements.spec_of(function.example(first))
     if all(isinstance(s, TensorSpec) and s.shape.is_fully_defined() for s in _elements.leaves(spec)):
         return result
@@ -102,13 +107,22 @@ def _mapped_spec(function: ElementFunction, plan: Plan) -> Any:
     return _elements.common_spec(result, result if larger is None else larger)
 
 
-def _with_fewer_rows(element: Any, spec: Any) -> list[Any]:
-    """Return a batch with a row less, if batches may have other numbers of rows than the first."""
+def _spec_if_taken(function: ElementFunction, element: Any) -> list[Any]:
+    """Return the spec of what a function makes of an element that may never come; none if it does not take it."""
+    try:
+        return [_elements.spec_of(function.example(element))]
+    except (TypeError, ValueError, ArithmeticError, OpError) as error:
+        _logger.info("map: %r does not take elements of other sizes: %s", function, error)
+        return []
+
+
+def _with_fewer_rows(element: Any, spec: Any) -> Any:
+    """Return a batch with a row less, if batches may have other numbers of rows than the first; else None."""
     columns = list(zip(_elements.leaves(element), _elements.leaves(spec), strict=True))
     is_open = lambda array, s: isinstance(s, TensorSpec) and np.ndim(array) and s.shape.rank and s.shape[0] is None
     if not columns or not all(is_open(*column) for column in columns) or len({len(array) for array, _ in columns}) > 1:
-        return []
-    return [_elements.map_structure(lambda array: array[:-1], element)] if len(columns[0][0]) > 1 else []
+        return None
+    return _elements.map_structure(lambda array: array[:-1], element) if len(columns[0][0]) > 1 else None
 
 
 def _doubled(array: Any, spec: Any) -> Any:

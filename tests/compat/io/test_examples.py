@@ -104,6 +104,13 @@ def test_examples_of_other_numbers_of_rows_have_open_sizes():
     assert [len(batch["x"]) for batch in parsed] == [2, 2, 2, 1]
 
 
+def test_a_function_that_takes_whole_batches_only_is_asked_for_no_others():
+    texts = tf.data.Dataset.from_tensor_slices(["1", "2", "3", "4"]).batch(2)
+    pairs = texts.map(lambda batch: tf.reshape(tf.io.decode_csv(batch, [[0]])[0], [1, 2]))
+    assert pairs.element_spec.shape.as_list() == [1, 2]
+    assert [pair.numpy().tolist() for pair in pairs] == [[[1, 2]], [[3, 4]]]
+
+
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras does not know how much there is.
 def test_a_model_trains_on_records(tmp_path):
     random = np.random.default_rng(0)
