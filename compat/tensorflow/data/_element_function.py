@@ -162,18 +162,18 @@ class ElementFunction:
             _logger.info("map: %r runs in Python for each element: %s", self._fn, error)
             return None
         (scope,) = scopes
-        function, handed_on = jaxpr_as_fun(traced), _find_handed_on(traced)
+        function, forwarded = jaxpr_as_fun(traced), _find_forwarded(traced)
 
         def run(words: Any, arrays: list[Any]) -> list[Any]:
             outputs = function(words, *arrays)
-            return [output for output, place in zip(outputs, handed_on, strict=True) if place is None]
+            return [output for output, place in zip(outputs, forwarded, strict=True) if place is None]
 
         return _Program(
             single=jax.jit(run),
             many=jax.jit(jax.vmap(run, in_axes=(0 if scope.has_drawn else None, 0))),
             template=template,
-            handed_on=handed_on,
-            does_nothing=None not in handed_on and not traced.effects,
+            forwarded=forwarded,
+            only_forwards=None not in forwarded and not traced.effects,
             variables=scope.reads,
             checks=scope.checks,
             is_random=scope.has_drawn,
@@ -181,8 +181,8 @@ class ElementFunction:
         )
 
 
-def _find_handed_on(traced: ClosedJaxpr) -> list[int | None]:
-    """Return for each output which of the element's arrays it is, as it came; None for what is computed."""
+def _find_forwarded(traced: ClosedJaxpr) -> list[int | None]:
+    """Return for each output which of the element's arrays it forwards; None for what is computed."""
     places = {id(var): place for place, var in enumerate(traced.jaxpr.invars[1:])}
     return [places.get(id(var)) for var in traced.jaxpr.outvars]
 
@@ -193,11 +193,11 @@ class _Program:
     """A traced function of elements of one shape: for one of them, and for rows of them; and its result's structure.
 
     Attributes:
-        single: Computes the outputs that are not handed on, from words and an element's arrays.
+        single: Computes the outputs that are not forwarded, from words and an element's arrays.
         many: The same for rows.
         template: The structure of the outputs.
-        handed_on: Which array of the element each output is; None for those that are computed.
-        does_nothing: Whether the function only hands on.
+        forwarded: Which array of the element each output is; None for those that are computed.
+        only_forwards: Whether nothing is computed, and nothing else happens.
         variables: Cells that it reads, with what they held.
         checks: To be called after each run; they raise if an assertion has failed.
         is_random: Whether it draws.
@@ -207,8 +207,8 @@ class _Program:
     single: Callable[[Any, list[Any]], Any]
     many: Callable[[Any, list[Any]], Any]
     template: Any
-    handed_on: list[int | None]
-    does_nothing: bool
+    forwarded: list[int | None]
+    only_forwards: bool
     variables: list[tuple[Any, Any]]
     checks: list[Callable[[], None]]
     is_random: bool
@@ -220,7 +220,7 @@ class _Program:
 
     def run(self, function: Callable[[Any, list[Any]], Any], words: np.ndarray, arrays: list[Any]) -> Any:
         """Return the result of `function`, one of this program's; raise if an assertion in it fails."""
-        if self.does_nothing:
+        if self.only_forwards:
             return self._result((), arrays)
         if not self.checks:
             return self._result(function(words, arrays), arrays)
@@ -233,7 +233,7 @@ class _Program:
 
     def _result(self, computed: Iterable[Any], arrays: list[Any]) -> Any:
         rest = iter(computed)
-        outputs = [np.asarray(next(rest) if place is None else arrays[place]) for place in self.handed_on]
+        outputs = [np.asarray(next(rest) if place is None else arrays[place]) for place in self.forwarded]
         return restore_dict_order(jax.tree.unflatten(self.template, outputs))
 
 
