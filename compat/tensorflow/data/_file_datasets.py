@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -32,39 +32,14 @@ class FileDataset(Dataset):
         return Dataset._of_all(plan, datasets)  # noqa: SLF001 # pyright: ignore[reportReturnType]
 
 
-class TFRecordDataset(FileDataset):
-    """Drop-in for `tf.data.TFRecordDataset`: the records of TFRecord files.
+class _StringDataset(FileDataset):
+    """Strings that end where their form says so.
 
-    Ref: https://www.tensorflow.org/api_docs/python/tf/data/TFRecordDataset
+    Attributes:
+        _kind: Its plan.
     """
 
-    def __init__(
-        self,
-        filenames: Any,
-        compression_type: Any = None,
-        buffer_size: Any = None,
-        num_parallel_reads: Any = None,
-        name: str | None = None,
-    ) -> None:
-        """Read files; see `TextLineDataset` for the arguments.
-
-        Raises:
-            tf.errors.DataLossError: In an iteration, at a record that is damaged.
-        """
-        self._read(
-            _file_plans.ReadRecords,
-            filenames,
-            compression_type=compression_type,
-            buffer_size=buffer_size,
-            num_parallel_reads=num_parallel_reads,
-        )
-
-
-class TextLineDataset(FileDataset):
-    """Drop-in for `tf.data.TextLineDataset`: the lines of text files.
-
-    Ref: https://www.tensorflow.org/api_docs/python/tf/data/TextLineDataset
-    """
+    _kind: ClassVar[type[_file_plans.ReadRecords | _file_plans.ReadLines]]
 
     def __init__(
         self,
@@ -80,20 +55,39 @@ class TextLineDataset(FileDataset):
             filenames: Paths, or a dataset of them.
             compression_type: "", "ZLIB" or "GZIP".
             buffer_size: How many bytes are read at once.
-            num_parallel_reads: How many files are read at once; their lines come in turn. By default one file comes after the other.
+            num_parallel_reads: How many files are read at once; their strings come in turn. By default one file comes after the other.
             name: Unused.
 
         Raises:
             TypeError: If paths are no strings.
             tf.errors.NotFoundError: In an iteration, if there is no such file.
+            tf.errors.DataLossError: In an iteration, where a file is damaged.
         """
         self._read(
-            _file_plans.ReadLines,
+            self._kind,
             filenames,
             compression_type=compression_type,
             buffer_size=buffer_size,
             num_parallel_reads=num_parallel_reads,
         )
+
+
+class TFRecordDataset(_StringDataset):
+    """Drop-in for `tf.data.TFRecordDataset`: the records of TFRecord files.
+
+    Ref: https://www.tensorflow.org/api_docs/python/tf/data/TFRecordDataset
+    """
+
+    _kind = _file_plans.ReadRecords
+
+
+class TextLineDataset(_StringDataset):
+    """Drop-in for `tf.data.TextLineDataset`: the lines of text files.
+
+    Ref: https://www.tensorflow.org/api_docs/python/tf/data/TextLineDataset
+    """
+
+    _kind = _file_plans.ReadLines
 
 
 class FixedLengthRecordDataset(FileDataset):
