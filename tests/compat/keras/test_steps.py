@@ -233,6 +233,28 @@ def test_metrics_of_single_batches_are_of_that_batch(strategy, make_model, data,
         assert float(metric.result()) == 64
 
 
+class Batchwise(Custom):
+    """The same for single batches, which Keras gives a weight, too."""
+
+    def train_step(self, state, data):
+        return super().train_step(state, data[:2])
+
+
+@pytest.mark.parametrize("rows", [16, 10, 1])
+def test_a_step_of_ones_own_begins_with_metrics_at_zero(rows, any_strategy, data):
+    with any_strategy.scope():
+        model = Batchwise()
+    model.compile(
+        keras.optimizers.SGD(0.0), keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"]
+    )
+    x, y = data.rows(rows)
+    first = model.train_on_batch(x, y, return_dict=True)
+    model.train_on_batch(data.x, data.y)
+    assert model.train_on_batch(x, y, return_dict=True) == {
+        name: pytest.approx(v, abs=1e-6) for name, v in first.items()
+    }
+
+
 def test_metrics_are_reset_before_a_single_batch_that_fails(strategy, make_model, data):
     model = make_model(strategy)
     model.train_on_batch(data.x, data.y)
