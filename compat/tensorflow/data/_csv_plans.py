@@ -40,7 +40,7 @@ class ReadCsv(ReadFiles):
 
     def read(self, path: str) -> Iterator[Any]:
         with open_to_read(path, self.compression_type, self.buffer_size) as file:
-            lines = _split_lines(file, path, quotes=self.table.quotes)
+            lines = _split_lines(file, path, self.table)
             if self.header and next(lines, None) is None:
                 raise InvalidArgumentError(None, None, f"{path}: Can't read header of file")
             yield from lines
@@ -104,13 +104,13 @@ class _Batches(Iterator[Any]):
         return batch
 
 
-def _split_lines(file: Any, path: str, *, quotes: bool) -> Iterator[_Line]:
+def _split_lines(file: Any, path: str, table: CsvTable) -> Iterator[_Line]:
     """Yield the lines of a file without their ends; within quotes a line goes on."""
     numbers = itertools.count(1)
     for line in file:
         number = next(numbers)
-        if quotes and b'"' in line:
-            while line.count(b'"') % 2:
+        if table.quotes and b'"' in line:
+            while table.is_open(line):
                 more = file.readline()
                 if not more:
                     raise InvalidArgumentError(

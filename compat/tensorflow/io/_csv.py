@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,22 @@ class CsvTable:
                 raise invalid(f"Expect {count} fields but have {len(row)} in record{f' {number}' if numbered else ''}")
         return [self._column(i, [row[i] for row in rows], numbered=numbered) for i in range(count)]
 
+    def is_open(self, line: bytes) -> bool:
+        """Whether a line ends within quotes that stand at the beginning of a value, so that the next one belongs to it."""
+        at = 0
+        while at < len(line):
+            if line[at] == _QUOTE:
+                end = line.find(b'"', at + 1)
+                while end >= 0 and line[end + 1 : end + 2] == b'"':
+                    end = line.find(b'"', end + 2)
+                if end < 0:
+                    return True
+                at = end
+            at = line.find(self._delimiter, at) + 1
+            if not at:
+                return False
+        return False
+
     def _fields(self, line: bytes) -> list[bytes]:
         if not line:
             return []
@@ -140,8 +157,7 @@ def _numbers(number: int, fields: list[bytes], dtype: DType, *, numbered: bool) 
         if b"_" in b"".join(fields):
             raise ValueError
         column = np.array(fields, "S").astype(np.int64 if kind.kind == "i" else np.float64)
-        with np.errstate(over="ignore"):
-            narrow = column.astype(kind)
+        narrow = _narrowed(column, fields) if kind == np.float32 else column.astype(kind)
         if kind.kind == "i" and not (narrow == column).all():
             raise ValueError
     except (ValueError, OverflowError):
@@ -150,6 +166,21 @@ def _numbers(number: int, fields: list[bytes], dtype: DType, *, numbered: bool) 
         text = fields[record].decode(errors="backslashreplace")
         place = f"record {record}" if numbered else "record"
         raise invalid(f"Field {number} in {place} is not a valid {name}: {text}") from None
+    return narrow
+
+
+def _narrowed(column: np.ndarray, fields: Sequence[bytes]) -> np.ndarray:
+    """Return float32 numbers as if they were read at once: one that float64 has rounded to the middle of two is rounded by its text."""
+    with np.errstate(over="ignore"):
+        narrow = column.astype(np.float32)
+        above, below = np.nextafter(narrow, np.float32(np.inf)), np.nextafter(narrow, np.float32(-np.inf))
+        middles = [(narrow.astype(np.float64) + other) / 2 for other in (above, below)]
+    is_middle = np.isfinite(column) & ((column == middles[0]) | (column == middles[1]))
+    for i in np.flatnonzero(is_middle).tolist():
+        exact, rounded = Fraction(fields[i].decode()), Fraction(column[i])
+        pair = sorted((narrow[i], above[i] if column[i] > narrow[i] else below[i]))
+        if exact != rounded:
+            narrow[i] = pair[exact > rounded]
     return narrow
 
 

@@ -32,6 +32,36 @@ def test_numbers_are_what_python_reads(rows):
     assert columns[1].numpy().tolist() == [whole for _, whole in rows]
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (
+            "1.000000059604644775390625",
+            1.0,
+        ),  # The middle between 1 and the next number of float32, and what is just beside it.
+        ("1.00000005960464477539062500000000001", 1 + 2**-23),
+        ("1.00000005960464477539062499999999999", 1.0),
+        ("-1.00000005960464477539062500000000001", -1 - 2**-23),
+        ("1.000000178813934326171875", 1 + 2**-22),
+        ("1.00000017881393432617187499999999999", 1 + 2**-23),
+        ("1e39", float("inf")),
+        ("inf", float("inf")),
+    ],
+)
+def test_float32_is_rounded_once(text, value):
+    (column,) = tf.io.decode_csv([text, " 2.5 "], [[0.0]])
+    assert column.numpy().tolist() == [value, 2.5]
+
+
+def test_a_quote_within_a_value_does_not_take_the_next_line(tmp_path):
+    path = tmp_path / "some.csv"
+    path.write_bytes(b'a"b,1\nc,2\n"d\n""e",3\n')
+    dataset = tf.data.experimental.CsvDataset(str(path), ["", 0])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="line 1: Unquoted fields cannot have quotes"):
+        next(dataset.as_numpy_iterator())
+    assert list(dataset.ignore_errors().as_numpy_iterator()) == [(b"c", 2), (b'd\n"e', 3)]
+
+
 def test_errors_name_file_and_line(tmp_path):
     path = tmp_path / "some.csv"
     path.write_bytes(b'a,b\n1,"x\ny"\n2\n3,"z"\n')
