@@ -2,15 +2,15 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._ops._host_operation import strings_of
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow.io._decoding import strings_of
+from tfdist_jax.compat.tensorflow._tensors._text_numbers import UnreadableNumberError, read_numbers
 
 # With what messages call them.
 _TYPES = {"float32": "float", "float64": "double", "int32": "int32", "int64": "int64", "string": "string"}
@@ -151,46 +151,12 @@ def _default(number: int, value: Any) -> tuple[DType, Any]:
 
 
 def _numbers(number: int, fields: list[bytes], dtype: DType, *, numbered: bool) -> np.ndarray:
-    kind = np.dtype(dtype.as_numpy_dtype)
     try:
-        # Python takes "1_000" for a number.
-        if b"_" in b"".join(fields):
-            raise ValueError
-        column = np.array(fields, "S").astype(np.int64 if kind.kind == "i" else np.float64)
-        narrow = _narrowed(column, fields) if kind == np.float32 else column.astype(kind)
-        if kind.kind == "i" and not (narrow == column).all():
-            raise ValueError
-    except (ValueError, OverflowError):
-        record = next(i for i, field in enumerate(fields) if not _is_number(field, kind))
-        name = _TYPES[dtype.name]
-        text = fields[record].decode(errors="backslashreplace")
-        place = f"record {record}" if numbered else "record"
-        raise invalid(f"Field {number} in {place} is not a valid {name}: {text}") from None
-    return narrow
-
-
-def _narrowed(column: np.ndarray, fields: Sequence[bytes]) -> np.ndarray:
-    """Return float32 numbers as if they were read at once: one that float64 has rounded to the middle of two is rounded by its text."""
-    with np.errstate(over="ignore"):
-        narrow = column.astype(np.float32)
-        above, below = np.nextafter(narrow, np.float32(np.inf)), np.nextafter(narrow, np.float32(-np.inf))
-        middles = [(narrow.astype(np.float64) + other) / 2 for other in (above, below)]
-    is_middle = np.isfinite(column) & ((column == middles[0]) | (column == middles[1]))
-    for i in np.flatnonzero(is_middle).tolist():
-        exact, rounded = Fraction(fields[i].decode()), Fraction(column[i])
-        pair = sorted((narrow[i], above[i] if column[i] > narrow[i] else below[i]))
-        if exact != rounded:
-            narrow[i] = pair[exact > rounded]
-    return narrow
-
-
-def _is_number(field: bytes, kind: np.dtype) -> bool:
-    try:
-        value = int(field) if kind.kind == "i" else float(field)
-    except ValueError:
-        return False
-    limits = np.iinfo(kind) if kind.kind == "i" else None
-    return b"_" not in field and (limits is None or limits.min <= value <= limits.max)
+        return read_numbers(fields, np.dtype(dtype.as_numpy_dtype))
+    except UnreadableNumberError as error:
+        text = fields[error.number].decode(errors="backslashreplace")
+        place = f"record {error.number}" if numbered else "record"
+        raise invalid(f"Field {number} in {place} is not a valid {_TYPES[dtype.name]}: {text}") from None
 
 
 def _quoted_fields(line: bytes, delimiter: bytes) -> Iterator[bytes]:

@@ -4,14 +4,13 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from google.protobuf import json_format
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._ops._host_operation import map_strings, strings_of
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
@@ -141,15 +140,3 @@ def decode_json_example(json_examples: Any, name: str | None = None) -> HostTens
             raise invalid(f"Error while parsing JSON: {error}") from None
 
     return map_strings(decode, strings_of(json_examples))
-
-
-def strings_of(value: Any) -> np.ndarray:
-    """Return a tensor of strings as an array of bytes objects."""
-    return np.asarray(convert_to_tensor(value, _dtypes.string), object)
-
-
-def map_strings(function: Callable[[bytes], bytes], texts: np.ndarray) -> HostTensor:
-    """Apply a function to each string of a tensor."""
-    result = np.empty(texts.shape, object)
-    result.reshape(-1)[:] = [function(text) for text in texts.reshape(-1).tolist()]
-    return HostTensor.of(result)

@@ -7,11 +7,11 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._ops._host_operation import strings_of
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.io import _messages
-from tfdist_jax.compat.tensorflow.io._decoding import strings_of
 
 # TensorFlow's numbers of types, with the field in which a message may list values; complex ones are pairs there.
 _NUMBERS = {
