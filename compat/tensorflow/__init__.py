@@ -83,10 +83,12 @@ __getattr__ = LazyNames(
         "_platform._device_spec": "DeviceSpec",
         "_platform._op_libraries": "load_library load_op_library",
         "nn._ctc": "edit_distance",
+        "strings._hashing": "fingerprint",
+        "strings._numbers": "as_string",
     },
     modules=(
         "autodiff autograph bitwise compat config data debugging distribute dtypes errors experimental image io keras linalg "
-        "math nest nn profiler random raw_ops signal sparse summary sysconfig test tpu train types version xla"
+        "math nest nn profiler random raw_ops signal sparse strings summary sysconfig test tpu train types version xla"
     ),
 )
 __dir__ = __getattr__.names

@@ -307,6 +307,12 @@ from tfdist_jax.compat.tensorflow.random._initializers import (
     random_uniform_initializer as random_uniform_initializer,
     zeros_initializer as zeros_initializer,
 )
+from tfdist_jax.compat.tensorflow.strings._hashing import (
+    fingerprint as fingerprint,
+)
+from tfdist_jax.compat.tensorflow.strings._numbers import (
+    as_string as as_string,
+)
 from tfdist_jax.compat.tensorflow import (
     autodiff as autodiff,
     autograph as autograph,
@@ -331,6 +337,7 @@ from tfdist_jax.compat.tensorflow import (
     raw_ops as raw_ops,
     signal as signal,
     sparse as sparse,
+    strings as strings,
     summary as summary,
     sysconfig as sysconfig,
     test as test,

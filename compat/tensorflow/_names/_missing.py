@@ -35,7 +35,7 @@ _NAMES: dict[str, str] = {
         "tf.types.experimental.AtomicFunction tf.types.experimental.FunctionType tf.resource tf.variant "
         "tf.dtypes.resource tf.dtypes.variant tf.mlir"
     ),
-    _TEXT: ("tf.strings tf.as_string tf.fingerprint tf.sparse.cross tf.sparse.cross_hashed"),
+    _TEXT: "tf.sparse.cross tf.sparse.cross_hashed",
     _RAGGED: (
         "tf.ragged tf.RaggedTensor tf.RaggedTensorSpec tf.ragged_fill_empty_rows tf.ragged_fill_empty_rows_grad "
         "tf.io.RaggedFeature tf.experimental.DynamicRaggedShape tf.experimental.RowPartition "

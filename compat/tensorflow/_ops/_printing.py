@@ -95,7 +95,7 @@ def _text(value: Any, summarize: int) -> str:
         is_array = lambda part: isinstance(part, np.ndarray) and not isinstance(part, HostTensor)
         return replicas_text("PerReplica", (tensor_repr(v, v.dtype.name) if is_array(v) else repr(v) for v in value))
     if isinstance(value, np.ndarray | np.generic):
-        return _array_text(np.asarray(value), summarize)
+        return array_text(np.asarray(value), summarize)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_text(item, summarize)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -109,15 +109,16 @@ def _quoted(value: Any, summarize: int) -> str:
     return f"'{value}'" if isinstance(value, str) else _text(value, summarize)
 
 
-def _array_text(array: Any, summarize: int) -> str:
+def array_text(array: Any, summarize: int) -> str:
+    """Write an array with `summarize` elements at both ends of each axis; all if it is negative."""
     if np.ndim(array) == 0:
         return _element(array[()] if isinstance(array, np.ndarray) else array)
     edge = max(array.shape) if summarize < 0 else summarize
-    shown = [_array_text(part, summarize) for part in array[:edge]]
+    shown = [array_text(part, summarize) for part in array[:edge]]
     if len(array) > 2 * edge:
-        shown += ["...", *(_array_text(part, summarize) for part in array[len(array) - edge :])]
+        shown += ["...", *(array_text(part, summarize) for part in array[len(array) - edge :])]
     else:
-        shown += [_array_text(part, summarize) for part in array[edge:]]
+        shown += [array_text(part, summarize) for part in array[edge:]]
     separator = " " if array.ndim == 1 else "\n" * (array.ndim - 1) + " "
     # Inner lines are indented by one blank for each bracket that is open.
     return "[" + separator.join(text.replace("\n", "\n ") if array.ndim > 1 else text for text in shown) + "]"

@@ -59,6 +59,8 @@ def host_value(value: Any, dtype: DType | None = None, hint: DType | None = None
 def _parsed(value: Any) -> np.ndarray:
     try:
         array = np.array(list(value) if isinstance(value, range) else value)
+    except UnicodeDecodeError:  # Python's strings beside bytes.
+        return np.array(value, object)
     except ValueError:
         raise ValueError(f"Can't convert non-rectangular Python sequence to Tensor: {value!r}.") from None
     # NumPy makes texts of whatever is beside one, and cuts zeros from the ends of bytes; of large and of small kinds of integers
