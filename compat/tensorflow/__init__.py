@@ -4,11 +4,12 @@ from tfdist_jax import _interpreter
 from tfdist_jax.compat import _import_hooks, _importers
 from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 from tfdist_jax.compat.tensorflow._ops import _operators
-from tfdist_jax.compat.tensorflow._tensors import _tensor
+from tfdist_jax.compat.tensorflow._tensors import _host_part, _tensor
 
 _importers.install()
 _import_hooks.install()
 _tensor.install()
+_host_part.install()
 _operators.install()
 _interpreter.install()
 

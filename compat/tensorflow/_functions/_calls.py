@@ -3,8 +3,8 @@
 import collections
 import contextlib
 import functools
-import itertools
 import logging
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, final
 
@@ -18,10 +18,17 @@ from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._capture import StatefulProgram
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
 from tfdist_jax.compat.tensorflow._functions._execution_plan import Way, make_uncompiled_plan, warn_not_compiled
-from tfdist_jax.compat.tensorflow._functions._results import SCALARS, as_results, restore_constants
+from tfdist_jax.compat.tensorflow._functions._results import (
+    SCALARS,
+    as_results,
+    fill_texts,
+    has_texts,
+    restore_constants,
+)
 from tfdist_jax.compat.tensorflow._functions._trace_types import TracingContext
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
-from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, holds_texts
+from tfdist_jax.compat.tensorflow._tensors._host_part import HostPart, noting_host_part
 from tfdist_jax.compat.tensorflow._tensors._meeting import brought_together, is_of_devices
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, leaves_of, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplicaStrings
@@ -46,19 +53,39 @@ def is_traced(args: Any) -> bool:
 
 @final
 class _Compiled:
-    """A program whose results are what the function returns, Python's values among them."""
+    """A program whose results are what the function returns, Python's values among them; and what the host does before it."""
 
-    def __init__(self, program: StatefulProgram) -> None:
+    def __init__(self, program: StatefulProgram, host_part: HostPart, *, returns_texts: bool) -> None:
         self.program = program
+        self._host_part = host_part
+        self._returns_texts = returns_texts
         self._returns_tensors: bool | None = None
+        self._giving = threading.Lock()
 
-    def __call__(self, tensors: Sequence[jax.Array]) -> Any:
+    def compute_on_host(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+        """Return the values of the host part for a call's inputs; None if the program does not fit them."""
+        return inputs if self._host_part.is_empty else self._host_part.compute(inputs)
+
+    def __call__(self, tensors: Sequence[jax.Array], values: Sequence[Any]) -> Any:
+        """Run the program on a call's tensors, and on the values of the host part."""
+        if self._host_part.cells:
+            with self._giving:
+                self._host_part.give(values)
+                results = self._run(tensors)
+        else:
+            results = self._run(tensors)
+        restored = self._restored(results)
+        return fill_texts(restored, values) if self._returns_texts else restored
+
+    def _run(self, tensors: Sequence[jax.Array]) -> Any:
         try:
-            results = self.program(tensors)
+            return self.program(tensors)
         except ValueError as error:
             if not is_of_devices(error):
                 raise
-            results = self.program(brought_together(tensors))
+            return self.program(brought_together(tensors))
+
+    def _restored(self, results: Any) -> Any:
         if self._returns_tensors:
             return results
         restored = restore_constants(results)
@@ -92,7 +119,8 @@ class CallCache:
         self._run = run or (lambda fn, args, kwargs: fn(*args, **kwargs))
         self._own_random = own_random
         self._makes_variables = makes_variables
-        self._programs: dict[tuple[Any, ...], _Compiled | None] = {}
+        # Several for one signature where strings give tensors of several sizes; None where there can be none.
+        self._programs: dict[tuple[Any, ...], list[_Compiled] | None] = {}
         self._told = False
         self._numbers: collections.Counter[Hashable] | None = collections.Counter()
         self.traces = 0
@@ -111,9 +139,9 @@ class CallCache:
             kwargs: Keyword arguments, likewise.
             guard: What else the program depends on.
         """
-        compiled, tensors = None, []
+        compiled, tensors, values = None, [], ()
         try:
-            compiled, tensors = self._find(fn, args, kwargs, guard)
+            compiled, tensors, values = self._find(fn, args, kwargs, guard)
         except NotCompilableError as error:
             if isinstance(error, ConcreteValueRequiredError) and not self._told:
                 self._told = True
@@ -121,7 +149,7 @@ class CallCache:
         # A tape sees a compiled function as one operation, in which it cannot follow a `while` loop.
         if compiled is None or (is_recording() and compiled.program.has_float_loop):
             return restore_constants(as_results(fn(*args, **kwargs)))
-        return compiled(tensors)
+        return compiled(tensors, values)
 
     def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
         """Return the compiled call of `fn(*args, **kwargs)`.
@@ -129,8 +157,8 @@ class CallCache:
         Raises:
             NotCompilableError: If the function takes data or values from the host and so cannot be one program.
         """
-        compiled, tensors = self._find(fn, args, kwargs)
-        return functools.partial(compiled, tensors)
+        compiled, tensors, values = self._find(fn, args, kwargs)
+        return functools.partial(compiled, tensors, values)
 
     def find(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None
@@ -140,34 +168,41 @@ class CallCache:
         Raises:
             NotCompilableError: If the function takes data or values from the host and so cannot be one program.
         """
-        compiled, tensors = self._find(fn, args, kwargs, guard)
+        compiled, tensors, _ = self._find(fn, args, kwargs, guard)
         return compiled.program, tensors
 
     def _find(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None
-    ) -> tuple[_Compiled, list[jax.Array]]:
+    ) -> tuple[_Compiled, list[jax.Array], Sequence[Any]]:
+        """Return the program for a call, the call's tensors, and the values that the host has computed for it."""
         named = {name: in_order(value) for name, value in kwargs.items()}
         leaves, tree = jax.tree.flatten((in_order(tuple(args)), named))
-        leaves = [leaf.unknown() if isinstance(leaf, PerReplicaStrings) else leaf for leaf in leaves]
-        tensors = [_input(leaf) for leaf in leaves if is_input(leaf)]
+        leaves = list(map(_as_argument, leaves))
+        inputs = [_input(leaf) for leaf in leaves if is_input(leaf) or holds_texts(leaf)]
+        tensors = [leaf for leaf in inputs if not isinstance(leaf, HostTensor)]
         key = (tree, tuple(map(signature, leaves)), guard, current_strategy())
-        if key not in self._programs:
-            self._count_numbers(fn, leaves, key)
-            try:
-                program, is_for_all_calls = self._trace(fn, leaves, tree, tensors)
-                if not is_for_all_calls:
-                    return _Compiled(program), tensors
-                self._programs[key] = _Compiled(program)
-            except NotCompilableError:
-                self._programs[key] = None
-                raise
-            finally:
-                if len(self._programs) > self._limit:
-                    del self._programs[next(iter(self._programs))]
-        compiled = self._programs[key]
-        if compiled is None:
+        known = self._programs.get(key, [])
+        if known is None:
             raise NotCompilableError(_NOT_ONE)
-        return compiled, tensors
+        for compiled in known:
+            values = compiled.compute_on_host(inputs)
+            if values is not None:
+                return compiled, tensors, values
+        self._count_numbers(fn, leaves, key)
+        try:
+            compiled, values, is_for_all_calls = self._trace(fn, leaves, tree, inputs)
+            if is_for_all_calls:
+                if len(known) == _MOST_SIZES:
+                    raise NotCompilableError(_MANY_SIZES)
+                # Those of the sizes that came last are tried first.
+                self._programs[key] = [compiled, *known]
+        except NotCompilableError:
+            self._programs[key] = None
+            raise
+        finally:
+            if len(self._programs) > self._limit:
+                del self._programs[next(iter(self._programs))]
+        return compiled, tensors, values
 
     def _count_numbers(self, fn: Callable[..., Any], leaves: Sequence[Any], key: tuple[Any, ...]) -> None:
         """Tell once if programs are made again and again for Python numbers that change."""
@@ -190,19 +225,30 @@ class CallCache:
             )
 
     def _trace(
-        self, fn: Callable[..., Any], leaves: list[Any], tree: Any, tensors: list[jax.Array]
-    ) -> tuple[StatefulProgram, bool]:
+        self, fn: Callable[..., Any], leaves: list[Any], tree: Any, inputs: list[Any]
+    ) -> tuple[_Compiled, Sequence[Any], bool]:
         self.traces += 1
+        host_part, returns_texts = HostPart(()), False
 
         def program(*tensors: jax.Array) -> Any:
-            inputs = itertools.chain(tensors)
-            filled = [next(inputs) if is_input(leaf) else leaf for leaf in leaves]
+            nonlocal host_part, returns_texts
+            host_part = HostPart(inputs)  # It may be traced twice.
+            filled, given = list(leaves), iter(tensors)
+            for number, place in enumerate(i for i, leaf in enumerate(leaves) if is_input(leaf) or holds_texts(leaf)):
+                is_text = holds_texts(leaves[place])
+                filled[place] = host_part.stand_for(number) if is_text else host_part.know(next(given), number)
             args, kwargs = tree.unflatten(filled)
             args, kwargs = restore_dict_order(args), {name: restore_dict_order(value) for name, value in kwargs.items()}
-            return as_results(self._run(fn, args, kwargs))
+            with noting_host_part(host_part):
+                results = as_results(self._run(fn, args, kwargs))
+            returns_texts = has_texts(results)
+            return results
 
         name = getattr(fn, "__name__", "function").removeprefix("ag__")
-        return self._checked(functools.partial(StatefulProgram, program, tensors, name=name))
+        tensors = [leaf for leaf in inputs if not isinstance(leaf, HostTensor)]
+        traced, is_for_all_calls = self._checked(functools.partial(StatefulProgram, program, tensors, name=name))
+        values = host_part.finish()
+        return _Compiled(traced, host_part, returns_texts=returns_texts), values, is_for_all_calls
 
     def _checked(self, trace: Callable[[], StatefulProgram]) -> tuple[StatefulProgram, bool]:
         """Trace a program, and return whether it is one for later calls too.
@@ -223,6 +269,11 @@ class CallCache:
 
 
 _LARGEST_KEY = 32
+_MOST_SIZES = 16
+_MANY_SIZES = (
+    f"Its strings give tensors of new sizes again and again, and each needs a program: there have been {_MOST_SIZES}. Fill them up "
+    "to one size, or to a few, in the dataset."
+)
 _TELL_AFTER = 5
 _NOT_ONE = (
     "The function takes data or tensors' values from the host, or runs replicas on different devices, and so cannot be one "
@@ -234,8 +285,15 @@ _CREATED_AGAIN = (
 )
 
 
+def _as_argument(leaf: Any) -> Any:
+    if isinstance(leaf, PerReplicaStrings):
+        return leaf.unknown()
+    is_text = isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "SU"
+    return convert_to_tensor(leaf) if is_text else leaf
+
+
 def _input(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)) else convert_to_tensor(leaf)
+    return leaf if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct, HostTensor)) else convert_to_tensor(leaf)
 
 
 def _without_number(kind: Hashable) -> Hashable:
@@ -253,6 +311,10 @@ def signature(leaf: Any) -> Hashable:
         return (type(leaf), leaf)
     if isinstance(leaf, PerReplicaStrings):
         return PerReplicaStrings, len(leaf)  # A program does not know them.
+    if holds_texts(leaf):
+        return HostTensor, np.shape(
+            leaf
+        )  # Another program for other strings is not needed: the host computes with them.
     if isinstance(leaf, HostTensor) and leaf.size <= _LARGEST_KEY:
         return (HostTensor, leaf.shape, *leaf.ravel().tolist())
     tracing_type = getattr(type(leaf), "__tf_tracing_type__", None)

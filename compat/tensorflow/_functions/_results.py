@@ -1,5 +1,6 @@
 """What compiled functions and replicas return: tensors, and beside them Python values, strings and variables."""
 
+import dataclasses
 from collections.abc import Hashable, Sequence
 from typing import Any, final
 
@@ -16,6 +17,7 @@ from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplicaStrings, per_replica_strings
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
+from tfdist_jax.compat.tensorflow._tensors._text_tracer import TextTracer
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow._variables._variable_creators import is_new
 
@@ -46,6 +48,26 @@ class Constant:
 def is_constant(leaf: Any) -> bool:
     """Whether a part of a program's results is no array."""
     return isinstance(leaf, Constant)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Text:
+    """Stands for a tensor of strings among a program's results, by its number among the values of the host part."""
+
+    number: int
+
+
+def has_texts(results: Any) -> bool:
+    """Tell whether some of what a traced function returns are strings that its host part computes."""
+    return any(
+        is_constant(leaf) and isinstance(leaf.value, _Text) for leaf in jax.tree.leaves(results, is_leaf=is_constant)
+    )
+
+
+def fill_texts(results: Any, values: Sequence[Any]) -> Any:
+    """Put a call's strings into its results."""
+    return map_in_order(lambda leaf: values[leaf.number] if isinstance(leaf, _Text) else leaf, results)
 
 
 def as_replica_results(results: Any, shared: Sequence[Any] = (), merged: Sequence[Any] = ()) -> Any:
@@ -129,6 +151,8 @@ def _as_result(leaf: Any) -> Any:
         return leaf
     if isinstance(leaf, PerReplicaStrings):
         return Constant(leaf)
+    if isinstance(leaf, TextTracer):
+        return Constant(_Text(leaf.number))
     if is_host_iterable(leaf):
         # Its functions may have captured tensors, which outside of the function would have no values.
         require_host()

@@ -17,6 +17,8 @@ _COMPUTING = (
     "random.",
     "_tensors._tensor",
     "_gradients._custom_gradient",
+    "strings.",
+    "io._",
 )
 # What would take a symbolic tensor for a value: these look before they call.
 _LOOKING_FIRST = (
@@ -41,6 +43,14 @@ def handle_with(handler: Callable[..., Any]) -> None:
 def call_on_symbols(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return what a call with symbolic tensors becomes; NotImplemented without any, as before Keras is loaded."""
     return _handlers[0](function, args, kwargs) if _handlers else NotImplemented
+
+
+_noters: list[Callable[..., Any]] = []
+
+
+def note_with(noter: Callable[..., Any]) -> None:
+    """Let calls that cannot be traced be noted by `noter(function, args, kwargs)`; NotImplemented where they are not its own."""
+    _noters[:] = [noter]
 
 
 def takes_symbols(source: str, name: str, value: Any) -> bool:
@@ -74,7 +84,15 @@ def _looking_first(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def looking(*args: Any, **kwargs: Any) -> Any:
         result = call_on_symbols(looking, args, kwargs)
-        return function(*args, **kwargs) if result is NotImplemented else result
+        if result is not NotImplemented:
+            return result
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            result = _note(function, args, kwargs)
+            if result is NotImplemented:
+                raise
+            return result
 
     return looking
 
@@ -87,9 +105,18 @@ def _trying_first(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except Exception:
-            result = call_on_symbols(trying, args, kwargs)
+            result = _note(function, args, kwargs)
+            result = call_on_symbols(trying, args, kwargs) if result is NotImplemented else result
             if result is NotImplemented:
                 raise
             return result
 
     return trying
+
+
+def _note(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a call becomes that cannot be traced; NotImplemented if it belongs to nobody."""
+    try:
+        return _noters[0](function, args, kwargs) if _noters else NotImplemented
+    except Exception as error:
+        raise error from None  # That it could not be traced before is of no interest.

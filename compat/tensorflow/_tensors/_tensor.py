@@ -36,6 +36,7 @@ from tfdist_jax.compat.tensorflow._tensors._no_value import NoValueError
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, user_shape
 from tfdist_jax.compat.tensorflow._tensors._slices import accept_slices
 from tfdist_jax.compat.tensorflow._tensors._tensor_text import replicas_text, tensor_repr, tensor_str
+from tfdist_jax.compat.tensorflow._tensors._text_tracer import TextTracer
 
 Tensor = jax.Array
 
@@ -63,6 +64,8 @@ def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, nam
     array = _array_of(value)
     if array is not None:
         return _of_type(array, wanted)
+    if isinstance(value, TextTracer):
+        return _of_strings(value, wanted)
     if isinstance(value, HostTensor) and value.has_symbols:
         return jnp.asarray([jnp.asarray(size) for size in value.flat], jnp.int32).reshape(np.shape(value))
     hint = None if dtype_hint is None else as_dtype(dtype_hint)
@@ -94,20 +97,20 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
 
 def is_tensor(x: Any) -> bool:
     """Whether `x` is a tensor or a variable."""
-    return type(x) is ArrayImpl or isinstance(x, jax.Array | HostTensor) or hasattr(x, "__jax_array__")
+    return type(x) is ArrayImpl or isinstance(x, jax.Array | HostTensor | TextTracer) or hasattr(x, "__jax_array__")
 
 
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
     """Return a tensor's value if it is known now, or None while a function is traced that computes it."""
     array = _array_of(tensor)
-    if isinstance(array, Tracer):
+    if isinstance(array, Tracer) or isinstance(tensor, TextTracer):
         return None
     return np.asarray(tensor if array is None else array)
 
 
 def is_symbolic_tensor(tensor: Any) -> bool:
     """Whether the tensor has no value yet because a function is being traced."""
-    return isinstance(tensor, Tracer)
+    return isinstance(tensor, Tracer | TextTracer)
 
 
 def is_tracing() -> bool:
@@ -163,6 +166,12 @@ def _of_type(array: jax.Array, wanted: DType | None) -> jax.Array:
             f"Use `tf.cast(tensor, tf.{wanted.name})`."
         )
     return array
+
+
+def _of_strings(tensor: TextTracer, wanted: DType | None) -> TextTracer:
+    if wanted not in (None, string):
+        raise ValueError(f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype string: {tensor!r}.")
+    return tensor
 
 
 def _holds_tensors(value: Any) -> bool:

@@ -1,0 +1,231 @@
+"""What a traced function computes on the host, of strings: it is noted while the function is traced, and done before each run."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from tfdist_jax._errors import ConcreteValueRequiredError
+from tfdist_jax._stateful._state import leaving_programs, read
+from tfdist_jax._stateful._storage import PLAIN
+from tfdist_jax.compat.tensorflow._names._symbolic import note_with
+from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError
+from tfdist_jax.compat.tensorflow._tensors._host import holds_texts
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._text_tracer import TextTracer
+
+_part: ContextVar["HostPart | None"] = ContextVar("host_part", default=None)
+
+
+@contextlib.contextmanager
+def noting_host_part(part: "HostPart") -> Iterator[None]:
+    """Let what the function that is being traced computes of strings be noted in `part`."""
+    token = _part.set(part)
+    try:
+        yield
+    finally:
+        _part.reset(token)
+
+
+@final
+class HostCell:
+    """Holds an array that the host part gives to the program, for which it is a cell like others.
+
+    Attributes:
+        stored: The array.
+    """
+
+    storage = PLAIN
+    trainable = False
+
+    def __init__(self, array: jax.Array) -> None:
+        """Hold the array that the function is traced with."""
+        self.stored = array
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Slot:
+    """Stands for a value of the host part by its number."""
+
+    number: int
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """An operation of the host part.
+
+    Attributes:
+        function: What computes.
+        arguments: Its arguments and those by name, with `_Slot` for values of the host part.
+        form: The structure of its results, and the form of each.
+    """
+
+    function: Callable[..., Any]
+    arguments: Any
+    form: tuple[Any, ...]
+
+    def compute(self, values: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
+        """Return the results, and their form."""
+        args, kwargs = map_in_order(
+            lambda leaf: values[leaf.number] if isinstance(leaf, _Slot) else leaf, self.arguments
+        )
+        with leaving_programs():
+            token = _part.set(None)
+            try:
+                results = self.function(*args, **kwargs)
+            finally:
+                _part.reset(token)
+            leaves, tree = jax.tree.flatten(in_order(results))
+            leaves = [jnp.asarray(leaf) if _has_numbers(leaf) else leaf for leaf in leaves]
+        return leaves, (tree, *map(_form, leaves))
+
+
+@final
+class HostPart:
+    """The operations of strings in a traced function, and the values that they have for one call.
+
+    Sizes are part of a program, and may follow from strings: values of other sizes need another program.
+
+    Attributes:
+        values: What the function is traced with: its inputs, then the results of each operation.
+        cells: What holds the numbers that the program takes from the host part, with their places among the values.
+    """
+
+    def __init__(self, inputs: Sequence[Any]) -> None:
+        """Note nothing yet.
+
+        Args:
+            inputs: The function's tensors: those of strings, and the numbers that the host has.
+        """
+        self.values: list[Any] = list(inputs)
+        self.cells: list[tuple[HostCell, int]] = []
+        self._steps: list[_Step] = []
+        self._known: dict[int, tuple[Any, int]] = {}
+
+    def finish(self) -> list[Any]:
+        """Return the values of the call that the function was traced for, and keep them no longer."""
+        values, self.values, self._known = self.values, [], {}
+        return values
+
+    def stand_for(self, number: int) -> TextTracer:
+        """Return what stands for an input of strings, by its number."""
+        return TextTracer(self, number, self.values[number])
+
+    def know(self, tracer: Any, number: int) -> Any:
+        """Note that a traced array is a value of the host part, and return it."""
+        self._known[id(tracer)] = (tracer, number)
+        return tracer
+
+    def give(self, values: Sequence[Any]) -> None:
+        """Let the cells hold what the program is to take from a call's values."""
+        for cell, number in self.cells:
+            cell.stored = values[number]
+
+    def knows(self, leaf: Any) -> bool:
+        """Tell whether a traced array is a value of the host part."""
+        return id(leaf) in self._known
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the function computes nothing on the host."""
+        return not self._steps
+
+    def note(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Let the host call a function before each run, and return what stands for its results.
+
+        Raises:
+            ConcreteValueRequiredError: If an argument is a number that the program computes.
+        """
+        step = _Step(function, map_in_order(self._as_slot, (tuple(args), dict(kwargs))), ())
+        leaves, form = step.compute(self.values)
+        self._steps.append(dataclasses.replace(step, form=form))
+        first = len(self.values)
+        self.values += leaves
+        known = [self._unknown(number) for number in range(first, len(self.values))]
+        return restore_dict_order(form[0].unflatten(known))
+
+    def _as_slot(self, leaf: Any) -> Any:
+        if isinstance(leaf, TextTracer):
+            if leaf.notes is not self:
+                raise InaccessibleTensorError(
+                    "A tensor of strings of another function is out of scope: it had no value but there. Return it from that "
+                    "function instead of keeping it in a variable, list or attribute."
+                )
+            return _Slot(leaf.number)
+        if not isinstance(leaf, Tracer):
+            return leaf
+        if id(leaf) not in self._known:
+            raise ConcreteValueRequiredError(
+                "An operation of strings runs on the host, before the compiled program, and takes a number that the program "
+                "computes. Compute it outside of the function, or from strings and the function's arguments alone."
+            )
+        return _Slot(self._known[id(leaf)][1])
+
+    def _unknown(self, number: int) -> Any:
+        value = self.values[number]
+        if holds_texts(value):
+            return TextTracer(self, number, value)
+        if not isinstance(value, jax.Array):
+            return value
+        cell = HostCell(value)
+        self.cells.append((cell, number))
+        tracer = read(cell)  # pyright: ignore[reportArgumentType]
+        self.know(tracer, number)
+        return tracer
+
+    def compute(self, inputs: Sequence[Any]) -> list[Any] | None:
+        """Return the values for a call with other inputs; None if a program that was traced does not fit them."""
+        values = list(inputs)
+        for step in self._steps:
+            leaves, form = step.compute(values)
+            if form != step.form:
+                return None
+            values += leaves
+        return values
+
+
+def _has_numbers(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic) and not holds_texts(value)
+
+
+def _form(value: Any) -> Any:
+    """Return what a program knows of a result of the host part: a tensor's type; of anything else the value."""
+    if holds_texts(value):
+        return "string", np.shape(value)
+    if isinstance(value, jax.Array):
+        aval = value.aval
+        return aval.dtype, aval.shape
+    return type(value), value
+
+
+# What computes on the host, with numbers too.
+_ON_HOST = tuple(f"tfdist_jax.compat.tensorflow.{room}." for room in ("strings", "io"))
+
+
+def note_on_host(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Note a call on the host part of the function that is being traced, if it belongs there.
+
+    Returns:
+        What stands for its results; NotImplemented if it is no operation of strings, or no argument is known on the host.
+    """
+    part = _part.get()
+    if part is None:
+        return NotImplemented
+    leaves = jax.tree.leaves(in_order((tuple(args), dict(kwargs))))
+    is_of_texts = any(isinstance(leaf, TextTracer) for leaf in leaves)
+    if is_of_texts or (function.__module__.startswith(_ON_HOST) and any(map(part.knows, leaves))):
+        return part.note(function, args, kwargs)
+    return NotImplemented
+
+
+def install() -> None:
+    """Let operations that cannot be traced, since they are of strings, be noted."""
+    note_with(note_on_host)
