@@ -102,8 +102,8 @@ class CaptureScope(StateScope):
 
     def _present(self, cell: Cell) -> jax.Array:
         if id(cell) not in self._values:
-            with set_current_trace(self._root), tracing_constants():
-                value = _read_cell.bind(index=len(self.cells), aval=_type_of(load(cell)))
+            with set_current_trace(self._root):
+                value = read_as_input(len(self.cells), load(cell))
             self._values[id(cell)] = value
             self.cells.append(cell)
         return self._values[id(cell)]
@@ -177,11 +177,19 @@ def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
     types = [ShapedArray(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x for x in arrays]
     with restoring_trace(), pausing_garbage_collection():
         traced = jax.make_jaxpr(pure)(*types)
-    jaxpr, cells = _reads_to_inputs(traced, found["cells"])
+    jaxpr, indices = reads_to_inputs(traced)
+    cells = tuple(found["cells"][index] for index in indices)
     return Captured(jaxpr, cells, found["written"], found["tree"], found["mesh"], found["checks"])
 
 
-def _reads_to_inputs(traced: ClosedJaxpr, cells: Sequence[Cell]) -> tuple[ClosedJaxpr, tuple[Cell, ...]]:
+def read_as_input(index: int, array: jax.Array) -> jax.Array:
+    """Return what stands for an array in the current trace, of which `reads_to_inputs` makes an input of the program."""
+    with tracing_constants():
+        return _read_cell.bind(index=index, aval=_type_of(array))
+
+
+def reads_to_inputs(traced: ClosedJaxpr) -> tuple[ClosedJaxpr, list[int]]:
+    """Return a program that takes what it reads as inputs, behind its others, and the indices of these reads."""
     inner = traced.jaxpr
     reads = [eqn for eqn in inner.eqns if eqn.primitive is _read_cell]
     inputs = [*inner.invars, *(eqn.outvars[0] for eqn in reads)]
@@ -189,7 +197,7 @@ def _reads_to_inputs(traced: ClosedJaxpr, cells: Sequence[Cell]) -> tuple[Closed
     # The names of the arguments no longer match the inputs.
     info = inner.debug_info.with_unknown_names()
     changed = inner.replace(invars=inputs, eqns=rest, debug_info=info)
-    return ClosedJaxpr(changed, traced.consts), tuple(cells[eqn.params["index"]] for eqn in reads)
+    return ClosedJaxpr(changed, traced.consts), [eqn.params["index"] for eqn in reads]
 
 
 def _count_references(arrays: list[Any]) -> list[int]:

@@ -147,7 +147,9 @@ def holds_texts(value: Any) -> bool:
 
 def _as_array(value: Any) -> np.ndarray:
     is_text = isinstance(value, bytes)  # NumPy's own arrays of bytes cut zeros from their ends.
-    if not is_text and not any(is_symbolic_dim(item) for item in (value if isinstance(value, list | tuple) else [value])):
+    if not is_text and not any(
+        is_symbolic_dim(item) for item in (value if isinstance(value, list | tuple) else [value])
+    ):
         return np.asarray(value)
     array = np.empty((len(value),) if isinstance(value, list | tuple) else (), object)
     array[...] = value

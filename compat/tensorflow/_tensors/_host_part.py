@@ -17,15 +17,15 @@ from tfdist_jax._stateful._storage import PLAIN
 from tfdist_jax.compat.tensorflow._names._symbolic import note_with
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError
 from tfdist_jax.compat.tensorflow._tensors._host import holds_texts
-from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
+from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._text_tracer import TextTracer
 
 _part: ContextVar["HostPart | None"] = ContextVar("host_part", default=None)
 
 
 @contextlib.contextmanager
-def noting_host_part(part: "HostPart") -> Iterator[None]:
-    """Let what the function that is being traced computes of strings be noted in `part`."""
+def noting_host_part(part: "HostPart | None") -> Iterator[None]:
+    """Let what the function that is being traced computes of strings be noted in `part`; None for nowhere."""
     token = _part.set(part)
     try:
         yield
@@ -51,41 +51,29 @@ class HostCell:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class _Slot:
-    """Stands for a value of the host part by its number."""
-
-    number: int
-
-
-@final
-@dataclasses.dataclass(frozen=True)
 class _Step:
     """An operation of the host part.
 
     Attributes:
         function: What computes.
-        arguments: Its arguments and those by name, with `_Slot` for values of the host part.
-        form: The structure of its results, and the form of each.
+        constants: The parts of its arguments that are the same in each run, None for the others.
+        slots: Of these, their places among the parts, and among the values of the host part.
+        tree: How the parts make up the arguments and those by name.
     """
 
     function: Callable[..., Any]
-    arguments: Any
-    form: tuple[Any, ...]
+    constants: Sequence[Any]
+    slots: Sequence[tuple[int, int]]
+    tree: Any
 
-    def compute(self, values: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
-        """Return the results, and their form."""
-        args, kwargs = map_in_order(
-            lambda leaf: values[leaf.number] if isinstance(leaf, _Slot) else leaf, self.arguments
-        )
-        with leaving_programs():
-            token = _part.set(None)
-            try:
-                results = self.function(*args, **kwargs)
-            finally:
-                _part.reset(token)
-            leaves, tree = jax.tree.flatten(in_order(results))
-            leaves = [jnp.asarray(leaf) if _has_numbers(leaf) else leaf for leaf in leaves]
-        return leaves, (tree, *map(_form, leaves))
+    def compute(self, values: Sequence[Any]) -> tuple[list[Any], Any]:
+        """Return the results, and how they make up what the function has returned."""
+        parts = list(self.constants)
+        for place, number in self.slots:
+            parts[place] = values[number]
+        args, kwargs = restore_dict_order(self.tree.unflatten(parts))
+        leaves, tree = jax.tree.flatten(in_order(self.function(*args, **kwargs)))
+        return [jnp.asarray(leaf) if _has_numbers(leaf) else leaf for leaf in leaves], tree
 
 
 @final
@@ -107,7 +95,7 @@ class HostPart:
         """
         self.values: list[Any] = list(inputs)
         self.cells: list[tuple[HostCell, int]] = []
-        self._steps: list[_Step] = []
+        self._steps: list[tuple[_Step, tuple[Any, ...]]] = []
         self._known: dict[int, tuple[Any, int]] = {}
 
     def finish(self) -> list[Any]:
@@ -144,30 +132,36 @@ class HostPart:
         Raises:
             ConcreteValueRequiredError: If an argument is a number that the program computes.
         """
-        step = _Step(function, map_in_order(self._as_slot, (tuple(args), dict(kwargs))), ())
-        leaves, form = step.compute(self.values)
-        self._steps.append(dataclasses.replace(step, form=form))
+        parts, tree = jax.tree.flatten(in_order((tuple(args), dict(kwargs))))
+        numbers = list(map(self._find, parts))
+        constants = [part if number is None else None for part, number in zip(parts, numbers, strict=True)]
+        slots = [(place, number) for place, number in enumerate(numbers) if number is not None]
+        step = _Step(function, constants, slots, tree)
+        with leaving_programs(), noting_host_part(None):
+            leaves, tree = step.compute(self.values)
+        self._steps.append((step, (tree, *map(_form, leaves))))
         first = len(self.values)
         self.values += leaves
         known = [self._unknown(number) for number in range(first, len(self.values))]
-        return restore_dict_order(form[0].unflatten(known))
+        return restore_dict_order(tree.unflatten(known))
 
-    def _as_slot(self, leaf: Any) -> Any:
-        if isinstance(leaf, TextTracer):
-            if leaf.notes is not self:
+    def _find(self, part: Any) -> int | None:
+        """Return which value of the host part something is; None if it is the same in each run."""
+        if isinstance(part, TextTracer):
+            if part.notes is not self:
                 raise InaccessibleTensorError(
                     "A tensor of strings of another function is out of scope: it had no value but there. Return it from that "
                     "function instead of keeping it in a variable, list or attribute."
                 )
-            return _Slot(leaf.number)
-        if not isinstance(leaf, Tracer):
-            return leaf
-        if id(leaf) not in self._known:
+            return part.number
+        if not isinstance(part, Tracer):
+            return None
+        if id(part) not in self._known:
             raise ConcreteValueRequiredError(
                 "An operation of strings runs on the host, before the compiled program, and takes a number that the program "
                 "computes. Compute it outside of the function, or from strings and the function's arguments alone."
             )
-        return _Slot(self._known[id(leaf)][1])
+        return self._known[id(part)][1]
 
     def _unknown(self, number: int) -> Any:
         value = self.values[number]
@@ -184,9 +178,9 @@ class HostPart:
     def compute(self, inputs: Sequence[Any]) -> list[Any] | None:
         """Return the values for a call with other inputs; None if a program that was traced does not fit them."""
         values = list(inputs)
-        for step in self._steps:
-            leaves, form = step.compute(values)
-            if form != step.form:
+        for step, form in self._steps:
+            leaves, tree = step.compute(values)
+            if (tree, *map(_form, leaves)) != form:
                 return None
             values += leaves
         return values

@@ -13,7 +13,8 @@ from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _cache, _elements, _mapping, _plan, _sampling
 from tfdist_jax.compat.tensorflow.data._batch_methods import Groups
-from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction, tuple_of
+from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
+from tfdist_jax.compat.tensorflow.data._element_program import tuple_of
 from tfdist_jax.compat.tensorflow.data._host_values import needing_values
 from tfdist_jax.compat.tensorflow.data._iterator import DatasetIterator
 from tfdist_jax.compat.tensorflow.data._options import AUTOTUNE, SHARD_HINT, Options

@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._internals import current_trace, set_current_trace
+from tfdist_jax._stateful._capture import read_as_input
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, load, store
+from tfdist_jax.compat.tensorflow._tensors._host_part import HostCell
 from tfdist_jax.compat.tensorflow.random._random_state import KeyStream, is_of_function, words_for_element
 
 
@@ -33,6 +35,7 @@ class ElementScope(StateScope):
         self._is_traced = is_traced
         self._around = current_trace()
         self._streams: dict[KeyStream, Any] = {}
+        self._host_cells = 0
         self.reads: list[tuple[Cell, Any]] = []
         self.checks: list[Callable[[], None]] = []
 
@@ -52,6 +55,10 @@ class ElementScope(StateScope):
         return bool(self._streams)
 
     def read(self, cell: Cell) -> jax.Array:
+        if isinstance(cell, HostCell):  # It is new with each read.
+            with set_current_trace(self._around):
+                self._host_cells += 1
+                return read_as_input(self._host_cells - 1, cell.stored)
         if isinstance(cell, KeyStream) and is_of_function(cell):
             if cell not in self._streams:
                 with set_current_trace(self._around):  # The first draw may be in a loop's body.

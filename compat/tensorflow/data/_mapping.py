@@ -13,7 +13,8 @@ from tfdist_jax.compat.tensorflow._platform._errors import OpError
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _failures, _order, _plan_text
-from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction, call_in_python, tuple_of
+from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction, call_in_python
+from tfdist_jax.compat.tensorflow.data._element_program import tuple_of
 from tfdist_jax.compat.tensorflow.data._plan import Part, Plan, Rows, Stream, Uncounted, made_once, rows_at_once
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
 
