@@ -89,7 +89,7 @@ __getattr__ = LazyNames(
     },
     modules=(
         "autodiff autograph bitwise compat config data debugging distribute dtypes errors experimental image io keras linalg "
-        "math nest nn profiler random raw_ops signal sparse strings summary sysconfig test tpu train types version xla"
+        "lookup math nest nn profiler random raw_ops signal sparse strings summary sysconfig test tpu train types version xla"
     ),
 )
 __dir__ = __getattr__.names

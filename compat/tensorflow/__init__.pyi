@@ -329,6 +329,7 @@ from tfdist_jax.compat.tensorflow import (
     io as io,
     keras as keras,
     linalg as linalg,
+    lookup as lookup,
     math as math,
     nest as nest,
     nn as nn,

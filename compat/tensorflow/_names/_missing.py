@@ -11,10 +11,6 @@ _RAGGED = (
     "XLA's arrays have fixed sizes. Use tensors that are filled up, and a mask: `tf.sequence_mask`, `tf.pad`, "
     "`tf.keras.utils.pad_sequences`."
 )
-_TABLES = (
-    "look-up tables are kept by TensorFlow's runtime. Use a Python dict or NumPy before the data become tensors, or "
-    "`tf.gather` with a tensor of values."
-)
 _MESSAGES = (
     "messages of other kinds than examples and tensors are read and written by the `protobuf` package: use the class that "
     "`protoc` makes of them."
@@ -41,7 +37,6 @@ _NAMES: dict[str, str] = {
         "tf.io.RaggedFeature tf.experimental.DynamicRaggedShape tf.experimental.RowPartition "
         "tf.experimental.StructuredTensor"
     ),
-    _TABLES: "tf.lookup",
     _MESSAGES: "tf.io.decode_proto tf.io.encode_proto",
     _SPARSE: "tf.io.deserialize_many_sparse tf.io.serialize_many_sparse tf.io.serialize_sparse",
     "Python's patterns do it: use `tf.io.gfile.glob`.": "tf.io.match_filenames_once",

@@ -201,11 +201,17 @@ def _form(value: Any) -> Any:
 
 
 # What computes on the host, with numbers too.
-_ON_HOST = tuple(f"tfdist_jax.compat.tensorflow.{room}." for room in ("strings", "io"))
+_ON_HOST = tuple(f"tfdist_jax.compat.tensorflow.{room}." for room in ("strings", "io", "lookup"))
 
 
-def note_on_host(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def note_on_host(function: Callable[..., Any], args: Any, kwargs: Any, *, always: bool = False) -> Any:
     """Note a call on the host part of the function that is being traced, if it belongs there.
+
+    Args:
+        function: What is called.
+        args: Its arguments.
+        kwargs: Those by name.
+        always: Whether it belongs there whatever its arguments are, since it changes something or what it returns changes.
 
     Returns:
         What stands for its results; NotImplemented if it is no operation of strings, or no argument is known on the host.
@@ -215,7 +221,7 @@ def note_on_host(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return NotImplemented
     leaves = jax.tree.leaves(in_order((tuple(args), dict(kwargs))))
     is_of_texts = any(isinstance(leaf, TextTracer) for leaf in leaves)
-    if is_of_texts or (function.__module__.startswith(_ON_HOST) and any(map(part.knows, leaves))):
+    if always or is_of_texts or (function.__module__.startswith(_ON_HOST) and any(map(part.knows, leaves))):
         return part.note(function, args, kwargs)
     return NotImplemented
 
