@@ -21,6 +21,9 @@ __getattr__ = LazyNames(
         "_variables._variable": "Variable VariableAggregation VariableSynchronization",
         "_tensors._indexed_slices": "IndexedSlices",
         "_tensors._sparse_tensor": "SparseTensor SparseTensorSpec is_tensor type_spec_from_value",
+        "_tensors._type_spec": "TypeSpec",
+        "ragged._ragged_tensor": "RaggedTensor",
+        "ragged._spec": "RaggedTensorSpec",
         "_variables._module": "Module",
         "_variables._variable_creators": "variable_creator_scope",
         "_functions._function": "function init_scope",
@@ -89,7 +92,7 @@ __getattr__ = LazyNames(
     },
     modules=(
         "autodiff autograph bitwise compat config data debugging distribute dtypes errors experimental image io keras linalg "
-        "lookup math nest nn profiler random raw_ops signal sparse strings summary sysconfig test tpu train types version xla"
+        "lookup math nest nn profiler ragged random raw_ops signal sparse strings summary sysconfig test tpu train types version xla"
     ),
 )
 __dir__ = __getattr__.names

@@ -264,6 +264,9 @@ from tfdist_jax.compat.tensorflow._tensors._tensor import (
     get_static_value as get_static_value,
     is_symbolic_tensor as is_symbolic_tensor,
 )
+from tfdist_jax.compat.tensorflow._tensors._type_spec import (
+    TypeSpec as TypeSpec,
+)
 from tfdist_jax.compat.tensorflow._variables._module import (
     Module as Module,
 )
@@ -300,6 +303,12 @@ from tfdist_jax.compat.tensorflow.nn._space_to_batch import (
     space_to_batch as space_to_batch,
     space_to_batch_nd as space_to_batch_nd,
 )
+from tfdist_jax.compat.tensorflow.ragged._ragged_tensor import (
+    RaggedTensor as RaggedTensor,
+)
+from tfdist_jax.compat.tensorflow.ragged._spec import (
+    RaggedTensorSpec as RaggedTensorSpec,
+)
 from tfdist_jax.compat.tensorflow.random._initializers import (
     constant_initializer as constant_initializer,
     ones_initializer as ones_initializer,
@@ -334,6 +343,7 @@ from tfdist_jax.compat.tensorflow import (
     nest as nest,
     nn as nn,
     profiler as profiler,
+    ragged as ragged,
     random as random,
     raw_ops as raw_ops,
     signal as signal,

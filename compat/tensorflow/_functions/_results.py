@@ -13,6 +13,7 @@ from tfdist_jax._stateful._replica_state import ReplicaScope, Replicated, is_rep
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._host import is_host_iterable, require_host
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
+from tfdist_jax.compat.tensorflow._tensors._composite import StaticPart
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplicaStrings, per_replica_strings
@@ -149,7 +150,7 @@ def join_results(results: Sequence[Any]) -> Any:
 def _as_result(leaf: Any) -> Any:
     if isinstance(leaf, (jax.Array, Tracer)):
         return leaf
-    if isinstance(leaf, PerReplicaStrings):
+    if isinstance(leaf, PerReplicaStrings | StaticPart):
         return Constant(leaf)
     if isinstance(leaf, TextTracer):
         return Constant(_Text(leaf.number))

@@ -13,6 +13,7 @@ from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dic
 from tfdist_jax.compat.tensorflow._tensors._per_replica_spec import PerReplicaSpec
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
+from tfdist_jax.compat.tensorflow._tensors._type_spec import TypeSpec
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -179,6 +180,8 @@ def _tensor(spec: Any, value: Any) -> Any:
             return value
         raise TypeError(f"Can not cast {value!r} to the signature's {spec}.")
     if not isinstance(spec, TensorSpec):
+        if isinstance(spec, TypeSpec) and not spec.is_compatible_with(value):
+            raise TypeError(f"Can not cast {value!r} to the signature's {spec}.")
         return value
     if isinstance(value, TensorSpec):
         if value.is_subtype_of(spec):

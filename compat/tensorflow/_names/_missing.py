@@ -33,8 +33,7 @@ _NAMES: dict[str, str] = {
     ),
     _TEXT: "tf.sparse.cross tf.sparse.cross_hashed",
     _RAGGED: (
-        "tf.ragged tf.RaggedTensor tf.RaggedTensorSpec tf.ragged_fill_empty_rows tf.ragged_fill_empty_rows_grad "
-        "tf.io.RaggedFeature tf.experimental.DynamicRaggedShape tf.experimental.RowPartition "
+        "tf.ragged_fill_empty_rows tf.ragged_fill_empty_rows_grad tf.experimental.DynamicRaggedShape tf.experimental.RowPartition "
         "tf.experimental.StructuredTensor"
     ),
     _MESSAGES: "tf.io.decode_proto tf.io.encode_proto",
@@ -79,6 +78,9 @@ _NAMES: dict[str, str] = {
     ),
     "sound files are read by Python's `wave` or `scipy.io.wavfile`; `tf.signal` makes spectra of the samples.": "tf.audio",
     "results have sizes that depend on values. Use Python's or NumPy's sets, before the data become tensors.": "tf.sets",
+    "its numbers are those of TensorFlow's own hash. Use `tf.ragged.cross`, and `tf.keras.layers.Hashing` on the texts.": (
+        "tf.ragged.cross_hashed"
+    ),
     "embeddings are variables here: use `tf.nn.embedding_lookup` or `tf.keras.layers.Embedding`.": (
         "tf.tpu.experimental.embedding"
     ),
@@ -123,7 +125,7 @@ _NAMES |= {
         "tf.experimental.ExtensionType tf.experimental.BatchableExtensionType tf.experimental.ExtensionTypeBatchEncoder "
         "tf.experimental.ExtensionTypeSpec tf.experimental.extension_type tf.experimental.dispatch_for_api "
         "tf.experimental.dispatch_for_binary_elementwise_apis tf.experimental.dispatch_for_binary_elementwise_assert_apis "
-        "tf.experimental.dispatch_for_unary_elementwise_apis tf.experimental.unregister_dispatch_for tf.TypeSpec"
+        "tf.experimental.dispatch_for_unary_elementwise_apis tf.experimental.unregister_dispatch_for"
     ),
     "layouts over a mesh of devices are JAX's: see `tfdist_jax.FSDP` and `jax.sharding`.": "tf.experimental.dtensor",
     "XLA compiles for GPU; there is nothing to convert.": "tf.experimental.tensorrt",

@@ -53,6 +53,20 @@ def note_with(noter: Callable[..., Any]) -> None:
     _noters[:] = [noter]
 
 
+_overrides: list[Callable[..., Any]] = []
+
+
+def override_with(find: Callable[..., Any]) -> None:
+    """Let `find(function, args, kwargs)` say what is called in a public function's place, for values such as ragged tensors; or None."""
+    _overrides[:] = [find]
+
+
+def _find_override(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[[], Any] | None:
+    return _overrides[0](function, args, kwargs) if _overrides else None
+
+
 def takes_symbols(source: str, name: str, value: Any) -> bool:
     """Whether a public name is a function that computes tensors, and so may be called with symbolic ones."""
     is_computing = f"{source}.".startswith(_COMPUTING)
@@ -83,6 +97,9 @@ def unwrap(function: Any) -> Any:
 def _looking_first(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def looking(*args: Any, **kwargs: Any) -> Any:
+        override = _find_override(function, args, kwargs) if _overrides else None
+        if override is not None:
+            return override()
         result = call_on_symbols(looking, args, kwargs)
         if result is not NotImplemented:
             return result
@@ -98,18 +115,21 @@ def _looking_first(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _trying_first(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Call at once, for speed: what meets a symbolic tensor raises an error."""
+    """Call at once, for speed: what meets a symbolic tensor, or a ragged one, raises an error."""
 
     @functools.wraps(function)
     def trying(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except Exception:
-            result = _note(function, args, kwargs)
-            result = call_on_symbols(trying, args, kwargs) if result is NotImplemented else result
-            if result is NotImplemented:
-                raise
-            return result
+            override = _find_override(function, args, kwargs)
+            if override is None:
+                result = _note(function, args, kwargs)
+                result = call_on_symbols(trying, args, kwargs) if result is NotImplemented else result
+                if result is NotImplemented:
+                    raise
+                return result
+        return override()
 
     return trying
 

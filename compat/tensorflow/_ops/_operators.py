@@ -18,6 +18,7 @@ from tfdist_jax.compat.tensorflow._ops._binary import truediv
 from tfdist_jax.compat.tensorflow._ops._subgradients import absolute
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._checks import check_divisor, missing_entry
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._conversions import is_registered
 from tfdist_jax.compat.tensorflow._tensors._host import holds_texts
 from tfdist_jax.compat.tensorflow._tensors._meeting import brought_together, is_of_devices
@@ -65,6 +66,8 @@ def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any,
             other = _widened(other, self.aval.dtype)
         mixed = self.aval.dtype.kind in "iub" or getattr(other, "dtype", self.aval.dtype) != self.aval.dtype
         if mixed and _is_tensorflow_program(frame(1)):
+            if isinstance(other, Composite):
+                return NotImplemented  # A ragged tensor has operators of its own.
             other = _read(other)
             if name in _PRODUCTS and _of_bools(name, self, other):
                 return jnp.logical_and(self, other)
@@ -84,7 +87,7 @@ def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any,
 
 def _of_unknown(name: str, original: Callable[[Any, Any], Any], mine: Any, other: Any, frame: FrameType) -> Any:
     """Return what an operator makes of an operand that JAX does not know; NotImplemented if TensorFlow does not either."""
-    if is_registered(other):
+    if is_registered(other) and not isinstance(other, Composite):
         return original(mine, convert_to_tensor(other, mine.dtype))
     if is_text(other) and _is_tensorflow_program(frame):
         raise _unlike_text(name, mine, other)  # Python would take numbers and texts as not equal.

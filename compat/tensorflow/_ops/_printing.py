@@ -9,6 +9,7 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax._replica import is_per_replica
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor, is_tracing
@@ -49,7 +50,7 @@ def print(*inputs: Any, **kwargs: Any) -> None:
 
 
 def _is_leaf(value: Any) -> bool:
-    return is_tensor(value) or value is None or is_per_replica(value)
+    return is_tensor(value) or value is None or is_per_replica(value) or isinstance(value, Composite)
 
 
 @final
@@ -96,6 +97,8 @@ def _text(value: Any, summarize: int) -> str:
         return replicas_text("PerReplica", (tensor_repr(v, v.dtype.name) if is_array(v) else repr(v) for v in value))
     if isinstance(value, np.ndarray | np.generic):
         return array_text(np.asarray(value), summarize)
+    if isinstance(value, Composite):
+        return value.printed(summarize)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_text(item, summarize)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):

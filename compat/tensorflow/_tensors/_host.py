@@ -13,6 +13,7 @@ from tfdist_jax.compat.tensorflow._platform._devices import host_name
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors import _dtypes, _texts
 from tfdist_jax.compat.tensorflow._tensors._checks import missing_entry
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, user_shape
 from tfdist_jax.compat.tensorflow._tensors._tensor_text import tensor_repr, tensor_str
 
@@ -59,6 +60,8 @@ class HostTensor(np.ndarray):
         is_other = compare is _texts.not_equal
         if other is None:
             return is_other
+        if isinstance(other, Composite):
+            return NotImplemented
         try:
             return HostTensor.of(compare(self, _texts.operand(other, compare.__name__)))
         except InvalidArgumentError:
@@ -74,7 +77,9 @@ class HostTensor(np.ndarray):
         """Put texts one before the other; add sizes."""
         return self._join(other, lambda x, y: _texts.join(y, x)) if self.has_texts else super().__radd__(other)
 
-    def _join(self, other: Any, join: Callable[[np.ndarray, np.ndarray], Any]) -> "HostTensor":
+    def _join(self, other: Any, join: Callable[[np.ndarray, np.ndarray], Any]) -> Any:
+        if isinstance(other, Composite):
+            return NotImplemented
         try:
             return HostTensor.of(join(self, _texts.operand(other, "add")))
         except TypeError as error:

@@ -1,6 +1,6 @@
 """`tf.IndexedSlices`: some rows of a tensor, as gradients of lookups are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
@@ -9,6 +9,7 @@ import numpy as np
 
 from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import known_value
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
@@ -16,7 +17,7 @@ from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 @final
 @jax.tree_util.register_pytree_node_class
-class IndexedSlices:
+class IndexedSlices(Composite):
     """Drop-in for `tf.IndexedSlices`: row `i` of `values` belongs to row `indices[i]` of a tensor; repeated ones add up.
 
     A tensor is made of it where one is asked for.
@@ -65,6 +66,10 @@ class IndexedSlices:
     def parts(self) -> list[Any]:
         """Return the tensors that it is made of: values, rows' numbers, and the whole shape if it is known."""
         return [self._values, self._indices, *([] if self._dense_shape is None else [self.dense_shape])]
+
+    def with_parts(self, parts: Sequence[Any]) -> "IndexedSlices":
+        """Return the slices of other tensors."""
+        return type(self)(*parts)
 
     def consumers(self) -> list[Any]:
         """Return the operations that use it: they are not recorded."""

@@ -3,34 +3,32 @@
 See https://www.tensorflow.org/api_docs/python/tf/nest.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 
 from tfdist_jax import PerReplica
-from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
-from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
-
-_COMPOSITES = (IndexedSlices, SparseTensor)
 
 
 def _is_leaf(value: Any) -> bool:
     """Whether JAX would look into a value that TensorFlow takes as one."""
-    return value is None or isinstance(value, (TensorShape, PerReplica, *_COMPOSITES))
+    return value is None or isinstance(value, TensorShape | PerReplica | Composite)
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
     """Return the leaves, None included; those of dictionaries in the order of their keys.
 
-    Sparse tensors and `tf.IndexedSlices` are leaves, or with `expand_composites` their parts.
+    Sparse and ragged tensors and `tf.IndexedSlices` are leaves, or with `expand_composites` their parts.
     """
     leaves = jax.tree.leaves(structure, is_leaf=_is_leaf)
     if not expand_composites:
         return leaves
-    return [part for leaf in leaves for part in (leaf.parts() if isinstance(leaf, _COMPOSITES) else [leaf])]
+    return [part for leaf in leaves for part in (leaf.parts() if isinstance(leaf, Composite) else [leaf])]
 
 
 def is_nested(seq: Any) -> bool:
@@ -50,23 +48,48 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
     if not structure:
         raise TypeError("Must provide at least one structure.")
     kwargs.pop("check_types", None)
-    kwargs.pop("expand_composites", None)
+    expand_composites = kwargs.pop("expand_composites", False)
     if kwargs:
         raise ValueError(f"Only valid keyword arguments are `check_types` and `expand_composites`, got {list(kwargs)}.")
     for other in structure[1:]:
         assert_same_structure(structure[0], other)
-    return map_in_order(func, *structure, is_leaf=_is_leaf)
+    return map_in_order(_of_parts(func) if expand_composites else func, *structure, is_leaf=_is_leaf)
+
+
+def _of_parts(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that does to the parts of sparse and ragged tensors what `func` does to tensors."""
+
+    def call(*leaves: Any) -> Any:
+        if not isinstance(leaves[0], Composite):
+            return func(*leaves)
+        return leaves[0].with_parts([func(*parts) for parts in zip(*(leaf.parts() for leaf in leaves), strict=True)])
+
+    return call
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any], expand_composites: bool = False) -> Any:
     """Return the structure with its leaves replaced by those of a list."""
     tree = jax.tree.structure(in_order(structure), is_leaf=_is_leaf)
+    if expand_composites:
+        flat_sequence = _joined(flatten(structure), flat_sequence)
     if tree.num_leaves != len(flat_sequence):
         raise ValueError(
             f"Could not pack sequence. Structure had {tree.num_leaves} atoms, but flat_sequence had "
             f"{len(flat_sequence)} items: {flat_sequence}."
         )
     return restore_dict_order(jax.tree.unflatten(tree, list(flat_sequence)))
+
+
+def _joined(leaves: Sequence[Any], parts: Sequence[Any]) -> list[Any]:
+    """Return parts as leaves: several of them make a sparse or a ragged tensor like the one that is among `leaves`."""
+    counts = [len(leaf.parts()) if isinstance(leaf, Composite) else 1 for leaf in leaves]
+    if sum(counts) != len(parts):
+        return list(parts)
+    rest = iter(parts)
+    taken = [list(itertools.islice(rest, count)) for count in counts]
+    return [
+        leaf.with_parts(own) if isinstance(leaf, Composite) else own[0] for leaf, own in zip(leaves, taken, strict=True)
+    ]
 
 
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False) -> None:

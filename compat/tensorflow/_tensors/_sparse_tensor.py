@@ -1,6 +1,7 @@
 """`tf.SparseTensor`: some elements of a tensor, whose others are zero."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Self, final
 
 import jax
@@ -9,9 +10,9 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
-from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec, user_shape
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor as is_plain_tensor
 from tfdist_jax.compat.tensorflow._tensors._tensor_text import tensor_str
@@ -19,7 +20,7 @@ from tfdist_jax.compat.tensorflow._tensors._tensor_text import tensor_str
 
 @final
 @jax.tree_util.register_pytree_node_class
-class SparseTensor:
+class SparseTensor(Composite):
     """Drop-in for `tf.SparseTensor`: element `indices[i]` is `values[i]`, all others are zero.
 
     Ref: https://www.tensorflow.org/api_docs/python/tf/sparse/SparseTensor. Difference: `dense_shape` must be known while
@@ -104,6 +105,14 @@ class SparseTensor:
         """Return its three tensors."""
         return [self.indices, self.values, self.dense_shape]
 
+    def with_parts(self, parts: Sequence[Any]) -> Self:
+        """Return the sparse tensor of three other tensors."""
+        return type(self)(*parts)
+
+    @property
+    def _type_spec(self) -> "SparseTensorSpec":
+        return SparseTensorSpec.from_value(self)
+
     def __mul__(self, other: Any) -> Self:
         """Multiply the elements with those of a tensor that broadcasts to the shape."""
         return self.with_values(self._values * self._at_places(other))
@@ -174,8 +183,8 @@ class SparseTensorSpec:
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether `x` is a tensor, a sparse one or rows of one, or a variable."""
-    return is_plain_tensor(x) or isinstance(x, SparseTensor | IndexedSlices)
+    """Whether `x` is a tensor, a sparse or ragged one or rows of one, or a variable."""
+    return is_plain_tensor(x) or isinstance(x, Composite)
 
 
 def is_sparse(value: Any) -> bool:
@@ -197,15 +206,13 @@ def sparse(value: Any) -> SparseTensor:
 
 
 def type_spec_from_value(value: Any) -> Any:
-    """Return the spec of a tensor, a sparse one, or what becomes a tensor.
+    """Return the spec of a tensor, a sparse or ragged one, or what becomes a tensor.
 
     See https://www.tensorflow.org/api_docs/python/tf/type_spec_from_value.
 
     Raises:
         TypeError: If `value` is none of these.
     """
-    if isinstance(value, SparseTensor):
-        return SparseTensorSpec.from_value(value)
     if hasattr(value, "_type_spec"):
         return value._type_spec  # noqa: SLF001 -- TensorFlow's name: datasets have it.
     try:

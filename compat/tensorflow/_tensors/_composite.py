@@ -1,0 +1,25 @@
+"""Values that are made of several tensors and that TensorFlow takes as one: sparse and ragged tensors, rows of a tensor."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any, Self
+
+
+class StaticPart:
+    """A part of such a value that is no tensor, and is known while a function is traced."""
+
+
+class Composite(abc.ABC):
+    """A value that is made of tensors; a leaf of structures, unless they are asked to expand it."""
+
+    @abc.abstractmethod
+    def parts(self) -> list[Any]:
+        """Return the tensors that it is made of."""
+
+    @abc.abstractmethod
+    def with_parts(self, parts: Sequence[Any]) -> Self:
+        """Return the value of its kind that is made of other tensors."""
+
+    def printed(self, summarize: int) -> str:
+        """Return what `tf.print` shows of it, with so many entries at each end of an axis; all if that is negative."""
+        return str(self)
