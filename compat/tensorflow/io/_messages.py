@@ -1,4 +1,4 @@
-"""Protocol buffers that hold examples and tensors: TensorFlow's messages, declared without TensorFlow.
+"""Protocol buffers that hold examples, tensors and what checkpoints hold: TensorFlow's messages, declared without TensorFlow.
 
 They live in a pool of their own, where they do not meet those of a TensorFlow that is loaded too.
 
@@ -20,6 +20,7 @@ _TYPES = {
     "int64": _FIELD.TYPE_INT64,
     "uint32": _FIELD.TYPE_UINT32,
     "uint64": _FIELD.TYPE_UINT64,
+    "fixed32": _FIELD.TYPE_FIXED32,
     "bool": _FIELD.TYPE_BOOL,
 }
 # Fields in the form `name = number, type`; `*` stands for many, `map` for a dictionary by strings, `|` for one of a kind.
@@ -52,6 +53,37 @@ _EXAMPLE = {
         "*uint32 uint32_val 16",
         "*uint64 uint64_val 17",
     ],
+    # The index of a checkpoint, and the objects that it holds.
+    "VersionDef": ["int32 producer 1", "int32 min_consumer 2", "*int32 bad_consumers 3"],
+    "BundleHeaderProto": ["int32 num_shards 1", "int32 endianness 2", "VersionDef version 3"],
+    "TensorSliceExtent": ["int64 start 1", "|int64 length 2"],
+    "TensorSliceProto": ["*TensorSliceExtent extent 1"],
+    "BundleEntryProto": [
+        "int32 dtype 1",
+        "TensorShapeProto shape 2",
+        "int32 shard_id 3",
+        "int64 offset 4",
+        "int64 size 5",
+        "fixed32 crc32c 6",
+        "*TensorSliceProto slices 7",
+    ],
+    "BoolValue": ["bool value 1"],
+    "RegisteredSaver": ["string name 1", "string object_name 2"],
+    "ObjectReference": ["int32 node_id 1", "string local_name 2"],
+    "SerializedTensor": ["string name 1", "string full_name 2", "string checkpoint_key 3"],
+    "SlotVariableReference": [
+        "int32 original_variable_node_id 1",
+        "string slot_name 2",
+        "int32 slot_variable_node_id 3",
+    ],
+    "TrackableObject": [
+        "*ObjectReference children 1",
+        "*SerializedTensor attributes 2",
+        "*SlotVariableReference slot_variables 3",
+        "RegisteredSaver registered_saver 4",
+        "BoolValue has_checkpoint_values 5",
+    ],
+    "TrackableObjectGraph": ["*TrackableObject nodes 1"],
 }
 
 
@@ -104,3 +136,6 @@ Example = _FOUND["Example"]
 SequenceExample = _FOUND["SequenceExample"]
 TensorShapeProto = _FOUND["TensorShapeProto"]
 TensorProto = _FOUND["TensorProto"]
+BundleHeaderProto = _FOUND["BundleHeaderProto"]
+BundleEntryProto = _FOUND["BundleEntryProto"]
+TrackableObjectGraph = _FOUND["TrackableObjectGraph"]

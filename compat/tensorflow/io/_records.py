@@ -20,9 +20,13 @@ _LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
 
 
 def checksum(data: bytes) -> bytes:
-    """Return the checksum of bytes as records have it: CRC32C, turned, so that it is none of bytes that hold checksums."""
-    crc = google_crc32c.value(data)
-    return _CHECKSUM.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+    """Return the checksum of bytes as records have it."""
+    return _CHECKSUM.pack(mask(google_crc32c.value(data)))
+
+
+def mask(crc: int) -> int:
+    """Return a CRC32C turned, so that it is none of bytes that hold checksums."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def frame(record: bytes) -> bytes:
