@@ -51,11 +51,22 @@ class Library:
         kinds: The classes of those that do, variables among them.
         parts: Yields the variables and objects that one holds, by attribute.
         assign: Gives one of its variables a value.
+        unknown_to_tensorflow: The classes of those that TensorFlow's checkpoints do not look into.
+        tensorflow_parts: Yields what TensorFlow's checkpoints find in an object, by the names that they have for it.
+        known_parts: Yields it by the names of older versions of the library, too.
+        wide_variables: Yields those of an object's variables that have 64 bits under TensorFlow, and fewer here.
+        slot_variable: Returns what an optimizer keeps of a variable, by the name that older versions have for it; None if that
+            is nothing, or not there yet.
     """
 
     kinds: tuple[type, ...]
     parts: Callable[[Any], Iterator[tuple[str, Any]]]
     assign: Callable[[Any, Any], None]
+    unknown_to_tensorflow: tuple[type, ...]
+    tensorflow_parts: Callable[[Any], Iterator[tuple[str, Any]]]
+    known_parts: Callable[[Any], Iterator[tuple[str, Any]]]
+    wide_variables: Callable[[Any], Iterator[Any]]
+    slot_variable: Callable[[Any, Any, str], Any]
 
 
 # Those that are loaded: they add themselves.

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, final
 
-from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax._checkpoint._background_saving import BackgroundSaving
 from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._stateful import _state
@@ -16,20 +15,22 @@ from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._variables._tracking import attributes_changed, tracked
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
-from tfdist_jax.compat.tensorflow.train._objects import Collection, children, graph_of, is_trackable, slot_of
+from tfdist_jax.compat.tensorflow.train._objects import Collection, children, is_trackable
 from tfdist_jax.compat.tensorflow.train._options import CheckpointOptions, call_back, calling_too
 from tfdist_jax.compat.tensorflow.train._reader import checked_path
 from tfdist_jax.compat.tensorflow.train._restoration import Restoration, listed
 from tfdist_jax.compat.tensorflow.train._state_file import as_text, update_checkpoint_state
+from tfdist_jax.compat.tensorflow.train._writing import begin_writing
 
 
 class Checkpoint(Collection):
     """Drop-in for `tf.train.Checkpoint`: groups objects whose variables are saved together.
 
-    Each saved checkpoint is a folder, there completely or not at all. It can be restored under any strategy and on
-    any number of devices.
+    Each saved checkpoint is there completely or not at all. It can be restored under any strategy and on any number of
+    devices. TensorFlow's own checkpoints are restored, too.
 
-    Differs from TensorFlow: the format is Orbax's, and TensorFlow's own checkpoints cannot be read.
+    Differs from TensorFlow: a checkpoint is a folder, in Orbax's format, unless TFDIST_CHECKPOINT_FORMAT=tensorflow is set in
+    the environment.
     Ref: https://www.tensorflow.org/api_docs/python/tf/train/Checkpoint
     """
 
@@ -86,9 +87,7 @@ class Checkpoint(Collection):
         return self._lock
 
     def children(self) -> Iterator[tuple[str, Any]]:
-        """Yield the objects to save, by name."""
-        for root in self.roots():
-            yield from children(root)
+        """Yield the objects to save besides the root's, by name."""
         names = vars(self) if self._attached is None else self._attached
         yield from [(name, _followed(vars(self)[name])) for name in names if not name.startswith("_")]
         if self._save_counter is not None:
@@ -140,17 +139,10 @@ class Checkpoint(Collection):
 
     def _write(self, path: str, options: CheckpointOptions) -> str:
         self.sync()
-        nodes = graph_of(self)
-        slots = {number: slot for number, node in enumerate(nodes) if (slot := slot_of(node.owner)) is not None}
-        keys = {number: nodes[number].path + slot.suffix for number, slot in slots.items()}
-        finish_arrays = _checkpoint.begin_saving(
-            path,
-            {keys[number]: slot.read() for number, slot in slots.items()},
-            {"children": [node.children for node in nodes], "keys": keys},
-        )
+        finish_writing = begin_writing(path, self)
 
         def finish() -> None:
-            finish_arrays()
+            finish_writing()
             call_back(options, path)
 
         if not options.enable_async:

@@ -3,10 +3,9 @@
 import logging
 from typing import Any, final
 
-from tfdist_jax._checkpoint import _checkpoint
-from tfdist_jax.compat.tensorflow.train._damage import reading
-from tfdist_jax.compat.tensorflow.train._objects import children, graph_of, is_trackable
+from tfdist_jax.compat.tensorflow.train._objects import graph_of, is_trackable
 from tfdist_jax.compat.tensorflow.train._reader import checked_path
+from tfdist_jax.compat.tensorflow.train._saved import open_saved
 
 _log = logging.getLogger(__name__)
 
@@ -24,9 +23,8 @@ class CheckpointView:
         Raises:
             NotFoundError: If there is no such checkpoint.
         """
-        path = checked_path(save_path)
-        _, about = reading(path, lambda: _checkpoint.read_about(path))
-        self._children: list[dict[str, int]] = about["children"]
+        graph = open_saved(checked_path(save_path)).graph(None)
+        self._children, self._graph = graph.children, graph
 
     def children(self, node_id: int) -> dict[str, int]:
         """Return the numbers of the objects that hang on one, by name."""
@@ -49,7 +47,7 @@ class CheckpointView:
             raise ValueError(f"Expected a Trackable (an object that holds variables), got {obj} of type {type(obj)}.")
         matched = {0: obj}
         for node, owner in (waiting := [(0, obj)]):
-            there = dict(children(owner))
+            there = dict(self._graph.children_of(owner))
             for name, child in self._children[node].items():
                 if child == 0 or name not in there:
                     continue
@@ -67,4 +65,8 @@ class CheckpointView:
         matched = self.match(obj)
         found = set(map(id, matched.values()))
         only_saved = [node for node in self.descendants() if node not in matched]
-        return matched, only_saved, [node.owner for node in graph_of(obj) if id(node.owner) not in found]
+        return (
+            matched,
+            only_saved,
+            [node.owner for node in graph_of(obj, self._graph.saved_of) if id(node.owner) not in found],
+        )

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tfdist_jax import DataLossError as DamagedError
-from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
+from tfdist_jax.compat.tensorflow.train import _formats
 
 _log = logging.getLogger("tfdist_jax")
 
@@ -26,14 +26,14 @@ def find_whole(newest_first: Iterable[str]) -> str | None:
         DataLossError: If all are damaged, since a training would begin anew; or one, if none is to be passed over.
     """
     damages: list[str] = []
-    for path in filter(_checkpoint.is_saved, newest_first):
+    for path in filter(_formats.is_saved, newest_first):
         damage = _find_damage(path)
         if damage is None:
             for each in damages:
                 _warn(f"{each} Going back to {path}.")
             return path
         # Another process may have removed it meanwhile.
-        damages += [damage] if _checkpoint.is_saved(path) else []
+        damages += [damage] if _formats.is_saved(path) else []
         if damages and not skips_damaged():
             raise DataLossError(None, None, f"{damages[0]} {SKIPS_DAMAGED}=0 says not to go back to the one before.")
     if damages:
@@ -68,17 +68,14 @@ def reading(path: str, read: Callable[[], Any]) -> Any:
 def _others(path: Path) -> list[Path]:
     """Return the checkpoints beside one, the newest first."""
     numbered = re.compile(re.escape(path.name.rpartition("-")[0]) + r"-(\d+)")
-    found = {
-        int(match[1]): other
-        for other in path.parent.iterdir()
-        if (match := numbered.fullmatch(other.name)) and other != path
-    }
-    return [found[number] for number in sorted(found, reverse=True) if _checkpoint.is_saved(found[number])]
+    beside = {other.with_name(other.name.removesuffix(".index")) for other in path.parent.iterdir()}
+    found = {int(match[1]): other for other in beside - {path} if (match := numbered.fullmatch(other.name))}
+    return [found[number] for number in sorted(found, reverse=True) if _formats.is_saved(found[number])]
 
 
 def _find_damage(path: str | Path) -> str | None:
     try:
-        _checkpoint.must_be_whole(path)
+        _formats.must_be_whole(path)
     except (DamagedError, FileNotFoundError) as error:
         return str(error)
     return None

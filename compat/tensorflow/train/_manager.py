@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any, final
 
-from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax.compat.tensorflow.train import _formats
 from tfdist_jax.compat.tensorflow.train._checkpoint import Checkpoint
 from tfdist_jax.compat.tensorflow.train._damage import find_whole
 from tfdist_jax.compat.tensorflow.train._options import CheckpointOptions, calling_too
@@ -73,9 +73,7 @@ class CheckpointManager:
         self._preserved = min(state.last_preserved_timestamp, time.time())
         # Without times they have been saved by another than a manager, and are not this one's to remove.
         managed = zip(state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps, strict=False)
-        self._times = {
-            path: moment for path, moment in managed if moment > self._preserved and _checkpoint.is_saved(path)
-        }
+        self._times = {path: moment for path, moment in managed if moment > self._preserved and _formats.is_saved(path)}
 
     @property
     def directory(self) -> str:
@@ -130,7 +128,7 @@ class CheckpointManager:
         self._last_step = step
         if not self._has_saved:
             # Not before: another process may only want to read what a third one is writing.
-            _checkpoint.clear_leftovers(self._directory, f"{self._name}-")
+            _formats.clear_leftovers(self._directory, f"{self._name}-")
             self._has_saved = True
         counter = self._checkpoint.save_counter
         counter.assign_add(1)
@@ -148,7 +146,7 @@ class CheckpointManager:
         self._write_state()
         surplus = self._surplus()
         for old in surplus:
-            _checkpoint.delete(old)
+            _formats.delete(old)
         if surplus:
             self._write_state()
 

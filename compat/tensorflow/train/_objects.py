@@ -1,7 +1,9 @@
 """What a checkpoint holds of an object: the variables, and the names of the attributes that lead to them."""
 
 import abc
+import collections
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, final
 
@@ -14,14 +16,20 @@ from tfdist_jax._stateful._state import Cell
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy, entering_scope
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._variables._module import Module
-from tfdist_jax.compat.tensorflow._variables._tracking import changes_so_far, library_of
+from tfdist_jax.compat.tensorflow._variables._tracking import (
+    Library,
+    TrackedDict,
+    TrackedList,
+    changes_so_far,
+    library_of,
+)
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow.data._iterator import Resumable
 from tfdist_jax.compat.tensorflow.random._generator import Generator
 
-_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-_TEXT = "/.ATTRIBUTES/PYTHON_STATE"
-_POSITION = "/.ATTRIBUTES/ITERATOR_STATE"
+VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+TEXT = "/.ATTRIBUTES/PYTHON_STATE"
+POSITION = "/.ATTRIBUTES/ITERATOR_STATE"
 
 
 class PythonState(abc.ABC):
@@ -44,7 +52,7 @@ class Collection(abc.ABC):
 
     @abc.abstractmethod
     def children(self) -> Iterator[tuple[str, Any]]:
-        """Yield names and objects."""
+        """Yield names and objects, besides those that hang on its roots."""
 
     @abc.abstractmethod
     def roots(self) -> Iterator[Any]:
@@ -81,12 +89,18 @@ class Node(NamedTuple):
     children: dict[str, int]
 
 
-def graph_of(root: Any) -> list[Node]:
-    """Return an object and all that hangs on it, each once, numbered in the order of their distance from the root."""
+def graph_of(root: Any, children_of: Callable[[Any], Iterator[tuple[str, Any]]] | None = None) -> list[Node]:
+    """Return an object and all that hangs on it, each once, numbered in the order of their distance from the root.
+
+    Args:
+        root: The object.
+        children_of: Yields what hangs on an object, by name; `children` if None.
+    """
+    children_of = children_of or children
     nodes = [Node(root, "", {})]  # With the objects: the number of one that is gone may be given to another.
     numbers = {id(same): 0 for same in same_node(root)}
     for node in nodes:
-        for name, child in children(node.owner):
+        for name, child in children_of(node.owner):
             if id(child) not in numbers:
                 numbers |= {id(same): len(nodes) for same in same_node(child)}
                 nodes.append(Node(child, f"{node.path}/{escaped(name)}" if node.path else escaped(name), {}))
@@ -119,21 +133,26 @@ def slot_of(owner: Any) -> Slot | None:
         case Collection():
             return next((slot for root in owner.roots() if (slot := slot_of(root)) is not None), None)
         case Variable():
-            return Slot(_VALUE, owner.read_value, lambda value: _assign(owner, value), owner)
+            return Slot(VALUE, owner.read_value, lambda value: _assign(owner, value), owner)
         case Generator():
             return Slot(
-                "/_state_var" + _VALUE, lambda: owner.state, lambda value: _outside(owner.reset, value), owner.cell
+                "/_state_var" + VALUE, lambda: owner.state, lambda value: _outside(owner.reset, value), owner.cell
             )
         case PythonState():
             read = lambda: np.frombuffer(_bytes(owner.serialize()), np.uint8)
-            return Slot(_TEXT, read, lambda value: owner.deserialize(value.tobytes().decode()))
+            return Slot(TEXT, read, lambda value: owner.deserialize(_text(value)))
         case Resumable():
             read = lambda: np.frombuffer(read_snapshot(owner, owner.state).encode(), np.uint8)
-            return Slot(_POSITION, read, lambda value: owner.restore_state(value.tobytes().decode()))
+            return Slot(POSITION, read, lambda value: owner.restore_state(_text(value)))
     library = library_of(owner)
     if library is None or not hasattr(owner, "stored"):
         return None
-    return Slot(_VALUE, lambda: owner.value, lambda value: _assign(owner, value, library.assign), owner)
+    return Slot(VALUE, lambda: owner.value, lambda value: _assign(owner, value, library.assign), owner)
+
+
+def _text(value: np.ndarray) -> str:
+    """Return a text from its bytes, or from a string."""
+    return (value.item() if value.dtype.hasobject else value.tobytes()).decode()
 
 
 def _bytes(text: str | bytes) -> bytes:
@@ -148,6 +167,9 @@ def _assign(variable: Any, value: np.ndarray, assign: Callable[[Any, np.ndarray]
             f"{variable.name!r} with shape {tuple(variable.shape)}: the checkpoint was saved from another model."
         )
     wanted = jax.numpy.dtype(getattr(variable.dtype, "as_numpy_dtype", variable.dtype))
+    library = library_of(variable)
+    if library is not None and value.dtype.kind == wanted.kind == "i" and np.array_equal(value.astype(wanted), value):
+        value = value.astype(wanted)  # Keras's own counters have 64 bits under TensorFlow, and 32 under JAX.
     if wanted != value.dtype:
         raise InvalidArgumentError(
             None,
@@ -171,6 +193,8 @@ def children(owner: Any) -> Iterator[tuple[str, Any]]:
 
 def _parts(owner: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(owner, Collection):
+        for root in owner.roots():
+            yield from children(root)
         yield from owner.children()
     elif isinstance(owner, Mapping):
         yield from [(str(key), value) for key, value in owner.items()]
@@ -180,6 +204,46 @@ def _parts(owner: Any) -> Iterator[tuple[str, Any]]:
         yield from library.parts(owner)
     elif isinstance(owner, Module):
         yield from list(vars(owner).items())
+
+
+# As TensorFlow, which follows no lists and dictionaries of the program's own classes.
+_PLAIN = (list, dict, collections.OrderedDict, TrackedList, TrackedDict)
+
+
+def tensorflow_children(owner: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that hang on another one as TensorFlow, with Keras 3, finds and names them for its checkpoints."""
+    return _named_by(owner, lambda library, part: library.tensorflow_parts(part))
+
+
+def known_children(owner: Any) -> Iterator[tuple[str, Any]]:
+    """Yield them by all names that checkpoints of TensorFlow may have, with Keras 2, too."""
+    return _named_by(owner, lambda library, part: library.known_parts(part))
+
+
+def _named_by(owner: Any, parts_of: Callable[[Library, Any], Iterator[tuple[str, Any]]]) -> Iterator[tuple[str, Any]]:
+    library = library_of(owner)
+    if isinstance(owner, Collection):
+        found = itertools.chain(*(_named_by(root, parts_of) for root in owner.roots()), owner.children())
+    else:
+        found = _parts(owner) if library is None else parts_of(library, owner)
+    return ((name, child) for name, child in found if _is_followed(child))
+
+
+def _is_followed(value: Any) -> bool:
+    if isinstance(value, list | Mapping) and type(value) not in _PLAIN:
+        return False
+    library = library_of(value)
+    return is_trackable(value) and (library is None or not isinstance(value, library.unknown_to_tensorflow))
+
+
+def full_name_of(owner: Any) -> str:
+    """Return the name that TensorFlow gives a variable, to find its value where no objects have been saved."""
+    return getattr(owner, "path", None) or getattr(owner, "name", "").removesuffix(":0")
+
+
+def value_part(owner: Any) -> str | None:
+    """Return the name of the part that holds an object's value in TensorFlow, where it is none of the object itself."""
+    return "_state_var" if isinstance(owner, Generator) else None
 
 
 @final

@@ -1,12 +1,11 @@
 """Looking into checkpoints: names, shapes and values."""
 
-from pathlib import Path
 from typing import Any, final
 
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow._platform._errors import NotFoundError
-from tfdist_jax.compat.tensorflow._tensors import _dtypes
-from tfdist_jax.compat.tensorflow.train._damage import reading
+from tfdist_jax.compat.tensorflow.train import _formats
+from tfdist_jax.compat.tensorflow.train._saved import open_saved
 from tfdist_jax.compat.tensorflow.train._state_file import as_text, latest_checkpoint
 
 
@@ -15,18 +14,11 @@ def checked_path(save_path: Any) -> str:
 
     Raises:
         NotFoundError: If there is no such checkpoint.
-        NotImplementedError: If TensorFlow has written it.
     """
     path = _checkpoint.local_path(as_text(save_path))
-    newest = path if _checkpoint.is_saved(path) else latest_checkpoint(path)
+    newest = path if _formats.is_saved(path) else latest_checkpoint(path)
     if newest is not None:
         return str(_checkpoint.local_path(str(newest)))
-    if Path(f"{path}.index").exists():
-        raise NotImplementedError(
-            f"{path} is a checkpoint in TensorFlow's format. Read it with TensorFlow, "
-            "`{name: tf.train.load_variable(path, name) for name, _ in tf.train.list_variables(path)}`, and assign the "
-            "values to the variables."
-        )
     raise NotFoundError(
         None, None, f"Unsuccessful restore: failed to find any checkpoint at {path}; or it was not saved completely."
     )
@@ -41,8 +33,8 @@ class CheckpointReader:
 
     def __init__(self, path: str) -> None:
         """Open a checkpoint."""
-        self._path = path
-        self._about, _ = reading(path, lambda: _checkpoint.read_about(path))
+        self._saved = open_saved(path)
+        self._types = self._saved.types()
 
     def get_tensor(self, name: str) -> Any:
         """Return a value, as a NumPy array.
@@ -50,21 +42,21 @@ class CheckpointReader:
         Raises:
             NotFoundError: If there is none of this name.
         """
-        if name not in self._about:
+        if name not in self._types:
             raise NotFoundError(None, None, f"Key {name} not found in checkpoint")
-        return reading(self._path, lambda: _checkpoint.load_arrays(self._path, [name]))[name][()]
+        return self._saved.load([name])[name][()]
 
     def has_tensor(self, name: str) -> bool:
         """Tell whether there is a value of this name."""
-        return name in self._about
+        return name in self._types
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """Return the shapes by name."""
-        return {name: list(shape) for name, (shape, _) in self._about.items()}
+        return {name: list(shape) for name, (shape, _) in self._types.items()}
 
     def get_variable_to_dtype_map(self) -> dict[str, Any]:
         """Return the dtypes by name."""
-        return {name: _dtypes.as_dtype(dtype) for name, (_, dtype) in self._about.items()}
+        return {name: dtype for name, (_, dtype) in self._types.items()}
 
 
 def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
@@ -75,7 +67,7 @@ def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
         NotFoundError: If there is no such checkpoint.
     """
     path = as_text(ckpt_dir_or_file)
-    if _checkpoint.local_path(path).is_dir() and not _checkpoint.is_saved(path) and latest_checkpoint(path) is None:
+    if _checkpoint.local_path(path).is_dir() and not _formats.is_saved(path) and latest_checkpoint(path) is None:
         raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}")
     return CheckpointReader(checked_path(path))
 

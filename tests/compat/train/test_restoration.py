@@ -194,13 +194,6 @@ def test_a_value_that_is_asked_for_when_its_checkpoint_is_gone_says_so(tmp_path)
         late.v = tf.Variable(0.0)
 
 
-def test_a_checkpoint_of_tensorflow_is_refused_with_the_way_to_read_it(tmp_path):
-    (tmp_path / "ckpt-1.index").write_bytes(b"")
-    (tmp_path / "ckpt-1.data-00000-of-00001").write_bytes(b"")
-    with pytest.raises(NotImplementedError, match=r"TensorFlow's format.*tf\.train\.load_variable"):
-        tf.train.Checkpoint(v=tf.Variable(1.0)).restore(tmp_path / "ckpt-1")
-
-
 def test_saving_inside_a_function_is_refused_and_counts_nothing():
     checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
     with pytest.raises(NotImplementedError, match="when the function has returned"):

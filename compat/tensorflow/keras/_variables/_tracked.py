@@ -11,6 +11,7 @@ import keras
 from tfdist_jax.compat.tensorflow._variables._tracking import Library, add_library, attributes_changed
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import TrackedDict, TrackedList
+from tfdist_jax.compat.tensorflow.keras._variables import _tensorflow_names
 
 KINDS = (keras.Layer, keras.optimizers.Optimizer, keras.Metric, keras.Variable, keras.random.SeedGenerator)
 
@@ -74,7 +75,18 @@ def assign(variable: Any, value: Any) -> None:
         variable.assign(value)
 
 
-add_library(Library(KINDS, parts, assign))
+add_library(
+    Library(
+        KINDS,
+        parts,
+        assign,
+        _tensorflow_names.UNKNOWN,
+        _tensorflow_names.parts,
+        _tensorflow_names.known_parts,
+        _tensorflow_names.wide_variables,
+        _tensorflow_names.slot_variable,
+    )
+)
 
 
 def _make_dict(keys: tuple[Any, ...], values: Any) -> Any:

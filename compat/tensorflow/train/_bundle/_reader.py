@@ -197,7 +197,7 @@ class BundleReader:
         data = np.empty(entry.size, np.uint8)
         done = 0
         while done < entry.size:
-            count = os.preadv(self._handles[entry.shard_id], [memoryview(data)[done:]], entry.offset + done)
+            count = os.preadv(self._handles[entry.shard_id], [data[done:].data], entry.offset + done)
             if not count:
                 file = data_file(self.prefix, entry.shard_id, self._shards)
                 raise DamagedError(

@@ -64,12 +64,12 @@ def number_of(dtype: np.dtype) -> int:
     return _NUMBERS[dtype]
 
 
-def encode_strings(strings: list[bytes]) -> tuple[bytes, int]:
+def encode_strings(strings: list[bytes]) -> tuple[np.ndarray, int]:
     """Return strings as bytes, and the masked checksum that belongs to them."""
     lengths = b"".join(_varints.encode(len(string)) for string in strings)
     crc, middle = _checksum_of_lengths([len(string) for string in strings])
     content = b"".join(strings)
-    return lengths + middle + content, mask(google_crc32c.extend(crc, content))
+    return np.frombuffer(lengths + middle + content, np.uint8), mask(google_crc32c.extend(crc, content))
 
 
 def decode_strings(data: bytes, count: int) -> tuple[list[bytes], int]:

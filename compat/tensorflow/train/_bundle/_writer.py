@@ -88,7 +88,7 @@ def _write_data(file: Path, tensors: Mapping[str, np.ndarray]) -> dict[bytes, An
             else:
                 data = _values.bytes_of(array)
                 crc = mask(google_crc32c.value(data))  # type: ignore[arg-type] # Takes arrays, too.
-            writer.write(memoryview(data))
+            writer.write(data.data)
             entry = BundleEntryProto(dtype=_values.number_of(array.dtype), offset=offset, size=len(data), crc32c=crc)
             entry.shape.SetInParent()
             for size in array.shape:
