@@ -194,18 +194,19 @@ class BundleReader:
         return array.reshape(shape)
 
     def _read_bytes(self, name: str, entry: Any) -> np.ndarray:
-        data = np.empty(entry.size, np.uint8)
-        done = 0
-        while done < entry.size:
-            count = os.preadv(self._handles[entry.shard_id], [data[done:].data], entry.offset + done)
-            if not count:
-                file = data_file(self.prefix, entry.shard_id, self._shards)
-                raise DamagedError(
-                    f"{file} is damaged: it ends at byte {entry.offset + done}, within the tensor {name!r}, which reaches to byte "
-                    f"{entry.offset + entry.size}."
-                )
+        if not entry.size:
+            return np.empty(0, np.uint8)
+        handle, end = self._handles[entry.shard_id], entry.offset + entry.size
+        length = os.fstat(handle).st_size
+        if not 0 <= entry.offset < end <= length:
+            file = data_file(self.prefix, entry.shard_id, self._shards)
+            raise DamagedError(
+                f"{file} is damaged: it has {length} bytes, expected the tensor {name!r} in bytes {entry.offset} to {end}."
+            )
+        data, done = np.empty(entry.size, np.uint8), 0
+        while done < entry.size and (count := os.preadv(handle, [data[done:].data], entry.offset + done)):
             done += count
-        return data
+        return data  # What is cut just now is found by the checksum.
 
     def _compare(self, name: str, entry: Any, crc: int) -> None:
         if crc != entry.crc32c:
