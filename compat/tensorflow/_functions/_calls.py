@@ -21,8 +21,8 @@ from tfdist_jax.compat.tensorflow._functions._execution_plan import Way, make_un
 from tfdist_jax.compat.tensorflow._functions._results import (
     SCALARS,
     as_results,
-    fill_texts,
-    has_texts,
+    fill_host_values,
+    has_host_values,
     restore_constants,
 )
 from tfdist_jax.compat.tensorflow._functions._trace_types import TracingContext
@@ -55,10 +55,10 @@ def is_traced(args: Any) -> bool:
 class _Compiled:
     """A program whose results are what the function returns, Python's values among them; and what the host does before it."""
 
-    def __init__(self, program: StatefulProgram, host_part: HostPart, *, returns_texts: bool) -> None:
+    def __init__(self, program: StatefulProgram, host_part: HostPart, *, returns_host_values: bool) -> None:
         self.program = program
         self._host_part = host_part
-        self._returns_texts = returns_texts
+        self._returns_host_values = returns_host_values
         self._returns_tensors: bool | None = None
         self._giving = threading.Lock()
 
@@ -75,7 +75,7 @@ class _Compiled:
         else:
             results = self._run(tensors)
         restored = self._restored(results)
-        return fill_texts(restored, values) if self._returns_texts else restored
+        return fill_host_values(restored, values) if self._returns_host_values else restored
 
     def _run(self, tensors: Sequence[jax.Array]) -> Any:
         try:
@@ -228,10 +228,10 @@ class CallCache:
         self, fn: Callable[..., Any], leaves: list[Any], tree: Any, inputs: list[Any]
     ) -> tuple[_Compiled, Sequence[Any], bool]:
         self.traces += 1
-        host_part, returns_texts = HostPart(()), False
+        host_part, returns_host_values = HostPart(()), False
 
         def program(*tensors: jax.Array) -> Any:
-            nonlocal host_part, returns_texts
+            nonlocal host_part, returns_host_values
             host_part = HostPart(inputs)  # It may be traced twice.
             filled, given = list(leaves), iter(tensors)
             for number, place in enumerate(i for i, leaf in enumerate(leaves) if is_input(leaf) or holds_texts(leaf)):
@@ -241,14 +241,14 @@ class CallCache:
             args, kwargs = restore_dict_order(args), {name: restore_dict_order(value) for name, value in kwargs.items()}
             with noting_host_part(host_part):
                 results = as_results(self._run(fn, args, kwargs))
-            returns_texts = has_texts(results)
+            returns_host_values = has_host_values(results)
             return results
 
         name = getattr(fn, "__name__", "function").removeprefix("ag__")
         tensors = [leaf for leaf in inputs if not isinstance(leaf, HostTensor)]
         traced, is_for_all_calls = self._checked(functools.partial(StatefulProgram, program, tensors, name=name))
         values = host_part.finish()
-        return _Compiled(traced, host_part, returns_texts=returns_texts), values, is_for_all_calls
+        return _Compiled(traced, host_part, returns_host_values=returns_host_values), values, is_for_all_calls
 
     def _checked(self, trace: Callable[[], StatefulProgram]) -> tuple[StatefulProgram, bool]:
         """Trace a program, and return whether it is one for later calls too.

@@ -15,10 +15,10 @@ from tfdist_jax.compat.tensorflow._functions._autograph._host import is_host_ite
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
 from tfdist_jax.compat.tensorflow._tensors._composite import StaticPart
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, map_in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplicaStrings, per_replica_strings
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow._tensors._text_tracer import TextTracer
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow._variables._variable_creators import is_new
 
@@ -53,22 +53,22 @@ def is_constant(leaf: Any) -> bool:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class _Text:
-    """Stands for a tensor of strings among a program's results, by its number among the values of the host part."""
+class _OfHost:
+    """Stands for a value of the host among a program's results, by its number in the host part."""
 
     number: int
 
 
-def has_texts(results: Any) -> bool:
-    """Tell whether some of what a traced function returns are strings that its host part computes."""
+def has_host_values(results: Any) -> bool:
+    """Tell whether some of what a traced function returns is computed by its host part."""
     return any(
-        is_constant(leaf) and isinstance(leaf.value, _Text) for leaf in jax.tree.leaves(results, is_leaf=is_constant)
+        is_constant(leaf) and isinstance(leaf.value, _OfHost) for leaf in jax.tree.leaves(results, is_leaf=is_constant)
     )
 
 
-def fill_texts(results: Any, values: Sequence[Any]) -> Any:
-    """Put a call's strings into its results."""
-    return map_in_order(lambda leaf: values[leaf.number] if isinstance(leaf, _Text) else leaf, results)
+def fill_host_values(results: Any, values: Sequence[Any]) -> Any:
+    """Put what the host has computed for a call into its results."""
+    return map_in_order(lambda leaf: values[leaf.number] if isinstance(leaf, _OfHost) else leaf, results)
 
 
 def as_replica_results(results: Any, shared: Sequence[Any] = (), merged: Sequence[Any] = ()) -> Any:
@@ -152,8 +152,8 @@ def _as_result(leaf: Any) -> Any:
         return leaf
     if isinstance(leaf, PerReplicaStrings | StaticPart):
         return Constant(leaf)
-    if isinstance(leaf, TextTracer):
-        return Constant(_Text(leaf.number))
+    if isinstance(leaf, HostTracer):
+        return Constant(_OfHost(leaf.number))
     if is_host_iterable(leaf):
         # Its functions may have captured tensors, which outside of the function would have no values.
         require_host()

@@ -36,9 +36,10 @@ def numbers_of(value: Any, dtype: Any = None) -> np.ndarray:
 
 def make_strings(items: Iterable[bytes], shape: tuple[int, ...]) -> HostTensor:
     """Return a tensor of strings from its elements in row-major order."""
-    texts = np.empty(shape, object)
-    texts.reshape(-1)[:] = list(items)
-    return HostTensor.of(texts)
+    parts = list(items)
+    texts = np.empty(len(parts), object)
+    texts[:] = parts
+    return HostTensor.of(texts.reshape(shape))
 
 
 def map_strings(function: Callable[[bytes], bytes], texts: np.ndarray) -> HostTensor:

@@ -16,9 +16,10 @@ from tfdist_jax._stateful._state import leaving_programs, read
 from tfdist_jax._stateful._storage import PLAIN
 from tfdist_jax.compat.tensorflow._names._symbolic import note_with
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._host import holds_texts
+from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer, TextTracer
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
-from tfdist_jax.compat.tensorflow._tensors._text_tracer import TextTracer
 
 _part: ContextVar["HostPart | None"] = ContextVar("host_part", default=None)
 
@@ -72,7 +73,7 @@ class _Step:
         for place, number in self.slots:
             parts[place] = values[number]
         args, kwargs = restore_dict_order(self.tree.unflatten(parts))
-        leaves, tree = jax.tree.flatten(in_order(self.function(*args, **kwargs)))
+        leaves, tree = jax.tree.flatten(in_order(self.function(*args, **kwargs)), is_leaf=_is_whole)
         return [jnp.asarray(leaf) if _has_numbers(leaf) else leaf for leaf in leaves], tree
 
 
@@ -147,7 +148,7 @@ class HostPart:
 
     def _find(self, part: Any) -> int | None:
         """Return which value of the host part something is; None if it is the same in each run."""
-        if isinstance(part, TextTracer):
+        if isinstance(part, HostTracer):
             if part.notes is not self:
                 raise InaccessibleTensorError(
                     "A tensor of strings of another function is out of scope: it had no value but there. Return it from that "
@@ -167,6 +168,8 @@ class HostPart:
         value = self.values[number]
         if holds_texts(value):
             return TextTracer(self, number, value)
+        if isinstance(value, Composite):
+            return TRACERS[type(value)](self, number, value)
         if not isinstance(value, jax.Array):
             return value
         cell = HostCell(value)
@@ -186,6 +189,14 @@ class HostPart:
         return values
 
 
+TRACERS: dict[type, type[HostTracer]] = {}
+"""What stands for values that have parts which are no tensors, by their classes: of these a program would know too much."""
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) in TRACERS
+
+
 def _has_numbers(value: Any) -> bool:
     return isinstance(value, np.ndarray | np.generic) and not holds_texts(value)
 
@@ -197,7 +208,7 @@ def _form(value: Any) -> Any:
     if isinstance(value, jax.Array):
         aval = value.aval
         return aval.dtype, aval.shape
-    return type(value), value
+    return (type(value), None) if _is_whole(value) else (type(value), value)
 
 
 # What computes on the host, with numbers too.
@@ -220,8 +231,8 @@ def note_on_host(function: Callable[..., Any], args: Any, kwargs: Any, *, always
     if part is None:
         return NotImplemented
     leaves = jax.tree.leaves(in_order((tuple(args), dict(kwargs))))
-    is_of_texts = any(isinstance(leaf, TextTracer) for leaf in leaves)
-    if always or is_of_texts or (function.__module__.startswith(_ON_HOST) and any(map(part.knows, leaves))):
+    is_of_host = any(isinstance(leaf, HostTracer) for leaf in leaves)
+    if always or is_of_host or (function.__module__.startswith(_ON_HOST) and any(map(part.knows, leaves))):
         return part.note(function, args, kwargs)
     return NotImplemented
 

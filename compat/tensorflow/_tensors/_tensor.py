@@ -30,13 +30,13 @@ from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors import _conversions, _no_value
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype, known_dtype, string
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, check_shape
+from tfdist_jax.compat.tensorflow._tensors._host_tracer import TextTracer
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
 from tfdist_jax.compat.tensorflow._tensors._meeting import meeting
 from tfdist_jax.compat.tensorflow._tensors._no_value import NoValueError
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, user_shape
 from tfdist_jax.compat.tensorflow._tensors._slices import accept_slices
 from tfdist_jax.compat.tensorflow._tensors._tensor_text import replicas_text, tensor_repr, tensor_str
-from tfdist_jax.compat.tensorflow._tensors._text_tracer import TextTracer
 
 Tensor = jax.Array
 

@@ -13,9 +13,9 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._capture import reads_to_inputs
 from tfdist_jax.compat.tensorflow._tensors._host_part import HostPart, note_on_host, noting_host_part
+from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
-from tfdist_jax.compat.tensorflow._tensors._text_tracer import TextTracer
 from tfdist_jax.compat.tensorflow.data import _elements
 from tfdist_jax.compat.tensorflow.data._element_scope import ElementScope
 from tfdist_jax.compat.tensorflow.random._random_state import drawing_for_function
@@ -123,7 +123,7 @@ def trace_for_element(fn: Callable[..., Any], element: Any) -> tuple[ElementProg
             returned = tuple_of(fn(*arguments(_elements.rebuilt(element, filled))))
             require_tensors(returned)
             result[:], template = jax.tree.flatten(in_order(_elements.map_structure(_as_output, returned)))
-        return [output for output in result if not isinstance(output, TextTracer)]
+        return [output for output in result if not isinstance(output, HostTracer)]
 
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves if not is_text(leaf)]
     with jax.enable_x64(True):
@@ -132,11 +132,11 @@ def trace_for_element(fn: Callable[..., Any], element: Any) -> tuple[ElementProg
 
     def run(words: Any, arrays: list[Any]) -> list[Any]:
         outputs = iter(function(words, *arrays))
-        places = [place for place, output in zip(forwarded, result, strict=True) if not isinstance(output, TextTracer)]
+        places = [place for place, output in zip(forwarded, result, strict=True) if not isinstance(output, HostTracer)]
         return [output for output, place in zip(outputs, places, strict=True) if place is None]
 
     types = iter(traced.out_avals)
-    specs = [output if isinstance(output, TextTracer) else next(types) for output in result]
+    specs = [output if isinstance(output, HostTracer) else next(types) for output in result]
     program = ElementProgram(
         single=jax.jit(run),
         many=jax.jit(jax.vmap(run, in_axes=(0 if scope.has_drawn else None, 0))),
@@ -154,9 +154,9 @@ def trace_for_element(fn: Callable[..., Any], element: Any) -> tuple[ElementProg
 
 
 def _as_output(part: Any) -> Any:
-    is_of_texts = isinstance(part, list) and any(isinstance(leaf, TextTracer) for leaf in jax.tree.leaves(part))
+    is_of_texts = isinstance(part, list) and any(isinstance(leaf, HostTracer) for leaf in jax.tree.leaves(part))
     tensor = note_on_host(convert_to_tensor, (part,), {}) if is_of_texts else convert_to_tensor(part)
-    return tensor if isinstance(tensor, TextTracer) else jnp.asarray(tensor)
+    return tensor if isinstance(tensor, HostTracer) else jnp.asarray(tensor)
 
 
 def _find_forwarded(traced: ClosedJaxpr, result: Sequence[Any]) -> list[int | None]:
@@ -164,8 +164,8 @@ def _find_forwarded(traced: ClosedJaxpr, result: Sequence[Any]) -> list[int | No
     arrays = traced.jaxpr.invars[1:]
     places = {id(var): place for place, var in enumerate(arrays)}
     outputs = iter(traced.jaxpr.outvars)
-    is_text = lambda output: isinstance(output, TextTracer)
-    return [len(arrays) + part.number if is_text(part) else places.get(id(next(outputs))) for part in result]
+    is_of_host = lambda output: isinstance(output, HostTracer)
+    return [len(arrays) + part.number if is_of_host(part) else places.get(id(next(outputs))) for part in result]
 
 
 class UnsupportedResultError(TypeError):

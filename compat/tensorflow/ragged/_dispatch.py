@@ -28,11 +28,15 @@ _BROADCASTING = (
     "polygamma pow scalar_mul squared_difference subtract truediv truncatediv truncatemod xdivy xlog1py xlogy zeta "
     "sigmoid_cross_entropy_with_logits bitwise_and bitwise_or bitwise_xor left_shift right_shift"
 )
+_OF_STRINGS = (
+    "as_string length lower regex_full_match regex_replace strip substr to_hash_bucket to_hash_bucket_fast to_hash_bucket_strong "
+    "to_number unicode_script unicode_transcode upper"
+)
 _ASSERTIONS = (
     "assert_equal assert_none_equal assert_less assert_less_equal assert_greater assert_greater_equal assert_near"
 )
 # Functions that take ragged tensors in lists, or in other structures.
-_OF_STRUCTURES = "accumulate_n add_n concat identity_n map_fn stack tuple"
+_OF_STRUCTURES = "accumulate_n add_n concat identity_n join map_fn stack tuple"
 # No operands of those that broadcast.
 _OPTIONS = ("name", "dtype", "out_type")
 
@@ -47,6 +51,10 @@ def _broadcasting(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     names = [name for name in given if name not in _OPTIONS]
     call = lambda *values: op(**dict(zip(names, values, strict=True)), **options)
     return elementwise(call, [given[name] for name in names])
+
+
+def _join(op: Callable[..., Any], inputs: Any, separator: Any = "", name: Any = None) -> Any:
+    return elementwise(lambda *values: op(list(values), separator), list(inputs))
 
 
 def _sum_of_all(op: Callable[..., Any], inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -70,7 +78,7 @@ def _expand_dims(op: Callable[..., Any], input: Any, axis: Any, name: Any = None
 
 
 _OVERRIDES: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(_OF_EACH.split(), _of_each),
+    **dict.fromkeys(f"{_OF_EACH} {_OF_STRINGS}".split(), _of_each),
     **dict.fromkeys(_BROADCASTING.split(), _broadcasting),
     **dict.fromkeys(_ASSERTIONS.split(), _checking),
     **dict.fromkeys(("add_n", "accumulate_n"), _sum_of_all),
@@ -89,6 +97,7 @@ _OVERRIDES: dict[str, Callable[..., Any]] = {
     "expand_dims": _expand_dims,
     "gather": _selection.gather,
     "gather_nd": _selection.gather_nd,
+    "join": _join,
     "map_fn": _control.map_fn,
     "rank": _shapes.rank,
     "reduce_logsumexp": _reductions.reduce_logsumexp,

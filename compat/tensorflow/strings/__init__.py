@@ -15,7 +15,11 @@ __getattr__ = LazyNames(
         "strings._format": "format",
         "strings._hashing": "to_hash_bucket to_hash_bucket_fast to_hash_bucket_strong",
         "strings._scripts": "unicode_script",
-        "strings._unicode": "unicode_encode unicode_transcode",
+        "strings._splitting": "bytes_split ngrams split",
+        "strings._unicode": (
+            "unicode_decode unicode_decode_with_offsets unicode_encode unicode_split unicode_split_with_offsets "
+            "unicode_transcode"
+        ),
     },
 )
 __dir__ = __getattr__.names

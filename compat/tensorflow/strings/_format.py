@@ -6,6 +6,7 @@ import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._host_operation import make_strings, numbers_of
 from tfdist_jax.compat.tensorflow._ops._printing import array_text
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 
@@ -32,9 +33,13 @@ def format(
             f"The template expects {len(parts) - 1} tensors, but the inputs only has {len(tensors)}. Please ensure the "
             "number of placeholders in template matches inputs length."
         )
-    texts = [array_text(_array(tensor), summarize) for tensor in tensors]
+    texts = [_text(tensor, summarize) for tensor in tensors]
     text = parts[0] + "".join(shown + part for shown, part in zip(texts, parts[1:], strict=True))
     return make_strings([text.encode()], ())
+
+
+def _text(value: Any, summarize: int) -> str:
+    return value.printed(summarize) if isinstance(value, Composite) else array_text(_array(value), summarize)
 
 
 def _array(value: Any) -> np.ndarray:

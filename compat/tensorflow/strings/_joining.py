@@ -1,5 +1,6 @@
 """`tf.strings.join`, `reduce_join`, `unsorted_segment_join`: strings put one behind the other."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_ints
 from tfdist_jax.compat.tensorflow._ops._host_operation import make_strings, numbers_of, strings_of
 from tfdist_jax.compat.tensorflow._platform._errors import OutOfRangeError
+from tfdist_jax.compat.tensorflow.ragged._base import Ragged
 
 
 def join(inputs: Sequence[Any], separator: str = "", name: str | None = None) -> Any:
@@ -38,7 +40,7 @@ def reduce_join(
     """Return strings joined along axes: along the first that is given, what comes of it along the next, and so on.
 
     Args:
-        inputs: Strings.
+        inputs: Strings, also ragged ones.
         axis: The axes, of which none is given twice; if None all of them, the last one first.
         keepdims: Whether to keep them, with size 1.
         separator: What stands between two strings.
@@ -47,7 +49,10 @@ def reduce_join(
     Raises:
         OutOfRangeError: If there is no such axis.
         InvalidArgumentError: If an axis is given twice.
+        NotImplementedError: For several axes of a ragged tensor, but all, and for its middle ones.
     """
+    if isinstance(inputs, Ragged):
+        return _reduce_ragged(inputs, axis, keepdims, _bytes(separator))
     texts = strings_of(inputs)
     axes = range(texts.ndim)[::-1] if axis is None else static_ints(axis, "axis")
     reduced = [_axis(number, texts.ndim) for number in axes]
@@ -62,6 +67,24 @@ def reduce_join(
     shape = [1 if number in reduced else size for number, size in enumerate(texts.shape)]
     result = make_strings(map(_bytes(separator).join, rows.tolist()), (count,))
     return result.reshape(shape if keepdims else [texts.shape[number] for number in kept])
+
+
+def _reduce_ragged(texts: Any, axis: Any, keepdims: bool, separator: bytes) -> Any:
+    axes = None if axis is None else [_axis(number, texts.rank) for number in static_ints(axis, "axis")]
+    if axes is None or len(axes) == texts.rank:
+        joined = make_strings([separator.join(strings_of(texts.flat_values).reshape(-1))], ())
+        return joined.reshape((1,) * texts.rank) if keepdims else joined
+    is_matrix = len(texts.partitions) == 1 and not texts.inner_sizes
+    if axes == [texts.rank - 1] and not is_matrix:
+        return texts.with_values(reduce_join(texts.values, -1, keepdims, separator))
+    if len(axes) > 1 or not is_matrix:
+        raise NotImplementedError(
+            f"tf.strings.reduce_join takes the last axis of a ragged tensor, or all, got {axis}. Use `to_tensor('')` before it."
+        )
+    rows = texts.to_list()
+    columns = [[part for part in column if part is not None] for column in itertools.zip_longest(*rows)]
+    joined = make_strings(map(separator.join, rows if axes == [1] else columns), (-1,))
+    return np.expand_dims(joined, axes[0]) if keepdims else joined
 
 
 def _axis(number: int, rank: int) -> int:

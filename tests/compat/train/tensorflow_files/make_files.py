@@ -14,10 +14,8 @@ import tensorflow as tf
 
 HERE = Path(__file__).parent
 KERAS_2 = os.environ.get("TF_USE_LEGACY_KERAS") == "1"
-DTYPES = (
-    "bool complex64 complex128 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bfloat16"
-).split()
-SMALL_DTYPES = "float8_e4m3fn float8_e5m2 int4 uint4".split()
+DTYPES = ["bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bfloat16"]
+SMALL_DTYPES = ["float8_e4m3fn", "float8_e5m2", "int4", "uint4"]
 
 
 def make_dense_model():
