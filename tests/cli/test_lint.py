@@ -37,46 +37,46 @@ def lint(capsys, *arguments):
 @pytest.mark.parametrize(
     "source",
     [
-        "import tensorflow as tf\ntf.strings.join(x)",
-        "import tensorflow\ntensorflow.strings.join(x)",
-        "import tensorflow.strings\ntensorflow.strings.join(x)",
-        "import tensorflow.strings as s\ns.join(x)",
-        "from tensorflow import strings\nstrings.join(x)",
-        "from tensorflow import strings as s\nf = lambda x: s.join(x)",
-        "from tensorflow.strings import join",
-        "import tensorflow as tf\ns = tf.strings\ndef f(x):\n    return [s.join(y) for y in x]",
-        "import tensorflow as tf\ns, (j, t) = tf.strings, (tf.strings.join, tf)\nj(x)",
-        "import tensorflow as tf\nclass C:\n    @tf.strings.join\n    def f(self): pass",
-        "def f():\n    import tensorflow as tf\n    return g(tf.strings.join(x))",
-        "def f():\n    return tf.strings.join(x)\nimport tensorflow as tf",
-        "import tensorflow as tf\nf(*x, y=z[tf.strings.join(x)])",
-        "try:\n    import tensorflow as tf\nexcept ImportError:\n    tf = None\ntf.strings.join(x)",
+        "import tensorflow as tf\ntf.queue.put(x)",
+        "import tensorflow\ntensorflow.queue.put(x)",
+        "import tensorflow.queue\ntensorflow.queue.put(x)",
+        "import tensorflow.queue as s\ns.put(x)",
+        "from tensorflow import queue\nqueue.put(x)",
+        "from tensorflow import queue as s\nf = lambda x: s.put(x)",
+        "from tensorflow.queue import put",
+        "import tensorflow as tf\ns = tf.queue\ndef f(x):\n    return [s.put(y) for y in x]",
+        "import tensorflow as tf\ns, (j, t) = tf.queue, (tf.queue.put, tf)\nj(x)",
+        "import tensorflow as tf\nclass C:\n    @tf.queue.put\n    def f(self): pass",
+        "def f():\n    import tensorflow as tf\n    return g(tf.queue.put(x))",
+        "def f():\n    return tf.queue.put(x)\nimport tensorflow as tf",
+        "import tensorflow as tf\nf(*x, y=z[tf.queue.put(x)])",
+        "try:\n    import tensorflow as tf\nexcept ImportError:\n    tf = None\ntf.queue.put(x)",
     ],
 )
 def test_a_name_is_seen_however_it_is_imported(source):
-    assert "tf.strings.join" in names(source)
+    assert "tf.queue.put" in names(source)
 
 
 @pytest.mark.parametrize(
     "source",
     [
-        "import tensorflow as tf\ndef f(tf):\n    tf.strings.join(x)",
-        "import tensorflow as tf\nf = lambda tf: tf.strings.join(x)",
-        "import tensorflow as tf\nfor tf in y:\n    tf.strings.join(x)",
-        "import tensorflow as tf\n[tf.strings.join(x) for tf in y]",
-        "import tensorflow as tf\ntf = other\ntf.strings.join(x)",
-        "import tensorflow as tf\ntry:\n    pass\nexcept ValueError as tf:\n    tf.strings.join(x)",
-        "import tensorflow as tf\nmatch x:\n    case [tf, *_]:\n        tf.strings.join(x)",
-        "try:\n    from tensorflow import strings\nexcept ImportError:\n    strings = None\nstrings.join(x)",
-        "import tensorflow_addons as tf\ntf.strings.join(x)",
-        "from .tensorflow import strings\nstrings.join(x)",
-        "from mine import tf\ntf.strings.join(x)",
-        "import tensorflow as other\ntf.strings.join(x)",
-        "class C:\n    import tensorflow as tf\n    def f(self):\n        tf.strings.join(x)",
+        "import tensorflow as tf\ndef f(tf):\n    tf.queue.put(x)",
+        "import tensorflow as tf\nf = lambda tf: tf.queue.put(x)",
+        "import tensorflow as tf\nfor tf in y:\n    tf.queue.put(x)",
+        "import tensorflow as tf\n[tf.queue.put(x) for tf in y]",
+        "import tensorflow as tf\ntf = other\ntf.queue.put(x)",
+        "import tensorflow as tf\ntry:\n    pass\nexcept ValueError as tf:\n    tf.queue.put(x)",
+        "import tensorflow as tf\nmatch x:\n    case [tf, *_]:\n        tf.queue.put(x)",
+        "try:\n    from tensorflow import strings\nexcept ImportError:\n    strings = None\nstrings.put(x)",
+        "import tensorflow_addons as tf\ntf.queue.put(x)",
+        "from .tensorflow import queue\nqueue.put(x)",
+        "from mine import tf\ntf.queue.put(x)",
+        "import tensorflow as other\ntf.queue.put(x)",
+        "class C:\n    import tensorflow as tf\n    def f(self):\n        tf.queue.put(x)",
     ],
 )
 def test_what_is_something_else_is_not_seen(source):
-    assert "tf.strings.join" not in names(source)
+    assert "tf.queue.put" not in names(source)
 
 
 def test_lines_and_arguments_of_uses():
@@ -93,23 +93,23 @@ def test_lines_and_arguments_of_uses():
 @pytest.mark.parametrize(
     ("source", "is_handled"),
     [
-        ("try:\n    tf.strings.join(x)\nexcept AttributeError:\n    pass", True),
-        ("try:\n    tf.strings.join(x)\nexcept (ValueError, ImportError):\n    pass", True),
-        ("try:\n    tf.strings.join(x)\nexcept:\n    pass", True),
-        ("try:\n    tf.strings.join(x)\nexcept ValueError:\n    pass", False),
-        ("try:\n    pass\nexcept AttributeError:\n    tf.strings.join(x)", False),
-        ("if hasattr(tf, 'strings'):\n    tf.strings.join(x)", True),
-        ("y = tf.strings.join(x) if tf.__version__ > '3' else x", True),
-        ("if x:\n    tf.strings.join(x)", False),
-        ("y = hasattr(tf, 'strings') and tf.strings.join(x)", True),
-        ("y = tf.strings.join(x) and hasattr(tf, 'strings')", False),
-        ("if 'strings' in dir(tf) and tf.strings.join(x):\n    pass", True),
-        ("def f():\n    if not hasattr(tf, 'strings'):\n        return x\n    return tf.strings.join(x)", True),
-        ("for y in x:\n    if not hasattr(tf, 'strings'):\n        continue\n    tf.strings.join(y)", True),
-        ("for y in x:\n    if not hasattr(tf, 'strings'):\n        continue\ntf.strings.join(y)", False),
-        ("if hasattr(tf, 'strings'):\n    def f():\n        return tf.strings.join(x)", True),
-        ("with contextlib.suppress(AttributeError):\n    tf.strings.join(x)", True),
-        ("with contextlib.suppress(KeyError):\n    tf.strings.join(x)", False),
+        ("try:\n    tf.queue.put(x)\nexcept AttributeError:\n    pass", True),
+        ("try:\n    tf.queue.put(x)\nexcept (ValueError, ImportError):\n    pass", True),
+        ("try:\n    tf.queue.put(x)\nexcept:\n    pass", True),
+        ("try:\n    tf.queue.put(x)\nexcept ValueError:\n    pass", False),
+        ("try:\n    pass\nexcept AttributeError:\n    tf.queue.put(x)", False),
+        ("if hasattr(tf, 'queue'):\n    tf.queue.put(x)", True),
+        ("y = tf.queue.put(x) if tf.__version__ > '3' else x", True),
+        ("if x:\n    tf.queue.put(x)", False),
+        ("y = hasattr(tf, 'queue') and tf.queue.put(x)", True),
+        ("y = tf.queue.put(x) and hasattr(tf, 'queue')", False),
+        ("if 'queue' in dir(tf) and tf.queue.put(x):\n    pass", True),
+        ("def f():\n    if not hasattr(tf, 'queue'):\n        return x\n    return tf.queue.put(x)", True),
+        ("for y in x:\n    if not hasattr(tf, 'queue'):\n        continue\n    tf.queue.put(y)", True),
+        ("for y in x:\n    if not hasattr(tf, 'queue'):\n        continue\ntf.queue.put(y)", False),
+        ("if hasattr(tf, 'queue'):\n    def f():\n        return tf.queue.put(x)", True),
+        ("with contextlib.suppress(AttributeError):\n    tf.queue.put(x)", True),
+        ("with contextlib.suppress(KeyError):\n    tf.queue.put(x)", False),
     ],
 )
 def test_who_goes_on_without_a_name_has_no_problem(source, is_handled, tmp_path, capsys):
@@ -124,7 +124,7 @@ def test_what_is_said(tmp_path, capsys):
     program.write_text(
         textwrap.dedent("""
         import tensorflow as tf
-        x = tf.strings.join(["a"])
+        x = tf.queue.put(["a"])
         tf.py_function(f, [x], tf.float32), tf.py_function(g, [x], tf.float32)
         data = tf.data.Dataset.range(3).batch(2).fingerprint()
         tf.reduce_sum(x, axis=0, keep_dims=True)
@@ -135,7 +135,7 @@ def test_what_is_said(tmp_path, capsys):
     assert code == 1 and all(line.startswith(f"{program}:") for line in lines)
     said = [re.sub(r"\w*$", "", line.removeprefix(f"{program}:")) for line in lines]
     assert [line.split("`:")[0] for line in said] == [
-        "3: missing: `tf.strings.join",
+        "3: missing: `tf.queue.put",
         "4: emulated: `tf.py_function",
         "5: missing: `tf.data.Dataset.range().batch().fingerprint",
         "6: missing: `tf.reduce_sum",
@@ -143,7 +143,7 @@ def test_what_is_said(tmp_path, capsys):
         "7: missing: `tf.keras.layers.Nothing",
     ]
     assert (
-        "no tensors of strings" in said[0]
+        "queues fed" in said[0]
         and "Compare the elements" in said[2]
         and "no argument 'keep_dims'" in said[3]
     )
@@ -153,20 +153,20 @@ def test_what_is_said(tmp_path, capsys):
 
 
 def test_json_has_all_uses(tmp_path, capsys):
-    (tmp_path / "a.py").write_text("import tensorflow as tf\ntf.ones(2)\ntf.strings.join(x)\n")
+    (tmp_path / "a.py").write_text("import tensorflow as tf\ntf.ones(2)\ntf.queue.put(x)\n")
     assert main(["lint", "--json", str(tmp_path)]) == 1
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(each["line"], each["kind"], each["name"]) for each in said] == [
         (1, "native", "tf"),
         (2, "native", "tf.ones"),
-        (3, "missing", "tf.strings.join"),
+        (3, "missing", "tf.queue.put"),
     ]
 
 
 def test_folders_files_and_what_cannot_be_read(tmp_path, capsys):
     for folder in ("package", ".hidden", "venv/lib/site-packages/other"):
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "a.py").write_text("import tensorflow as tf\ntf.strings\n")
+        (tmp_path / folder / "a.py").write_text("import tensorflow as tf\ntf.queue\n")
     code, lines, end = lint(capsys, tmp_path)
     assert code == 1 and len(lines) == 1 and "package" in lines[0] and end.startswith("1 file;")
     (tmp_path / "package" / "a.py").write_text("print 'Python 2'\n")

@@ -15,11 +15,11 @@ has_legacy = importlib.util.find_spec("tensorflow.keras.optimizers.legacy") is n
 has_nothing = importlib.util.find_spec("tensorflow.keras.nothing_at_all") is None
 gauge = monitoring.BoolGauge("/mine", "Tells.", "label")
 
-def count(table: tf.lookup.StaticHashTable = None, x: "tf.Tensor" = None):
-    return isinstance(x, tf.RaggedTensor), isinstance(x, tf.Operation)
+def count(queue: tf.queue.FIFOQueue = None, x: "tf.Tensor" = None):
+    return isinstance(x, tf.Graph), isinstance(x, tf.Operation)
 
-def look_up():
-    return tf.lookup.StaticHashTable(None, 0)
+def make_queue():
+    return tf.queue.FIFOQueue(3, [tf.int32])
 
 def is_variable(x):
     return isinstance(x, tf.Variable)
@@ -64,18 +64,18 @@ def test_a_named_library_may_mention_what_is_not_there(run_library):
         import mine, tensorflow as tf
         print(mine.count(x=tf.constant(1.0)), mine.has_legacy, mine.has_nothing, mine.keras_tensor.KerasTensor is tf.keras.KerasTensor)
         mine.gauge.get_cell("a").set(True)
-        print(mine.gauge.get_cell("a").value(), hasattr(tf, "lookup"))
+        print(mine.gauge.get_cell("a").value(), hasattr(tf, "queue"))
         try:
-            mine.look_up()
+            mine.make_queue()
         except NotImplementedError as error:
             print(error)
         print(mine.load())
         """
     )
-    first, second, table, compiled = ran.stdout.splitlines()
+    first, second, queue, compiled = ran.stdout.splitlines()
     assert first == "(False, False) True True True", ran.stderr
     assert second == "True False"
-    assert "`tf.lookup` is not there" in table and "tf.gather" in table
+    assert "`tf.queue` is not there" in queue and "from_generator" in queue
     assert "mine.so" in compiled and "Python" in compiled
 
 

@@ -90,10 +90,10 @@ def test_asking_for_a_missing_name_is_no_error():
 @pytest.mark.parametrize(
     ("missing", "instead"),
     [
-        ("tf.strings.join", "numpy.strings"),
+        ("tf.queue.FIFOQueue", "from_generator"),
         ("tf.saved_model.save", "tf.train.Checkpoint"),
         ("tf.io.decode_proto", "protobuf"),
-        ("tf.RaggedTensor", "tf.sequence_mask"),
+        ("tf.sets.union", "Python's or NumPy's sets"),
         ("tf.raw_ops.AddV2", "tf.add"),
         ("tf.placeholder", "guide/migrate"),
     ],

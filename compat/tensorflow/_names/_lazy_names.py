@@ -11,7 +11,7 @@ from typing import Any, final
 from tfdist_jax._user_code import is_named_library
 from tfdist_jax.compat.tensorflow._names._deferred import make_deferred
 from tfdist_jax.compat.tensorflow._names._missing import reason
-from tfdist_jax.compat.tensorflow._names._symbolic import takes_symbols, taking_symbols
+from tfdist_jax.compat.tensorflow._names._symbolic import has_effects, noting, takes_symbols, taking_symbols
 
 _ROOT = __name__.rpartition("._names.")[0]
 # Namespaces that repeat others' names: no help to who asks for a name elsewhere.
@@ -54,6 +54,8 @@ class LazyNames:
             value = getattr(importlib.import_module(f"{_ROOT}.{module}"), attribute)
             if takes_symbols(module, attribute, value):
                 value = taking_symbols(value, self.namespace, name)
+            elif has_effects(module, value):
+                value = noting(value)
         elif name in self.modules:
             value = importlib.import_module(f"{self.namespace}.{name}")
         else:

@@ -18,8 +18,14 @@ _COMPUTING = (
     "_tensors._tensor",
     "_gradients._custom_gradient",
     "strings.",
-    "io._",
+    "io._decoding",
+    "io._csv",
+    "io._parsing",
+    "io._sequence_parsing",
+    "io._tensor_messages",
 )
+# What does more than to compute, of tensors that may be known on the host: a file that holds a model must not call it.
+_WITH_EFFECTS = ("io._files",)
 # What would take a symbolic tensor for a value: these look before they call.
 _LOOKING_FIRST = (
     "shape size rank shape_n identity identity_n stop_gradient zeros_like ones_like convert_to_tensor "
@@ -76,6 +82,11 @@ def takes_symbols(source: str, name: str, value: Any) -> bool:
 _wrappers: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
+def has_effects(source: str, value: Any) -> bool:
+    """Whether a public name is a function that reads or writes files, by names that are tensors."""
+    return source.startswith(_WITH_EFFECTS) and callable(value)
+
+
 def taking_symbols(function: Callable[..., Any], namespace: str, name: str) -> Callable[..., Any]:
     """Return a function that does as another and, with symbolic tensors, what Keras makes of it.
 
@@ -130,6 +141,22 @@ def _trying_first(function: Callable[..., Any]) -> Callable[..., Any]:
                     raise
                 return result
         return override()
+
+    return trying
+
+
+def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that does as another, or is noted where it cannot be traced."""
+
+    @functools.wraps(function)
+    def trying(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            result = _note(function, args, kwargs)
+            if result is NotImplemented:
+                raise
+            return result
 
     return trying
 

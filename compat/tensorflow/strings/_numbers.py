@@ -80,6 +80,8 @@ def as_string(
     _check_options(as_dtype(numbers.dtype).name, kind, (precision, scientific, shortest, fill))
     flags = fill + (str(width) if width > -1 else "")
     point = f".{precision}" if precision > -1 else ""
+    if kind == "u" and fill == "+":
+        flags = flags[1:]  # C writes no sign of numbers that have none.
     letter = "g" if shortest else "e" if scientific else "f"
     write = _writer(kind, f"%{flags}{point}{letter}" if kind in "fc" else f"%{flags}d")
     return make_strings(map(write, numbers.reshape(-1).tolist()), numbers.shape)

@@ -223,7 +223,7 @@ def test_files_call_only_what_computes_tensors(where):
 @pytest.mark.parametrize(
     ("kind", "function", "named"),
     [
-        ("TFOpLambda", "strings.length", "`tf.strings.length`"),
+        ("TFOpLambda", "sets.size", "`tf.sets.size`"),
         ("TFOpLambda", "__operators__.ne", "`tf.__operators__.ne`"),
         ("TensorFlowOpLayer", None, "TensorFlowOpLayer, m"),
     ],
