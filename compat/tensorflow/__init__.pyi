@@ -305,8 +305,6 @@ from tfdist_jax.compat.tensorflow.nn._space_to_batch import (
 )
 from tfdist_jax.compat.tensorflow.ragged._ragged_tensor import (
     RaggedTensor as RaggedTensor,
-)
-from tfdist_jax.compat.tensorflow.ragged._spec import (
     RaggedTensorSpec as RaggedTensorSpec,
 )
 from tfdist_jax.compat.tensorflow.random._initializers import (

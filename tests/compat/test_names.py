@@ -93,7 +93,7 @@ def test_asking_for_a_missing_name_is_no_error():
         ("tf.queue.FIFOQueue", "from_generator"),
         ("tf.saved_model.save", "tf.train.Checkpoint"),
         ("tf.io.decode_proto", "protobuf"),
-        ("tf.sets.union", "Python's or NumPy's sets"),
+        ("tf.ragged_fill_empty_rows", "tf.sequence_mask"),
         ("tf.raw_ops.AddV2", "tf.add"),
         ("tf.placeholder", "guide/migrate"),
     ],

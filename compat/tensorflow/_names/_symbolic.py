@@ -1,12 +1,14 @@
 """What becomes of a function's call with symbolic tensors, which stand for a Keras model's values that are not there yet."""
 
 import functools
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 PLACE = "__place__"
 """The attribute in which a function's wrapper says where it is found, as "namespace:name"."""
 
+_ROOT = __name__.rpartition("._names.")[0]
 # Modules whose functions compute tensors from tensors.
 _COMPUTING = (
     "_ops.",
@@ -59,18 +61,34 @@ def note_with(noter: Callable[..., Any]) -> None:
     _noters[:] = [noter]
 
 
-_overrides: list[Callable[..., Any]] = []
+_overriding: list[tuple[type, str]] = []
 
 
-def override_with(find: Callable[..., Any]) -> None:
-    """Let `find(function, args, kwargs)` say what is called in a public function's place, for values such as ragged tensors; or None."""
-    _overrides[:] = [find]
+def override_with(kind: type, module: str) -> None:
+    """Let `find_override` of a module, relative to this package, say what is called in a public function's place with a `kind` of value."""
+    _overriding.append((kind, module))
 
 
 def _find_override(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Callable[[], Any] | None:
-    return _overrides[0](function, args, kwargs) if _overrides else None
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, deep: bool = True
+) -> Any:
+    """Return the call that takes the place of one with ragged tensors, also within structures if `deep`; None if there is none."""
+    for kind, module in _overriding:
+        if any(isinstance(leaf, kind) for leaf in (_leaves((args, kwargs)) if deep else (*args, *kwargs.values()))):
+            found = importlib.import_module(f"{_ROOT}.{module}")
+            return found.find_override(function, args, kwargs)
+    return None
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 def takes_symbols(source: str, name: str, value: Any) -> bool:
@@ -108,7 +126,7 @@ def unwrap(function: Any) -> Any:
 def _looking_first(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def looking(*args: Any, **kwargs: Any) -> Any:
-        override = _find_override(function, args, kwargs) if _overrides else None
+        override = _find_override(function, args, kwargs, deep=False) if _overriding else None
         if override is not None:
             return override()
         result = call_on_symbols(looking, args, kwargs)

@@ -4,6 +4,8 @@ import abc
 from collections.abc import Sequence
 from typing import Any, Self
 
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+
 
 class StaticPart:
     """A part of such a value that is no tensor, and is known while a function is traced."""
@@ -19,6 +21,15 @@ class Composite(abc.ABC):
     @abc.abstractmethod
     def with_parts(self, parts: Sequence[Any]) -> Self:
         """Return the value of its kind that is made of other tensors."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Any]) -> Self:
+        """Return a batch of such values."""
+        raise InvalidArgumentError(None, None, f"Cannot batch {cls.__name__}s.")
+
+    def entries(self) -> list[Any]:
+        """Return the entries along the first axis."""
+        raise InvalidArgumentError(None, None, f"Cannot take the entries of a {type(self).__name__}.")
 
     def printed(self, summarize: int) -> str:
         """Return what `tf.print` shows of it, with so many entries at each end of an axis; all if that is negative."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
@@ -109,6 +110,25 @@ class SparseTensor(Composite):
         """Return the sparse tensor of three other tensors."""
         return type(self)(*parts)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Any]) -> Self:
+        """Return the sparse tensor of sparse ones of one shape, with a first axis for them."""
+        shapes = {tuple(part.shape) for part in parts}
+        if len(shapes) > 1:
+            message = f"Cannot batch sparse tensors of different shapes: {sorted(shapes)}."
+            raise InvalidArgumentError(None, None, message)
+        indices = [np.asarray(part.indices) for part in parts]
+        numbered = [np.insert(index, 0, number, axis=1) for number, index in enumerate(indices)]
+        values = np.concatenate([np.asarray(part.values) for part in parts])
+        return cls(np.concatenate(numbered), values, [len(parts), *shapes.pop()])
+
+    def entries(self) -> list[Any]:
+        """Return the entries along the first axis, sparse."""
+        count, *rest = self._sizes
+        indices, values = np.asarray(self.indices), np.asarray(self.values)
+        places = [np.flatnonzero(indices[:, 0] == number) for number in range(count)]
+        return [type(self)(indices[place][:, 1:], values[place], rest) for place in places]
+
     @property
     def _type_spec(self) -> "SparseTensorSpec":
         return SparseTensorSpec.from_value(self)
@@ -176,6 +196,18 @@ class SparseTensorSpec:
         if not isinstance(spec_or_value, SparseTensor | SparseTensorSpec):
             return False
         return self.dtype == spec_or_value.dtype and self.shape.is_compatible_with(spec_or_value.shape)
+
+    def batched(self, size: int | None) -> "SparseTensorSpec":
+        """Return the spec of batches."""
+        return SparseTensorSpec(TensorShape([size]).concatenate(self.shape), self.dtype)
+
+    def unbatched(self) -> "SparseTensorSpec":
+        """Return the spec of the entries along the first axis."""
+        return SparseTensorSpec(self.shape[1:], self.dtype)
+
+    def with_shape(self, shape: TensorShape) -> "SparseTensorSpec":
+        """Return the spec of another shape."""
+        return SparseTensorSpec(shape, self.dtype)
 
     def __repr__(self) -> str:
         """Write it as TensorFlow does."""

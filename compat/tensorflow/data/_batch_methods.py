@@ -7,6 +7,8 @@ from typing import Any, Self, final
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype, int64
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
 from tfdist_jax.compat.tensorflow.data import _batching, _elements, _padding
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._host_values import needing_values
@@ -67,9 +69,16 @@ class Groups(Planned):
             name: Unused.
 
         Raises:
+            TypeError: If elements hold anything but tensors.
             ValueError: If a shape is missing for a tensor of unknown rank.
             tf.errors.DataLossError: When an element is larger than its shape.
         """
+        for spec in _elements.leaves(self.element_spec):
+            if not isinstance(spec, TensorSpec):
+                raise TypeError(
+                    "`padded_batch` is only supported for datasets that produce tensor elements but type spec of elements in the "
+                    f"input dataset is not a subclass of TensorSpec: `{spec}`. Map it with `to_tensor()`, or use `batch`."
+                )
         size = positive("batch_size", batch_size)
         shapes = _padding.shapes(self.element_spec, padded_shapes)
         values = _padding.values(self.element_spec, padding_values)
@@ -77,6 +86,42 @@ class Groups(Planned):
         limits = shapes if padded_shapes is not None else _elements.map_structure(_padding.open_shape, shapes)
         padding = {"padded_shapes": shapes, "padding_values": values, "limits": limits}
         return self._with(_padding.PaddedBatch(self._plan, size, **padding, drop_remainder=bool(drop_remainder)))
+
+    def ragged_batch(
+        self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = int64, name: str | None = None
+    ) -> Self:
+        """Join `batch_size` elements at a time to ragged tensors, where shapes are not known; on the host, as their rows differ.
+
+        Args:
+            batch_size: Elements in a batch.
+            drop_remainder: Whether a smaller last batch is left out.
+            row_splits_dtype: int32 or int64.
+            name: Unused.
+        """
+        # Ragged tensors take a fiftieth of the facade's time to start: few programs have them.
+        from tfdist_jax.compat.tensorflow.data._ragged_batches import RaggedBatch
+
+        size = positive("batch_size", batch_size)
+        return self._with(RaggedBatch(self._plan, size, bool(drop_remainder), as_dtype(row_splits_dtype)))
+
+    def sparse_batch(self, batch_size: int, row_shape: Any, name: str | None = None) -> Self:
+        """Join `batch_size` tensors at a time to a sparse tensor.
+
+        Args:
+            batch_size: Elements in a batch.
+            row_shape: The shape that each may fill; sizes that are None or -1 are the batch's largest.
+            name: Unused.
+
+        Raises:
+            TypeError: If elements are no tensors.
+            tf.errors.InvalidArgumentError: In an iteration, when an element is larger.
+        """
+        from tfdist_jax.compat.tensorflow.data._ragged_batches import SparseBatch
+
+        if not isinstance(self.element_spec, TensorSpec) and getattr(self.element_spec, "ragged_rank", 1):
+            raise TypeError(f"`sparse_batch` takes datasets of single tensors, got {self.element_spec}.")
+        shape = [None if wanted in (None, -1) else int(wanted) for wanted in TensorShape(row_shape).as_list()]
+        return self._with(SparseBatch(self._plan, positive("batch_size", batch_size), shape))
 
     def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Self:
         """Join the rows of batches to batches of another size, or of several sizes in turn."""

@@ -11,10 +11,10 @@ import jax
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
-from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor, SparseTensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
@@ -101,8 +101,8 @@ def is_dataset(value: Any) -> bool:
 
 
 def is_whole(value: Any) -> bool:
-    """Tell whether a part of an element stays what it is: a dataset, a sparse tensor, or None."""
-    return value is None or isinstance(value, SparseTensor) or is_dataset(value)
+    """Tell whether a part of an element stays what it is: a dataset, a sparse or ragged tensor, or None."""
+    return value is None or isinstance(value, Composite) or is_dataset(value)
 
 
 def as_tensors(element: Any) -> Any:
@@ -141,11 +141,15 @@ def as_numpy(element: Any) -> Any:
 
 def _as_numpy(value: Any) -> Any:
     if is_whole(value):
-        return value.as_numpy_iterator() if is_dataset(value) else value
-    array = value[()]
+        return value.as_numpy_iterator() if is_dataset(value) else _as_numpy_value(value)
+    array = np.asarray(value)[()]
     if isinstance(array, np.ndarray):  # A view: as in TensorFlow, nobody changes what others may see.
         array.flags.writeable = False
     return array
+
+
+def _as_numpy_value(value: Any) -> Any:
+    return value.numpy() if hasattr(value, "numpy") else value
 
 
 def stack(elements: Sequence[Any]) -> Any:
@@ -158,6 +162,8 @@ def stack(elements: Sequence[Any]) -> Any:
     def join(*arrays: Any) -> Any:
         if is_whole(arrays[0]):
             return _joined_whole(arrays)
+        if type(arrays[0]) is not np.ndarray and hasattr(arrays[0], "joined"):  # Rows of ragged tensors.
+            return arrays[0].joined(arrays)
         if len({array.shape for array in arrays}) > 1:
             shapes = sorted({str(array.shape) for array in arrays})
             raise InvalidArgumentError(
@@ -169,10 +175,10 @@ def stack(elements: Sequence[Any]) -> Any:
 
 
 def _joined_whole(parts: Sequence[Any]) -> Any:
-    """Return a batch of parts that are no arrays: None of Nones, a sparse tensor of sparse ones of the same shape."""
+    """Return a batch of parts that are no arrays: None of Nones, sparse and ragged tensors of such ones."""
     first = parts[0]
-    if isinstance(first, SparseTensor):
-        return _batch_of_sparse(parts)
+    if isinstance(first, Composite):
+        return first.joined(parts)
     if first is None:
         return None
     raise InvalidArgumentError(
@@ -180,32 +186,20 @@ def _joined_whole(parts: Sequence[Any]) -> Any:
     )
 
 
-def _batch_of_sparse(parts: Sequence[SparseTensor]) -> SparseTensor:
-    shapes = {tuple(map(int, part.shape)) for part in parts}
-    if len(shapes) > 1:
-        raise InvalidArgumentError(None, None, f"Cannot batch sparse tensors of different shapes: {sorted(shapes)}.")
-    indices = [np.asarray(part.indices) for part in parts]
-    numbered = [np.insert(index, 0, number, axis=1) for number, index in enumerate(indices)]
-    values = np.concatenate([np.asarray(part.values) for part in parts])
-    return SparseTensor(np.concatenate(numbered), values, [len(parts), *shapes.pop()])
-
-
-def slices_of_sparse(tensor: SparseTensor) -> list[SparseTensor]:
-    """Return the entries of a sparse tensor along its first axis, sparse."""
-    count, *rest = map(int, tensor.shape)
-    indices, values = np.asarray(tensor.indices), np.asarray(tensor.values)
-    places = [np.flatnonzero(indices[:, 0] == number) for number in range(count)]
-    return [SparseTensor(indices[place][:, 1:], values[place], rest) for place in places]
-
-
 def check_rows(element: Any) -> None:
     """Raise if the parts of a batch have different numbers of rows."""
-    lengths = [len(array) for array in leaves(element) if isinstance(array, np.ndarray) and array.ndim]
+    lengths = [number for number in map(_row_count, leaves(element)) if number is not None]
     if len(set(lengths)) > 1:
         raise ValueError(
             "`unbatch()` is only supported for datasets of elements whose components have a matching leading dimension. "
             f"Encountered both {lengths[0]} and {next(length for length in lengths if length != lengths[0])}."
         )
+
+
+def _row_count(part: Any) -> int | None:
+    if isinstance(part, Composite):
+        return part.shape[0]
+    return len(part) if isinstance(part, np.ndarray) and part.ndim else None
 
 
 def rows(element: Any) -> Iterator[Any]:
@@ -233,7 +227,9 @@ def split(element: Any, sizes: Sequence[int]) -> Iterator[Any]:
         yield map_structure(itemgetter(slice(end - size, end)), element)
 
 
-def _entries(array: np.ndarray) -> Iterable[Any]:
+def _entries(array: Any) -> Iterable[Any]:
+    if isinstance(array, Composite):
+        return array.entries()
     # NumPy hands strings out as bare objects, which have no shape.
     return (array[i, ...] for i in range(len(array))) if array.dtype.kind == "O" else array
 
@@ -252,14 +248,20 @@ def spec_of(element: Any) -> Any:
 def _spec(value: Any) -> Any:
     if value is None:
         return NoneTensorSpec()
-    if isinstance(value, SparseTensor):
-        return SparseTensorSpec.from_value(value)
+    if hasattr(value, "_type_spec") and not is_dataset(value):
+        return value._type_spec  # noqa: SLF001 -- TensorFlow's name.
     return DatasetSpec(value.element_spec) if is_dataset(value) else TensorSpec(value.shape, _dtype(value))
 
 
 def example_of(spec: Any) -> Any:
     """Return an element of a spec: zeros, one along each open size."""
-    return map_structure(lambda s: np.zeros([1 if size is None else size for size in s.shape], _numpy_dtype(s)), spec)
+    return map_structure(_example, spec)
+
+
+def _example(spec: Any) -> Any:
+    if hasattr(spec, "example"):
+        return spec.example()
+    return np.zeros([1 if size is None else size for size in spec.shape], _numpy_dtype(spec))
 
 
 def _numpy_dtype(spec: Any) -> Any:
@@ -285,11 +287,10 @@ def _common(first: Any, second: Any) -> Any:
         return first
     if type(first) is not type(second):
         raise TypeError
-    if isinstance(first, SparseTensorSpec):
-        return SparseTensorSpec(common_shape(first.shape, second.shape), first.dtype)
-    if first.dtype != second.dtype:
+    if first.dtype != second.dtype or getattr(first, "ragged_rank", 0) != getattr(second, "ragged_rank", 0):
         raise TypeError
-    return TensorSpec(common_shape(first.shape, second.shape), first.dtype)
+    shape = common_shape(first.shape, second.shape)
+    return first.with_shape(shape) if hasattr(first, "with_shape") else TensorSpec(shape, first.dtype)
 
 
 def common_shape(first: Any, second: Any) -> TensorShape:
@@ -305,15 +306,17 @@ def batched_spec(spec: Any, size: int | None) -> Any:
     def batched(one: Any) -> Any:
         if isinstance(one, NoneTensorSpec):
             return one
-        kind = SparseTensorSpec if isinstance(one, SparseTensorSpec) else TensorSpec
-        return kind(TensorShape([size]).concatenate(one.shape), one.dtype)
+        if hasattr(one, "batched"):
+            return one.batched(size)
+        return TensorSpec(TensorShape([size]).concatenate(one.shape), one.dtype)
 
     return map_structure(batched, spec)
 
 
 def unbatched_spec(spec: Any) -> Any:
     """Return the spec of the entries of batches."""
-    return map_structure(lambda s: TensorSpec(s.shape[1:], s.dtype), spec)
+    unbatched = lambda s: s.unbatched() if hasattr(s, "unbatched") else TensorSpec(s.shape[1:], s.dtype)
+    return map_structure(unbatched, spec)
 
 
 def _dtype(array: Any) -> Any:

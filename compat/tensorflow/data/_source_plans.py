@@ -10,9 +10,9 @@ from typing import Any, final
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._dtypes import int64
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
-from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor, SparseTensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _order
 from tfdist_jax.compat.tensorflow.data._plan import INFINITE, Plan, Rows, Stream, Uncounted, made_once, rows_at_once
@@ -200,8 +200,8 @@ def _yielded(spec: Any, element: Any) -> Any:
 
 def _yielded_array(spec: Any, value: Any) -> Any:
     """Convert by NumPy's rules, which are wider than those for tensors; a copy, since the generator may go on changing it."""
-    if isinstance(spec, SparseTensorSpec) and isinstance(value, SparseTensor):
-        if value.dtype == spec.dtype and spec.shape.is_compatible_with(value.shape):
+    if isinstance(value, Composite) or getattr(spec, "ragged_rank", 0):
+        if not isinstance(spec, TensorSpec) and spec.is_compatible_with(value):
             return value
         raise invalid(f"`generator` yielded {value}, which is not compatible with {spec}.")
     try:
@@ -217,4 +217,4 @@ def _yielded_array(spec: Any, value: Any) -> Any:
         raise invalid(
             f"`generator` yielded an element of shape {array.shape} where an element of shape {spec.shape} was expected."
         )
-    return array
+    return spec.as_row(array) if hasattr(spec, "as_row") else array

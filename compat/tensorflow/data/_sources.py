@@ -11,10 +11,10 @@ import jax
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype, int64
 from tfdist_jax.compat.tensorflow._tensors._host_values import host_value
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
-from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _sampling, _source_plans
 from tfdist_jax.compat.tensorflow.data._host_values import needing_values
@@ -32,7 +32,7 @@ class Sources(Planned):
     def from_tensor_slices(cls, tensors: Any, name: str | None = None) -> Self:
         """Make the dataset of the rows of `tensors`: a tensor-like, or tuples and dicts of them."""
         parts = _elements.leaves(tensors)
-        if any(isinstance(part, SparseTensor) or _holds_datasets(part) for part in parts):
+        if any(isinstance(part, Composite) or _holds_datasets(part) for part in parts):
             return cls(_slices_of_each(tensors))
         return cls(_source_plans.FromTensorSlices(_elements.as_arrays(tensors)))
 
@@ -170,19 +170,25 @@ def _holds_datasets(part: Any) -> bool:
 
 
 def _slices_of_each(tensors: Any) -> Plan:
-    """Plan the slices of tensors some of which are sparse, or lists of datasets."""
+    """Plan the slices of tensors some of which are sparse or ragged, or lists of datasets."""
 
     def slices(part: Any) -> list[Any]:
-        if isinstance(part, SparseTensor):
-            return _elements.slices_of_sparse(part)
+        if isinstance(part, Composite):
+            return part.entries()
         return part if _holds_datasets(part) else list(_elements.rows(_elements.as_arrays(part)))
 
     columns = [slices(part) for part in _elements.leaves(tensors)]
     if len({len(column) for column in columns}) > 1:
         raise ValueError(f"Slices need the same first dimension, got {[len(column) for column in columns]}.")
-    specs = [functools.reduce(_elements.common_spec, map(_elements.spec_of, column)) for column in columns]
+    specs = [_slices_spec(part, column) for part, column in zip(_elements.leaves(tensors), columns, strict=True)]
     elements = [_elements.rebuilt(tensors, parts) for parts in zip(*columns, strict=True)]
     return _source_plans.Elements(elements, _elements.rebuilt(tensors, specs))
+
+
+def _slices_spec(part: Any, slices: list[Any]) -> Any:
+    if isinstance(part, Composite):
+        return _elements.unbatched_spec(_elements.spec_of(part))
+    return functools.reduce(_elements.common_spec, map(_elements.spec_of, slices))
 
 
 def _plans(datasets: Sequence[Planned]) -> list[Plan]:

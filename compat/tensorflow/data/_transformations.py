@@ -148,6 +148,18 @@ def map_and_batch(
     return lambda dataset: dataset.map(map_func).batch(batch_size, drop_remainder)
 
 
+def dense_to_ragged_batch(
+    batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = int64
+) -> Transformation:
+    """Return `Dataset.ragged_batch` as a transformation."""
+    return methodcaller("ragged_batch", batch_size, drop_remainder, row_splits_dtype)
+
+
+def dense_to_sparse_batch(batch_size: int, row_shape: Any) -> Transformation:
+    """Return `Dataset.sparse_batch` as a transformation."""
+    return methodcaller("sparse_batch", batch_size, row_shape)
+
+
 def parallel_interleave(
     map_func: Callable[..., Any],
     cycle_length: int,

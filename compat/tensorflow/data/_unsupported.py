@@ -8,7 +8,6 @@ _FILES = (
     "writes TensorFlow's own files. Save arrays with `numpy.savez` or records with `tensorflow_datasets`, and make a "
     "dataset of them with `from_tensor_slices` or `tfds.load`."
 )
-_SIZES = "makes tensors of no fixed size, which XLA does not have. Use `padded_batch`, and a mask."
 
 
 class Unsupported(Planned):
@@ -25,12 +24,6 @@ class Unsupported(Planned):
         """Raise NotImplementedError."""
         _refuse("load", _FILES)
 
-    def ragged_batch(
-        self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = None, name: str | None = None
-    ) -> NoReturn:
-        """Raise NotImplementedError."""
-        _refuse("ragged_batch", _SIZES)
-
     def save(self, path: Any, compression: Any = None, shard_func: Any = None, checkpoint_args: Any = None) -> NoReturn:
         """Raise NotImplementedError."""
         _refuse("save", _FILES)
@@ -45,10 +38,6 @@ class Unsupported(Planned):
     ) -> NoReturn:
         """Raise NotImplementedError."""
         _refuse("snapshot", f"{_FILES} `cache` keeps elements in memory.")
-
-    def sparse_batch(self, batch_size: int, row_shape: Any, name: str | None = None) -> NoReturn:
-        """Raise NotImplementedError."""
-        _refuse("sparse_batch", _SIZES)
 
 
 def _refuse(method: str, reason: str) -> NoReturn:

@@ -16,10 +16,10 @@ __getattr__ = LazyNames(
         "data._random_access": "at",
         "data._plan": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
         "data._transformations": (
-            "Counter=counter RandomDataset assert_cardinality bucket_by_sequence_length "
-            "choose_from_datasets copy_to_device enumerate_dataset from_list get_next_as_optional get_single_element "
-            "get_structure group_by_window ignore_errors map_and_batch parallel_interleave prefetch_to_device rejection_resample "
-            "sample_from_datasets scan shuffle_and_repeat take_while unbatch unique"
+            "Counter=counter RandomDataset assert_cardinality bucket_by_sequence_length choose_from_datasets copy_to_device "
+            "dense_to_ragged_batch dense_to_sparse_batch enumerate_dataset from_list get_next_as_optional "
+            "get_single_element get_structure group_by_window ignore_errors map_and_batch parallel_interleave "
+            "prefetch_to_device rejection_resample sample_from_datasets scan shuffle_and_repeat take_while unbatch unique"
         ),
     },
 )

@@ -38,6 +38,8 @@ from tfdist_jax.compat.tensorflow.data._transformations import (
     choose_from_datasets as choose_from_datasets,
     copy_to_device as copy_to_device,
     counter as _Counter,
+    dense_to_ragged_batch as dense_to_ragged_batch,
+    dense_to_sparse_batch as dense_to_sparse_batch,
     enumerate_dataset as enumerate_dataset,
     from_list as from_list,
     get_next_as_optional as get_next_as_optional,

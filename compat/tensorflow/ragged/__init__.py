@@ -4,10 +4,6 @@ See https://www.tensorflow.org/api_docs/python/tf/ragged.
 """
 
 from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
-from tfdist_jax.compat.tensorflow.ragged import _dispatch, _ragged_tracer
-
-_dispatch.install()
-_ragged_tracer.install()
 
 __getattr__ = LazyNames(
     __name__,

@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 from jax.core import Tracer
 
+from tfdist_jax.compat.tensorflow._names._symbolic import override_with
 from tfdist_jax.compat.tensorflow._ops._arguments import static_int, static_ints
 from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
@@ -251,6 +252,9 @@ class Ragged(Composite):
         if isinstance(self._flat_values, Tracer):
             return f"tf.RaggedTensor(values={self.values}, row_splits={self.row_splits})"
         return f"<tf.RaggedTensor {_text.array_text(self.numpy())}>"
+
+
+override_with(Ragged, "ragged._dispatch")
 
 
 def ragged_axis(axis: Any, rank: int, name: str = "axis") -> int:

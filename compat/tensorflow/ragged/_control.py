@@ -10,9 +10,8 @@ from tfdist_jax.compat.tensorflow._ops import _concat
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.ragged._base import Ragged, with_outer
 from tfdist_jax.compat.tensorflow.ragged._joining import stack
-from tfdist_jax.compat.tensorflow.ragged._ragged_tensor import RaggedTensor
+from tfdist_jax.compat.tensorflow.ragged._ragged_tensor import RaggedTensor, RaggedTensorSpec
 from tfdist_jax.compat.tensorflow.ragged._row_partition import RowPartition
-from tfdist_jax.compat.tensorflow.ragged._spec import RaggedTensorSpec
 
 
 def map_fn(

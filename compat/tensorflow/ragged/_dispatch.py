@@ -6,14 +6,14 @@ here is called in its place. Functions of each value take flat values; the other
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from tfdist_jax.compat.tensorflow._names import _symbolic
+from tfdist_jax.compat.tensorflow._names._symbolic import unwrap
 from tfdist_jax.compat.tensorflow.ragged import _control, _joining, _reductions, _selection, _shapes
 from tfdist_jax.compat.tensorflow.ragged._base import Ragged
 from tfdist_jax.compat.tensorflow.ragged._broadcasting import elementwise, map_flat_values
-from tfdist_jax.compat.tensorflow.ragged._spec import RaggedTensorSpec
+from tfdist_jax.compat.tensorflow.ragged._ragged_tensor import RaggedTensorSpec
 
 _OF_EACH = (
     "abs acos acosh angle asin asinh atan atanh bessel_i0 bessel_i0e bessel_i1 bessel_i1e bitcast cast ceil check_numerics conj "
@@ -36,7 +36,7 @@ _ASSERTIONS = (
     "assert_equal assert_none_equal assert_less assert_less_equal assert_greater assert_greater_equal assert_near"
 )
 # Functions that take ragged tensors in lists, or in other structures.
-_OF_STRUCTURES = "accumulate_n add_n concat identity_n join map_fn stack tuple"
+_OF_STRUCTURES = "accumulate_n add_n concat join map_fn stack tuple"
 # No operands of those that broadcast.
 _OPTIONS = ("name", "dtype", "out_type")
 
@@ -82,7 +82,6 @@ _OVERRIDES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(_BROADCASTING.split(), _broadcasting),
     **dict.fromkeys(_ASSERTIONS.split(), _checking),
     **dict.fromkeys(("add_n", "accumulate_n"), _sum_of_all),
-    **dict.fromkeys(("identity_n", "tuple"), _each_as_it_is),
     **dict.fromkeys(
         ["reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_any", "reduce_all"], _reductions.reduce
     ),
@@ -112,36 +111,21 @@ _OVERRIDES: dict[str, Callable[..., Any]] = {
     "squeeze": _shapes.squeeze,
     "stack": _joining.stack_ragged,
     "tile": _shapes.tile,
+    "tuple": _each_as_it_is,
     "where": _selection.where,
 }
 
 
-def _find_override(
+def find_override(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Callable[[], Any] | None:
-    """Return the call that takes the place of a public function's, if it has ragged tensors."""
-    plain = _symbolic.unwrap(function)
+    """Return the call that takes the place of a public function's with ragged tensors; None if it does not take them."""
+    plain = unwrap(function)
     override = _OVERRIDES.get(getattr(plain, "__name__", ""))
     if override is None:
         return None
     given = (*args, *kwargs.values())
-    leaves = _leaves(given) if plain.__name__ in _OF_STRUCTURES.split() else given
-    if not any(isinstance(leaf, Ragged | RaggedTensorSpec) for leaf in leaves):
+    is_direct = any(isinstance(leaf, Ragged | RaggedTensorSpec) for leaf in given)
+    if not is_direct and plain.__name__ not in _OF_STRUCTURES.split():
         return None
     return functools.partial(override, plain, *args, **kwargs)
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _leaves(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _leaves(item)
-    else:
-        yield value
-
-
-def install() -> None:
-    """Let public functions take ragged tensors."""
-    _symbolic.override_with(_find_override)

@@ -9,6 +9,7 @@ from tfdist_jax.compat.tensorflow._ops import _concat
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_int, static_ints
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.ragged._base import Ragged, ragged_axis, with_outer
+from tfdist_jax.compat.tensorflow.ragged._batches import join_rows, parts_of
 from tfdist_jax.compat.tensorflow.ragged._broadcasting import same_partitions
 from tfdist_jax.compat.tensorflow.ragged._ragged_tensor import RaggedTensor
 from tfdist_jax.compat.tensorflow.ragged._row_partition import RowPartition, splits_dtype
@@ -85,7 +86,7 @@ def _split_to(given: Any, depth: int, dtype: Any) -> Any:
 
 def _combine_ragged(given: list[Any], axis: int, *, is_stacking: bool, dtype: Any) -> Any:
     if axis == 0:
-        rows = join_rows(given)
+        rows = join_rows(RaggedTensor, given)
         if not is_stacking:
             return rows
         counts = np.asarray([_nrows(one) for one in given])
@@ -116,8 +117,8 @@ def _combine_entries(given: list[Any], *, is_stacking: bool, dtype: Any) -> Any:
         raise invalid(f"Input tensors have incompatible shapes: they have {', '.join(map(str, counts))} rows.")
     number, nrows = len(given), counts[0]
     order = np.arange(number * nrows).reshape(number, nrows).T.reshape(-1)
-    joined = join_rows(given)
-    flat, partitions = take_rows(*_parts(joined), order)
+    joined = join_rows(RaggedTensor, given)
+    flat, partitions = take_rows(*parts_of(joined), order)
     rows = RowPartition(np.arange(nrows + 1, dtype=dtype) * number)
     if is_stacking:
         return RaggedTensor.of(flat, (rows, *partitions))
@@ -125,23 +126,6 @@ def _combine_entries(given: list[Any], *, is_stacking: bool, dtype: Any) -> Any:
     uniform = [one.outer.uniform_length for one in given]
     length = sum(uniform) if all(one is not None for one in uniform) else None
     return RaggedTensor.of(flat, (RowPartition(inner.splits[rows.splits], length), *partitions[1:]))
-
-
-def _parts(given: Any) -> tuple[Any, tuple[RowPartition, ...]]:
-    return (given.flat_values, given.partitions) if isinstance(given, Ragged) else (given, ())
-
-
-def join_rows(given: Sequence[Any]) -> Any:
-    """Return the rows of ragged tensors, or of tensors, one behind the other."""
-    flats = [_parts(one)[0] for one in given]
-    levels = list(zip(*(_parts(one)[1] for one in given), strict=True))
-    return RaggedTensor.of(_concat.concat(flats, 0), [_joined_level(level) for level in levels])
-
-
-def _joined_level(partitions: Sequence[RowPartition]) -> RowPartition:
-    uniform = {partition.uniform_length for partition in partitions}
-    splits = RowPartition.of_lengths(np.concatenate([p.lengths for p in partitions]), partitions[0].dtype).splits
-    return RowPartition(splits, uniform.pop() if len(uniform) == 1 else None)
 
 
 def split(

@@ -2,9 +2,7 @@
 
 from typing import final
 
-from tfdist_jax.compat.tensorflow._tensors._host_part import TRACERS
 from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer
-from tfdist_jax.compat.tensorflow.ragged._ragged_tensor import RaggedTensor
 
 
 @final
@@ -12,9 +10,3 @@ class RaggedTracer(HostTracer):
     """Stands for a ragged tensor: what it holds, and how long its rows are, is not known."""
 
     _what = "A ragged tensor"
-
-
-def install() -> None:
-    """Let it stand for ragged tensors; programs take it for one."""
-    TRACERS[RaggedTensor] = RaggedTracer
-    RaggedTensor.register(RaggedTracer)

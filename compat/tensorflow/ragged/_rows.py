@@ -52,7 +52,8 @@ def slice_rows(values: Any, partitions: Partitions, start: int, stop: int) -> tu
         splits = partition.splits[start : stop + 1]
         found.append(RowPartition(splits - splits[0], partition.uniform_length))
         start, stop = int(splits[0]), int(splits[-1])
-    return values[start:stop], tuple(found)
+    known = known_values(values)
+    return values[start:stop] if known is None else convert_to_tensor(known[start:stop]), tuple(found)
 
 
 def _of_lengths(lengths: np.ndarray, like: RowPartition, nrows: int) -> RowPartition:

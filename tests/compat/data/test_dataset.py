@@ -395,8 +395,6 @@ def test_ignored_errors_are_told_if_it_is_wanted_or_if_nothing_is_left(caplog):
 @pytest.mark.parametrize(
     ("call", "instead"),
     [
-        (lambda d: d.ragged_batch(2), "padded_batch"),
-        (lambda d: d.sparse_batch(2, [3]), "padded_batch"),
         (lambda d: d.save("folder"), "from_tensor_slices"),
         (lambda d: Dataset.load("folder"), "tfds.load"),
         (lambda d: d.snapshot("folder"), "cache"),
