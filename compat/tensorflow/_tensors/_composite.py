@@ -14,6 +14,11 @@ class StaticPart:
 class Composite(abc.ABC):
     """A value that is made of tensors; a leaf of structures, unless they are asked to expand it."""
 
+    @property
+    @abc.abstractmethod
+    def shape(self) -> Any:
+        """The sizes, as far as they are known."""
+
     @abc.abstractmethod
     def parts(self) -> list[Any]:
         """Return the tensors that it is made of."""

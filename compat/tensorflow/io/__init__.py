@@ -13,6 +13,7 @@ __getattr__ = LazyNames(
         "io._decoding": "decode_base64 decode_compressed decode_json_example decode_raw encode_base64",
         "io._tensor_messages": "parse_tensor serialize_tensor",
         "io._features": "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature",
+        "io._ragged_features": "RaggedFeature",
         "io._parsing": "parse_example parse_single_example",
         "io._sequence_parsing": "parse_sequence_example parse_single_sequence_example",
         "io._record_writer": "TFRecordOptions TFRecordWriter",

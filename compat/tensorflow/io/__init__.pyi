@@ -37,6 +37,9 @@ from tfdist_jax.compat.tensorflow.io._parsing import (
     parse_example as parse_example,
     parse_single_example as parse_single_example,
 )
+from tfdist_jax.compat.tensorflow.io._ragged_features import (
+    RaggedFeature as RaggedFeature,
+)
 from tfdist_jax.compat.tensorflow.io._record_writer import (
     TFRecordOptions as TFRecordOptions,
     TFRecordWriter as TFRecordWriter,

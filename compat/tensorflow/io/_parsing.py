@@ -12,6 +12,7 @@ from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.io import _features
 from tfdist_jax.compat.tensorflow.io._example_columns import NAMES, Column, read_columns
+from tfdist_jax.compat.tensorflow.io._ragged_features import RaggedFeature
 
 
 def parse_example(serialized: Any, features: Any, example_names: Any = None, name: str | None = None) -> dict[str, Any]:
@@ -19,12 +20,13 @@ def parse_example(serialized: Any, features: Any, example_names: Any = None, nam
 
     Args:
         serialized: Strings `[N]`, each an example; or one string, whose tensors have no dimension for examples.
-        features: What is wanted, by key: `FixedLenFeature`, `VarLenFeature`, `FixedLenSequenceFeature` or `SparseFeature`.
+        features: What is wanted, by key: `FixedLenFeature`, `VarLenFeature`, `FixedLenSequenceFeature`,
+            `SparseFeature` or `RaggedFeature`.
         example_names: Names `[N]` of the examples, for messages.
         name: Unused.
 
     Returns:
-        By key, sorted, tensors `[N, ...]` and sparse tensors.
+        By key, sorted, tensors `[N, ...]`, sparse tensors and ragged ones.
 
     Raises:
         InvalidArgumentError: If a string is no example, or an example has not what is wanted.
@@ -69,6 +71,8 @@ def as_tensors(parsed: Mapping[str, Any], *, is_one: bool = False) -> dict[str, 
 
 
 def _as_tensor(value: Any, *, is_one: bool) -> Any:
+    if hasattr(value, "as_tensor"):
+        return value.as_tensor(is_one=is_one)
     if not isinstance(value, SparseRows):
         return convert_to_tensor(value[0, ...] if is_one else value)
     first = 1 if is_one else 0
@@ -91,6 +95,8 @@ def _kinds(features: Mapping[str, Any]) -> dict[str, int]:
         if isinstance(feature, _features.SparseFeature):
             kinds |= dict.fromkeys(index_keys(feature), _features.kind_of("int64"))
             kinds[feature.value_key] = _features.kind_of(feature.dtype)
+        elif isinstance(feature, RaggedFeature):
+            kinds |= {name: _features.kind_of(dtype) for name, dtype in feature.keys(key).items()}
         elif isinstance(
             feature, _features.FixedLenFeature | _features.VarLenFeature | _features.FixedLenSequenceFeature
         ):
@@ -120,7 +126,16 @@ class _Reader:
                 return _as_sparse(column)
             case _features.FixedLenSequenceFeature():
                 return self._read_sequence(key, feature)
+            case RaggedFeature():
+                return self._read_ragged(key, feature)
         return self._read_sparse(feature)
+
+    def _read_ragged(self, key: str, feature: RaggedFeature) -> Any:
+        # Ragged tensors take a fiftieth of the facade's time to start: few programs have them.
+        from tfdist_jax.compat.tensorflow.io._ragged_parsing import read_ragged
+
+        types = "Expected type: {1}, Actual type: {0}"
+        return read_ragged(key, feature, lambda name, dtype: self._checked(name, dtype, types))
 
     def _checked(self, key: str, dtype: Any, types: str = "Data type: {0} but expected type: {1}") -> Column:
         """Return a column whose values are of a type."""

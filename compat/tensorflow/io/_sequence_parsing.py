@@ -11,8 +11,9 @@ from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensors._dtypes import string as string_type
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.io import _features, _messages
-from tfdist_jax.compat.tensorflow.io._example_columns import NAMES, read_feature
+from tfdist_jax.compat.tensorflow.io._example_columns import NAMES, Column, read_feature
 from tfdist_jax.compat.tensorflow.io._parsing import SparseRows, as_tensors, fill_up, parse_rows
+from tfdist_jax.compat.tensorflow.io._ragged_features import RaggedFeature
 
 Parsed = dict[str, Any]
 
@@ -29,7 +30,7 @@ def parse_sequence_example(
     Args:
         serialized: Strings `[N]`, each a `tf.train.SequenceExample`.
         context_features: What is wanted of their contexts; see `parse_example`.
-        sequence_features: What is wanted of their lists: `FixedLenSequenceFeature`, or `VarLenFeature` for sparse tensors.
+        sequence_features: What is wanted of their lists: `FixedLenSequenceFeature`, `VarLenFeature` for sparse tensors, `RaggedFeature`.
         example_names: Names `[N]` of the examples, for messages.
         name: Unused.
 
@@ -83,6 +84,9 @@ def _parse(
     lengths: Parsed = {}
     for key in sorted(sequence_features or {}):
         feature = sequence_features[key]
+        if isinstance(feature, RaggedFeature):
+            lists[key] = _read_ragged(examples, key, feature, describe)
+            continue
         if not isinstance(feature, _features.FixedLenSequenceFeature | _features.VarLenFeature):
             raise ValueError(f"Unsupported {type(feature).__name__} {feature} for key {key!r} of the lists")
         steps = _Steps.of(examples, key, feature, describe)
@@ -92,6 +96,25 @@ def _parse(
             lists[key] = steps.as_dense(feature)
             lengths[key] = steps.counts
     return context, lists, lengths
+
+
+def _read_ragged(examples: Sequence[Any], key: str, feature: RaggedFeature, describe: Callable[[int], str]) -> Any:
+    """Return the features of a list in all examples as rows, which may be split further."""
+    from tfdist_jax.compat.tensorflow.io._ragged_parsing import read_ragged
+
+    found: dict[str, _Steps] = {}
+
+    def column_of(name: str, dtype: Any) -> Column:
+        steps = found[name] = _Steps.of(examples, name, _features.VarLenFeature(dtype), describe)
+        first = next(iter(found.values()))
+        if not np.array_equal(steps.counts, first.counts):
+            raise invalid(
+                f"Key: {name}.  The lists of {next(iter(found))!r} and {name!r} have different numbers of features."
+            )
+        return Column(np.ones(len(steps.lengths), np.int8), steps.lengths, steps.values)
+
+    rows = read_ragged(key, feature, column_of)
+    return rows.in_lists(next(iter(found.values())).counts)
 
 
 def _read(record: bytes, name: str) -> Any:
