@@ -19,6 +19,7 @@ from tfdist_jax.compat.tensorflow._tensors._type_spec import TypeSpec
 from tfdist_jax.compat.tensorflow.ragged._batches import join_arrays, join_ragged
 from tfdist_jax.compat.tensorflow.ragged._broadcasting import elementwise
 from tfdist_jax.compat.tensorflow.ragged._factories import Factories
+from tfdist_jax.compat.tensorflow.ragged._ragged_tracer import RaggedTracer
 from tfdist_jax.compat.tensorflow.ragged._rows import slice_rows
 from tfdist_jax.compat.tensorflow.ragged._slicing import get_part
 
