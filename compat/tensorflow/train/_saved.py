@@ -26,7 +26,10 @@ from tfdist_jax.compat.tensorflow.train._objects import (
 OWN_GRAPH = "_TFDIST_OBJECT_GRAPH"
 """The tensor in which this project keeps, in TensorFlow's format, the objects that TensorFlow does not save."""
 # Types that have no DType of their own, by TensorFlow's numbers.
-_OTHER_TYPES = {11: "qint8", 12: "quint8", 13: "qint32", 15: "qint16", 16: "quint16", 20: "resource", 21: "variant"}
+_OTHER_TYPES = {
+    **{11: "qint8", 12: "quint8", 13: "qint32", 15: "qint16", 16: "quint16", 20: "resource", 21: "variant"},
+    **{24: "float8_e5m2", 25: "float8_e4m3fn", 29: "int4", 30: "uint4"},
+}
 
 
 class ObjectGraph(NamedTuple):

@@ -17,7 +17,9 @@ from tfdist_jax.compat.tensorflow.train._bundle._table import make_table, read_t
 from tfdist_jax.compat.tensorflow.train._bundle._writer import clear_leftovers, delete_bundle, write_bundle
 
 KEYS = st.dictionaries(st.binary(max_size=40), st.binary(max_size=200), max_size=60)
-SHARED = st.dictionaries(st.integers(0, 400).map(lambda n: b"layer/%05d/value" % n), st.binary(max_size=9), max_size=120)
+SHARED = st.dictionaries(
+    st.integers(0, 400).map(lambda n: b"layer/%05d/value" % n), st.binary(max_size=9), max_size=120
+)
 TENSORS = {"a": np.arange(1000, dtype="f4"), "b/c": np.array([b"x", b"yy"], object), "d": np.array(3)}
 
 
@@ -43,7 +45,9 @@ def test_numbers_come_back(number, before):
 
 
 @settings(max_examples=80, deadline=None)
-@given(extents=st.lists(st.tuples(st.integers(0, 1 << 62), st.integers(-1, 1 << 62)), min_size=2, max_size=2, unique=True))
+@given(
+    extents=st.lists(st.tuples(st.integers(0, 1 << 62), st.integers(-1, 1 << 62)), min_size=2, max_size=2, unique=True)
+)
 def test_keys_of_parts_are_sorted_as_the_places_are(extents):
     keys = [slice_key("name", [extent]) for extent in sorted(extents)]
     assert keys == sorted(keys) and keys[0] != keys[1]
@@ -90,7 +94,7 @@ def test_a_compressed_index_is_refused(tmp_path):
     table[kind] = 1
     table[kind + 1 : kind + 5] = _table.checksum(bytes(table[: kind + 1]))
     (tmp_path / "ckpt.index").write_bytes(table)
-    with pytest.raises(NotImplementedError, match="Snappy.*Save it anew with TensorFlow"):
+    with pytest.raises(NotImplementedError, match=r"Snappy.*Save it anew with TensorFlow"):
         BundleReader(tmp_path / "ckpt")
 
 
@@ -114,7 +118,7 @@ def test_arrays_come_back(tmp_path, dtype, shape):
 
 
 def test_a_type_that_tensorflow_lacks_is_refused_and_leaves_nothing(tmp_path):
-    with pytest.raises(NotImplementedError, match="no type for float128.*tf.cast"):
+    with pytest.raises(NotImplementedError, match=r"no type for float128.*tf\.cast"):
         write_bundle(tmp_path / "ckpt", {"x": np.zeros(2, np.longdouble)})
     assert files_of(tmp_path) == []
 
@@ -166,7 +170,9 @@ def _stop(patch, stop_at):
 def test_everything_is_on_disk_before_a_checkpoint_has_its_name(tmp_path, monkeypatch):
     events, fsync, rename = [], os.fsync, Path.rename
     monkeypatch.setattr(os, "fsync", lambda handle: (events.append(os.fstat(handle).st_ino), fsync(handle)))
-    monkeypatch.setattr(Path, "rename", lambda path, to: (events.append((path.stat().st_ino, to.name)), rename(path, to))[1])
+    monkeypatch.setattr(
+        Path, "rename", lambda path, to: (events.append((path.stat().st_ino, to.name)), rename(path, to))[1]
+    )
     write_bundle(tmp_path / "ckpt", TENSORS)
     folder = tmp_path.stat().st_ino
     data, index = (tmp_path / name for name in files_of(tmp_path))

@@ -14,7 +14,10 @@ import tensorflow as tf
 
 HERE = Path(__file__).parent
 KERAS_2 = os.environ.get("TF_USE_LEGACY_KERAS") == "1"
-DTYPES = ["bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bfloat16"]
+DTYPES = [
+    *("bool", "complex64", "complex128", "float16", "float32", "float64", "bfloat16"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+]
 SMALL_DTYPES = ["float8_e4m3fn", "float8_e5m2", "int4", "uint4"]
 
 
@@ -136,7 +139,8 @@ def describe(path):
     for name in reader.get_variable_to_shape_map():
         if name == "_CHECKPOINTABLE_OBJECT_GRAPH":
             continue
-        value = np.asarray(reader.get_tensor(name))
+        # As objects: NumPy's own strings lose zeros at their end.
+        value = np.asarray(reader.get_tensor(name), object if types[name] == tf.string else None)
         content = [text.hex() for text in value.ravel().tolist()] if value.dtype == object else value.tobytes().hex()
         described[name] = {"dtype": types[name].name, "shape": list(value.shape), "content": content}
     return described
@@ -146,7 +150,11 @@ def main():
     """Write all, and note what TensorFlow reads in them."""
     note = HERE / "values.json"
     values = json.loads(note.read_text()) if note.exists() else {}
-    writers = [write_keras, write_old_keras] if KERAS_2 else [write_types, write_nested, write_shards, write_names, write_keras]
+    writers = (
+        [write_keras, write_old_keras]
+        if KERAS_2
+        else [write_types, write_nested, write_shards, write_names, write_keras]
+    )
     for write in writers:
         path = write()
         values[os.path.relpath(path, HERE)] = describe(path)
