@@ -23,8 +23,10 @@ from tfdist_jax.compat.tensorflow.train._objects import (
     tensorflow_children,
 )
 
-OWN_GRAPH = "_TFDIST_OBJECT_GRAPH"
-"""The tensor in which this project keeps, in TensorFlow's format, the objects that TensorFlow does not save."""
+OWN = "_TFDIST_"
+"""How the names of tensors begin in which this project keeps, in TensorFlow's format, what TensorFlow does not save."""
+OWN_GRAPH = f"{OWN}OBJECT_GRAPH"
+"""The tensor that says which objects there are."""
 # Types that have no DType of their own, by TensorFlow's numbers.
 _OTHER_TYPES = {
     **{11: "qint8", 12: "quint8", 13: "qint32", 15: "qint16", 16: "quint16", 20: "resource", 21: "variant"},
@@ -118,7 +120,7 @@ class TensorFlowFiles(Saved):
     def types(self) -> Mapping[str, tuple[tuple[int, ...], _dtypes.DType]]:
         """Return shapes and types of the values, by name."""
         found = self._reader.types
-        return {name: (kind.shape, _dtype(kind)) for name, kind in found.items() if name != OWN_GRAPH}
+        return {name: (kind.shape, _dtype(kind)) for name, kind in found.items() if not name.startswith(OWN)}
 
     def graph(self, root: Any) -> ObjectGraph:
         """Return the objects; of a checkpoint that has only names, those below `root` whose names it has."""

@@ -33,7 +33,7 @@ from tfdist_jax.compat.tensorflow.train._objects import (
     tensorflow_children,
     value_part,
 )
-from tfdist_jax.compat.tensorflow.train._saved import OWN_GRAPH
+from tfdist_jax.compat.tensorflow.train._saved import OWN, OWN_GRAPH
 
 FORMAT = "TFDIST_CHECKPOINT_FORMAT"
 """The variable of the environment that says in which format to write: "orbax", as without it, or "tensorflow"."""
@@ -83,7 +83,7 @@ def _begin_bundle(path: str, root: Any) -> Callable[[], None]:
     keys: dict[int, str] = {}
     for number, slot in _slots_of(nodes).items():
         node = nodes[number]
-        keys[number], _ = slots.get(id(node.owner), (node.path + slot.suffix, slot))
+        keys[number], _ = slots.get(id(node.owner), (f"{OWN}VALUES/{node.path}{slot.suffix}", slot))
         tensors.setdefault(keys[number], slot)
     wide = {
         id(variable)
