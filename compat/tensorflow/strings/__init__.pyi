@@ -30,7 +30,16 @@ from tfdist_jax.compat.tensorflow.strings._patterns import (
 from tfdist_jax.compat.tensorflow.strings._scripts import (
     unicode_script as unicode_script,
 )
+from tfdist_jax.compat.tensorflow.strings._splitting import (
+    bytes_split as bytes_split,
+    ngrams as ngrams,
+    split as split,
+)
 from tfdist_jax.compat.tensorflow.strings._unicode import (
+    unicode_decode as unicode_decode,
+    unicode_decode_with_offsets as unicode_decode_with_offsets,
     unicode_encode as unicode_encode,
+    unicode_split as unicode_split,
+    unicode_split_with_offsets as unicode_split_with_offsets,
     unicode_transcode as unicode_transcode,
 )
