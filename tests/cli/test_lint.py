@@ -142,11 +142,7 @@ def test_what_is_said(tmp_path, capsys):
         "7: missing: `tf.data.Dataset.range().batched",
         "7: missing: `tf.keras.layers.Nothing",
     ]
-    assert (
-        "queues fed" in said[0]
-        and "Compare the elements" in said[2]
-        and "no argument 'keep_dims'" in said[3]
-    )
+    assert "queues fed" in said[0] and "Compare the elements" in said[2] and "no argument 'keep_dims'" in said[3]
     assert re.match(
         r"1 file; uses of names: \d+ native, 1 emulated, 0 older form, 5 missing, 2 unknown. 5 to be mended.", end
     )

@@ -86,7 +86,24 @@ def _noting(function: Callable[..., Any], *, is_reflected: bool = False) -> Call
     return operate
 
 
-for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "and_", "or_", "neg", "abs", "invert"]:
+for _name in [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "and_",
+    "or_",
+    "neg",
+    "abs",
+    "invert",
+]:
     _plain = _name.rstrip("_")
     setattr(HostTracer, f"__{_plain}__", _noting(getattr(operator, _name)))
     if _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_"]:

@@ -6,21 +6,63 @@ from typing import Any, final
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
+from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.lookup._tables import Table, array_of, hashable
 
 
+@final
+class TableColumn:
+    """The keys or the values of a table, as checkpoints save them."""
+
+    def __init__(self, table: "MutableTable", place: int) -> None:
+        self._table = table
+        self._place = place
+
+    @property
+    def dtype(self) -> DType:
+        """Its type."""
+        return (self._table.key_dtype, self._table.value_dtype)[self._place]
+
+    def read(self) -> np.ndarray:
+        """Return it: `[n, ...]`, of strings as objects."""
+        return np.asarray(self._table.export()[self._place])
+
+    def write(self, array: np.ndarray) -> None:
+        """Take what has been saved; the table has other entries when it has both its columns."""
+        self._table.restore(self._place, array)
+
+
 class MutableTable(Table):
-    """A table whose entries are put in and taken out, also by functions that are compiled, in each run."""
+    """A table whose entries are put in and taken out, also by functions that are compiled, in each run.
+
+    Attributes:
+        columns: What checkpoints save of it, by the names that TensorFlow has for it; nothing if it is not to be saved.
+        holds_buckets: Whether TensorFlow saves the places of its entries, and not these alone.
+    """
 
     _changes = True
+    holds_buckets = False
 
-    def __init__(self, name: str, key_dtype: Any, value_dtype: Any, default_value: Any) -> None:
-        super().__init__(name, key_dtype, value_dtype)
+    def __init__(self, name: str, types: tuple[Any, Any], default_value: Any, *, is_saved: bool) -> None:
+        super().__init__(name, *types)
         self._default = convert_to_tensor(default_value, self.value_dtype)
         self._entries: dict[Any, Any] = {}
+        names = ("table-keys", "table-values") if is_saved else ()
+        self.columns = {name: TableColumn(self, place) for place, name in enumerate(names)}
+        self._restored: dict[int, np.ndarray] = {}
+
+    def restore(self, place: int, column: np.ndarray) -> None:
+        """Take a column that has been saved, the keys (0) or the values (1)."""
+        self._restored[place] = column
+        if len(self._restored) == len(self.columns):
+            keys, values = self._restored.pop(0), self._restored.pop(1)
+            rest = np.shape(self._default)
+            rows = values.reshape((len(values), *rest))
+            self._entries = dict(
+                zip(hashable(keys), (rows[i].copy() if rest else rows[i] for i in range(len(rows))), strict=True)
+            )
 
     def size(self, name: str | None = None) -> Any:
         return self._on_host(self._size)
@@ -156,8 +198,7 @@ class MutableHashTable(MutableTable):
             checkpoint: Whether checkpoints hold its entries.
             experimental_is_anonymous: Accepted: tables are their own.
         """
-        super().__init__(name, key_dtype, value_dtype, default_value)
-        self.is_saved = checkpoint
+        super().__init__(name, (key_dtype, value_dtype), default_value, is_saved=checkpoint)
 
 
 @final
@@ -195,12 +236,18 @@ class DenseHashTable(MutableTable):
         Raises:
             InvalidArgumentError: If both keys are the same.
         """
-        super().__init__(name, key_dtype, value_dtype, default_value)
-        self.is_saved = checkpoint
+        super().__init__(name, (key_dtype, value_dtype), default_value, is_saved=checkpoint)
         keys = [hashable(array_of(convert_to_tensor(key, as_dtype(key_dtype))))[0] for key in (empty_key, deleted_key)]
         if keys[0] == keys[1]:
             raise invalid("Empty and deleted keys cannot be equal")
         self._reserved = dict(zip(keys, ("empty_key", "deleted_key"), strict=True))
+
+    holds_buckets = True
+
+    def restore(self, place: int, column: np.ndarray) -> None:
+        super().restore(place, column)
+        for key in self._reserved:  # TensorFlow's files have them in each empty place.
+            self._entries.pop(key, None)
 
     def _check_keys(self, keys: np.ndarray) -> None:
         for key in hashable(keys):

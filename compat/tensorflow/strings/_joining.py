@@ -52,7 +52,7 @@ def reduce_join(
         NotImplementedError: For several axes of a ragged tensor, but all, and for its middle ones.
     """
     if isinstance(inputs, Ragged):
-        return _reduce_ragged(inputs, axis, keepdims, _bytes(separator))
+        return _reduce_ragged(inputs, axis, keepdims, separator)
     texts = strings_of(inputs)
     axes = range(texts.ndim)[::-1] if axis is None else static_ints(axis, "axis")
     reduced = [_axis(number, texts.ndim) for number in axes]
@@ -69,10 +69,11 @@ def reduce_join(
     return result.reshape(shape if keepdims else [texts.shape[number] for number in kept])
 
 
-def _reduce_ragged(texts: Any, axis: Any, keepdims: bool, separator: bytes) -> Any:
+def _reduce_ragged(texts: Any, axis: Any, keepdims: bool, separator: str) -> Any:
+    glue = _bytes(separator)
     axes = None if axis is None else [_axis(number, texts.rank) for number in static_ints(axis, "axis")]
     if axes is None or len(axes) == texts.rank:
-        joined = make_strings([separator.join(strings_of(texts.flat_values).reshape(-1))], ())
+        joined = make_strings([glue.join(strings_of(texts.flat_values).reshape(-1))], ())
         return joined.reshape((1,) * texts.rank) if keepdims else joined
     is_matrix = len(texts.partitions) == 1 and not texts.inner_sizes
     if axes == [texts.rank - 1] and not is_matrix:
@@ -83,7 +84,7 @@ def _reduce_ragged(texts: Any, axis: Any, keepdims: bool, separator: bytes) -> A
         )
     rows = texts.to_list()
     columns = [[part for part in column if part is not None] for column in itertools.zip_longest(*rows)]
-    joined = make_strings(map(separator.join, rows if axes == [1] else columns), (-1,))
+    joined = make_strings(map(glue.join, rows if axes == [1] else columns), (-1,))
     return np.expand_dims(joined, axes[0]) if keepdims else joined
 
 

@@ -109,7 +109,9 @@ def ngrams(
     glue = separator.encode() if isinstance(separator, str) else separator
 
     def of_row(row: list[bytes]) -> list[bytes]:
-        found = [part for width in widths for part in _join_neighbours(_padded(row, width, pads, padding_width), width, glue)]
+        found = [
+            part for width in widths for part in _join_neighbours(_padded(row, width, pads, padding_width), width, glue)
+        ]
         if not found and row and preserve_short_sequences:
             return [glue.join(row)]
         return found

@@ -15,6 +15,8 @@ from tfdist_jax._stateful._snapshot import Snapshot, read_snapshot
 from tfdist_jax._stateful._state import Cell
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy, entering_scope
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors._dtypes import string
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._variables._module import Module
 from tfdist_jax.compat.tensorflow._variables._tracking import (
     Library,
@@ -25,11 +27,15 @@ from tfdist_jax.compat.tensorflow._variables._tracking import (
 )
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow.data._iterator import Resumable
+from tfdist_jax.compat.tensorflow.io._tensor_messages import parse_tensor, serialize_tensor
+from tfdist_jax.compat.tensorflow.lookup._mutable_tables import MutableTable, TableColumn
+from tfdist_jax.compat.tensorflow.lookup._tables import Table
 from tfdist_jax.compat.tensorflow.random._generator import Generator
 
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 TEXT = "/.ATTRIBUTES/PYTHON_STATE"
 POSITION = "/.ATTRIBUTES/ITERATOR_STATE"
+COLUMN = "/.ATTRIBUTES/COLUMN"
 
 
 class PythonState(abc.ABC):
@@ -118,7 +124,10 @@ def same_node(owner: Any) -> Iterator[Any]:
 
 def is_trackable(value: Any) -> bool:
     """Tell whether checkpoints can save an object, or look for such in it."""
-    kinds = (Collection, Module, Variable, Generator, PythonState, Resumable, list, tuple, Mapping)
+    kinds = (
+        *(Collection, Module, Variable, Generator, PythonState, Resumable),
+        *(Table, TableColumn, list, tuple, Mapping),
+    )
     return isinstance(value, kinds) or library_of(value) is not None
 
 
@@ -141,6 +150,8 @@ def slot_of(owner: Any) -> Slot | None:
         case PythonState():
             read = lambda: np.frombuffer(_bytes(owner.serialize()), np.uint8)
             return Slot(TEXT, read, lambda value: owner.deserialize(_text(value)))
+        case TableColumn():
+            return Slot(COLUMN, owner.read, lambda value: owner.write(_column(owner, value)))
         case Resumable():
             read = lambda: np.frombuffer(read_snapshot(owner, owner.state).encode(), np.uint8)
             return Slot(POSITION, read, lambda value: owner.restore_state(_text(value)))
@@ -148,6 +159,17 @@ def slot_of(owner: Any) -> Slot | None:
     if library is None or not hasattr(owner, "stored"):
         return None
     return Slot(VALUE, lambda: owner.value, lambda value: _assign(owner, value, library.assign), owner)
+
+
+def pack_strings(value: Any) -> Any:
+    """Return an array of strings as one of bytes; anything else as it is."""
+    is_text = isinstance(value, np.ndarray) and value.dtype.hasobject
+    return np.frombuffer(serialize_tensor(HostTensor.of(value)).item(), np.uint8) if is_text else value
+
+
+def _column(column: TableColumn, value: np.ndarray) -> np.ndarray:
+    is_packed = column.dtype is string and not value.dtype.hasobject
+    return np.asarray(parse_tensor(value.tobytes(), string), object) if is_packed else value
 
 
 def _text(value: np.ndarray) -> str:
@@ -196,6 +218,8 @@ def _parts(owner: Any) -> Iterator[tuple[str, Any]]:
         for root in owner.roots():
             yield from children(root)
         yield from owner.children()
+    elif isinstance(owner, MutableTable):
+        yield from owner.columns.items()
     elif isinstance(owner, Mapping):
         yield from [(str(key), value) for key, value in owner.items()]
     elif isinstance(owner, list | tuple):
@@ -212,7 +236,8 @@ _PLAIN = (list, dict, collections.OrderedDict, TrackedList, TrackedDict)
 
 def tensorflow_children(owner: Any) -> Iterator[tuple[str, Any]]:
     """Yield the objects that hang on another one as TensorFlow, with Keras 3, finds and names them for its checkpoints."""
-    return _named_by(owner, lambda library, part: library.tensorflow_parts(part))
+    found = _named_by(owner, lambda library, part: library.tensorflow_parts(part))
+    return ((name, child) for name, child in found if not isinstance(child, TableColumn))
 
 
 def known_children(owner: Any) -> Iterator[tuple[str, Any]]:

@@ -3,14 +3,14 @@
 import abc
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
-from tfdist_jax.compat.tensorflow.train._bundle._object_graph import OBJECT_GRAPH, decode_graph
+from tfdist_jax.compat.tensorflow.train._bundle._object_graph import OBJECT_GRAPH, SavedObject, decode_graph
 from tfdist_jax.compat.tensorflow.train._bundle._reader import BundleReader
 from tfdist_jax.compat.tensorflow.train._damage import reading
 from tfdist_jax.compat.tensorflow.train._formats import is_bundle
@@ -134,6 +134,7 @@ class TensorFlowFiles(Saved):
                 each.children.pop(
                     "_variables", None
                 )  # Keras 2 counts an optimizer's variables without its learning rate.
+        _part_columns(objects, self._reader.types)
         keys = {number: each.attributes[0].key for number, each in enumerate(objects) if each.attributes}
         slots = [(i, slot.variable, slot.name, slot.node) for i, each in enumerate(objects) for slot in each.slots]
         return ObjectGraph([each.children for each in objects], keys, known_children, tensorflow_children, slots)
@@ -152,6 +153,16 @@ class TensorFlowFiles(Saved):
 
     def _text(self, name: str) -> bytes:
         return self.load([name])[name].item()
+
+
+def _part_columns(objects: list[SavedObject], names: Container[str]) -> None:
+    """Make objects of the columns of tables, which in TensorFlow's files are two tensors of one value."""
+    for each in list(objects):
+        for table in [value for value in each.attributes if f"{value.key}-keys" in names]:
+            each.attributes.remove(table)
+            for column in ("keys", "values"):
+                each.children[f"table-{column}"] = len(objects)
+                objects.append(SavedObject(attributes=[table._replace(key=f"{table.key}-{column}")]))
 
 
 def _dtype(kind: Any) -> _dtypes.DType:

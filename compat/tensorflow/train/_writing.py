@@ -11,6 +11,7 @@ import numpy as np
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax._sharding._placement import local
 from tfdist_jax.compat.tensorflow._variables._tracking import library_of
+from tfdist_jax.compat.tensorflow.lookup._mutable_tables import MutableTable
 from tfdist_jax.compat.tensorflow.train import _formats
 from tfdist_jax.compat.tensorflow.train._bundle._object_graph import (
     OBJECT_GRAPH,
@@ -29,6 +30,7 @@ from tfdist_jax.compat.tensorflow.train._objects import (
     escaped,
     full_name_of,
     graph_of,
+    pack_strings,
     slot_of,
     tensorflow_children,
     value_part,
@@ -60,7 +62,7 @@ def _begin_folder(path: str, root: Any) -> Callable[[], None]:
     nodes = graph_of(root)
     slots = _slots_of(nodes)
     keys = {number: nodes[number].path + slot.suffix for number, slot in slots.items()}
-    arrays = {keys[number]: slot.read() for number, slot in slots.items()}
+    arrays = {keys[number]: pack_strings(slot.read()) for number, slot in slots.items()}
     finish = _checkpoint.begin_saving(path, arrays, _describe(nodes, keys))
 
     def write() -> None:
@@ -110,6 +112,11 @@ def _tensorflow_objects(root: Any) -> tuple[list[SavedObject], dict[int, tuple[s
     nodes = graph_of(root, tensorflow_children)
     objects = [SavedObject(dict(node.children)) for node in nodes]
     values = {}
+    for node, saved in zip(nodes, objects, strict=True):
+        if isinstance(node.owner, MutableTable) and not node.owner.holds_buckets:
+            saved.attributes.append(Attribute("table", node.owner.name, f"{node.path}/.ATTRIBUTES/table"))
+            for name, column in node.owner.columns.items():
+                values[id(column)] = f"{node.path}/.ATTRIBUTES/{name}", slot_of(column)
     for number, slot in _slots_of(nodes).items():
         if slot.suffix == POSITION:
             continue  # TensorFlow has its own words for it.

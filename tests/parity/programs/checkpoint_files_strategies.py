@@ -3,7 +3,6 @@
 import os
 import tempfile
 
-import numpy as np
 import tensorflow as tf
 from _facts import error, show
 

@@ -59,7 +59,9 @@ show("segments of rows", S.unsorted_segment_join(matrix, [1, 1], 2))
 error("a segment too far", lambda: S.unsorted_segment_join(["a"], [3], 2))
 error("a negative segment", lambda: S.unsorted_segment_join(matrix, [1, -1], 2))
 
-words = tf.constant([["abc", "d"], ["", "hello world, this is longer than sixty-four bytes, for all its forms are to be met"]])
+words = tf.constant(
+    [["abc", "d"], ["", "hello world, this is longer than sixty-four bytes, for all its forms are to be met"]]
+)
 show("fast hash", S.to_hash_bucket_fast(words, 2**62))
 show("first hash", S.to_hash_bucket(words, 2**62))
 show("strong hash", S.to_hash_bucket_strong(words, 2**62, [5, -6]))

@@ -113,8 +113,14 @@ show("elements", list(dataset.as_numpy_iterator()))
 show("traced for elements", len(traces))
 batches = tf.data.Dataset.from_tensor_slices(["1", "22", "3.5"]).batch(2).map(spelled)
 show("batches", list(batches.as_numpy_iterator()))
-show("filtered", list(tf.data.Dataset.from_tensor_slices(["a", "b", "ab"]).filter(lambda s: S.regex_full_match(s, "a.*"))))
-show("sums", list(tf.data.Dataset.from_tensor_slices(["1 2 3", "4"]).map(lambda s: tf.reduce_sum(S.to_number(S.split(s))))))
+show(
+    "filtered",
+    list(tf.data.Dataset.from_tensor_slices(["a", "b", "ab"]).filter(lambda s: S.regex_full_match(s, "a.*"))),
+)
+show(
+    "sums",
+    list(tf.data.Dataset.from_tensor_slices(["1 2 3", "4"]).map(lambda s: tf.reduce_sum(S.to_number(S.split(s))))),
+)
 show("lists", list(tf.data.Dataset.from_tensor_slices(["a"]).map(lambda s: [s, s + "x"]).as_numpy_iterator()))
 mixed = tf.data.Dataset.from_tensor_slices(["a", "b"]).map(lambda s: {"k": tf.stack([s, "q"]), "c": "const", "n": 3})
 show("mixed", list(mixed.as_numpy_iterator()))
