@@ -114,7 +114,8 @@ class Groups(Planned):
 
         Raises:
             TypeError: If elements are no tensors.
-            tf.errors.InvalidArgumentError: In an iteration, when an element is larger.
+            tf.errors.DataLossError: In an iteration, when an element is larger.
+            tf.errors.InvalidArgumentError: In an iteration, when it is of another rank.
         """
         from tfdist_jax.compat.tensorflow.data._ragged_batches import SparseBatch
 

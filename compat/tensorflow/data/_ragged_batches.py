@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor, SparseTensorSpec
 from tfdist_jax.compat.tensorflow.data import _elements, _failures
@@ -85,19 +86,22 @@ class SparseBatch(Batches):
     def _join(self, group: list[Any]) -> SparseTensor:
         arrays = [np.asarray(array) for array in group]
         for array in arrays:
-            fits = array.ndim == len(self.row_shape) and all(
-                wanted is None or size <= wanted for size, wanted in zip(array.shape, self.row_shape, strict=True)
-            )
-            if not fits:
-                raise invalid(
-                    f"Input element had shape ({list(array.shape)}) that is incompatible with the row shape ({list(self.row_shape)})."
-                )
+            self._check_shape(list(array.shape))
         inner = [np.indices(array.shape).reshape(array.ndim, array.size).T for array in arrays]
         indices = [np.insert(places, 0, number, axis=1) for number, places in enumerate(inner)]
         largest = np.max([array.shape for array in arrays], axis=0).tolist()
         sizes = [most if wanted is None else wanted for wanted, most in zip(self.row_shape, largest, strict=True)]
         values = np.concatenate([array.reshape(-1) for array in arrays])
         return SparseTensor(np.concatenate(indices), values, [len(arrays), *sizes])
+
+    def _check_shape(self, sizes: list[int]) -> None:
+        wanted = list(self.row_shape)
+        if len(sizes) != len(wanted):
+            raise invalid(f"Input element had shape ({sizes}) that is incompatible with the row shape ({wanted}).")
+        if any(most is not None and size > most for size, most in zip(sizes, wanted, strict=True)):
+            raise DataLossError(
+                None, None, f"Input element had shape ({sizes}) that is larger than the row shape ({wanted})."
+            )
 
     def make_spec(self) -> Any:
         return SparseTensorSpec(TensorShape([None, *self.row_shape]), self.parent.make_spec().dtype)

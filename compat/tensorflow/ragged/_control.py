@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops import _concat
+from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.ragged._base import Ragged, with_outer
 from tfdist_jax.compat.tensorflow.ragged._joining import stack
@@ -58,7 +59,7 @@ def _stacked(results: list[Any], spec: Any) -> Any:
         return _concat.stack(results)
     for result in results:
         if (result.rank if isinstance(result, Ragged) else np.ndim(result)) == 0:
-            raise ValueError(
+            raise invalid(
                 f"`fn` returned a scalar where its signature has rows, {spec!r}. Give `fn_output_signature` the type of the "
                 "scalars, such as tf.int32."
             )

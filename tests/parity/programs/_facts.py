@@ -30,6 +30,8 @@ def text(value):
         return f"{type(value).__name__}({', '.join(map(text, value))})"
     if isinstance(value, bytes):
         return repr(value)
+    if isinstance(value, tf.RaggedTensor):
+        return f"ragged {value.dtype.name}{value.shape.as_list()} {value.to_list()}"
     if hasattr(value, "numpy") or isinstance(value, np.ndarray | np.generic):
         return _array_text(np.asarray(value.numpy() if hasattr(value, "numpy") else value))
     raise TypeError(f"There is no form for {value!r} of type {type(value).__name__}: print a part of it.")
