@@ -33,6 +33,7 @@ def write_bundle(prefix: str | Path, tensors: Mapping[str, np.ndarray]) -> None:
     """
     index = index_of(prefix)
     index.parent.mkdir(parents=True, exist_ok=True)
+    _remove_rests(index)
     # Files of a new name: the index that is there goes on to be one of its own files until it is replaced.
     shards = 2 if _shards_of(index) == 1 else 1
     files = [data_file(prefix, shard, shards) for shard in range(shards)]
@@ -106,6 +107,13 @@ def _index_entries(entries: Mapping[bytes, Any], shards: int) -> Iterator[tuple[
         yield key, entry.SerializeToString()
 
 
+def _remove_rests(index: Path) -> None:
+    """Remove what was being written under the same name when it was stopped."""
+    for file in (_new(index), *_data_files(index.with_suffix(""))):
+        if _is_new(file):
+            file.unlink(missing_ok=True)
+
+
 def delete_bundle(prefix: str | Path) -> None:
     """Remove a checkpoint, if it is there; one that is half removed is none."""
     index_of(prefix).unlink(missing_ok=True)
@@ -114,9 +122,10 @@ def delete_bundle(prefix: str | Path) -> None:
 
 
 def _data_files(prefix: str | Path) -> Iterator[Path]:
+    """Yield the files with tensors of a checkpoint, those included that are not complete."""
     folder, name = Path(prefix).parent, Path(prefix).name
     if folder.is_dir():
-        yield from [file for file in folder.iterdir() if file.name.startswith(f"{name}.data-") and not _is_new(file)]
+        yield from [file for file in folder.iterdir() if file.name.startswith(f"{name}.data-")]
 
 
 def _is_new(file: Path) -> bool:
