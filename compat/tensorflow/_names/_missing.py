@@ -3,10 +3,6 @@
 _GRAPHS = (
     "it is about TensorFlow's graphs, which are not there: functions become XLA's programs. Write a `tf.function`."
 )
-_TEXT = (
-    "JAX has no tensors of strings. Work on strings with Python or `numpy.strings`, on `t.numpy()` or before they become "
-    "tensors."
-)
 _RAGGED = (
     "XLA's arrays have fixed sizes. Use tensors that are filled up, and a mask: `tf.sequence_mask`, `tf.pad`, "
     "`tf.keras.utils.pad_sequences`."
@@ -31,7 +27,6 @@ _NAMES: dict[str, str] = {
         "tf.types.experimental.AtomicFunction tf.types.experimental.FunctionType tf.resource tf.variant "
         "tf.dtypes.resource tf.dtypes.variant tf.mlir"
     ),
-    _TEXT: "tf.sparse.cross tf.sparse.cross_hashed",
     _RAGGED: (
         "tf.ragged_fill_empty_rows tf.ragged_fill_empty_rows_grad tf.experimental.DynamicRaggedShape tf.experimental.RowPartition "
         "tf.experimental.StructuredTensor"
@@ -78,9 +73,6 @@ _NAMES: dict[str, str] = {
     ),
     "sound files are read by Python's `wave` or `scipy.io.wavfile`; `tf.signal` makes spectra of the samples.": "tf.audio",
     "results have sizes that depend on values. Use Python's or NumPy's sets, before the data become tensors.": "tf.sets",
-    "its numbers are those of TensorFlow's own hash. Use `tf.ragged.cross`, and `tf.keras.layers.Hashing` on the texts.": (
-        "tf.ragged.cross_hashed"
-    ),
     "embeddings are variables here: use `tf.nn.embedding_lookup` or `tf.keras.layers.Embedding`.": (
         "tf.tpu.experimental.embedding"
     ),

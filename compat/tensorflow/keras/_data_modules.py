@@ -7,14 +7,17 @@ import sys
 from types import ModuleType
 from typing import Any, final
 
+from tfdist_jax._user_code import see_as_user_file
 from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
     audio_dataset_utils,
     dataset_utils,
     discretization,
+    feature_space,
     hashed_crossing,
     hashing,
     image_dataset_utils,
+    index_lookup,
     integer_lookup,
     lazy_tensorflow,
     legacy_layers,
@@ -23,10 +26,21 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     string_lookup,
     text_dataset_utils,
     text_vectorization,
+    tf_utils,
     timeseries_dataset_utils,
 )
 
 _FACADE = "tfdist_jax.compat.tensorflow"
+_OF_TEXTS: tuple[ModuleType, ...] = (
+    feature_space,
+    hashed_crossing,
+    hashing,
+    index_lookup,
+    integer_lookup,
+    string_lookup,
+    text_vectorization,
+    tf_utils,
+)
 _SERVED: tuple[ModuleType, ...] = (
     audio_dataset_utils,
     discretization,
@@ -35,8 +49,8 @@ _SERVED: tuple[ModuleType, ...] = (
     normalization,
     text_dataset_utils,
     timeseries_dataset_utils,
+    *_OF_TEXTS,
 )
-_OF_TEXTS: tuple[ModuleType, ...] = (hashed_crossing, hashing, integer_lookup, string_lookup, text_vectorization)
 
 
 @final
@@ -65,34 +79,11 @@ class _ByCaller:
         return getattr(lazy_tensorflow, name)
 
 
-@final
-class _RealForTexts:
-    """The real TensorFlow, for layers that compute with its texts and tables of them."""
-
-    @property
-    def available(self) -> bool:
-        """Whether it is there.
-
-        Raises:
-            NotImplementedError: If it is not.
-        """
-        if not lazy_tensorflow.available:
-            raise NotImplementedError(
-                "Keras computes this layer with TensorFlow's texts, tables and hashes, which tfdist_jax does not have. Turn texts "
-                "into numbers before they become tensors, for instance by a dict in the generator of `Dataset.from_generator`; "
-                "CategoryEncoding, Discretization, Normalization and Embedding work on numbers."
-            )
-        return True
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what TensorFlow has by this name."""
-        return getattr(lazy_tensorflow, name)
-
-
 _facade = _Facade()
+for _module in _OF_TEXTS:  # They ask tensors for what TensorFlow's have.
+    see_as_user_file(str(_module.__file__))
 _REASON = "datasets and tensors are the facade's"
 CHANGES = (
     *(Hook(module, "tf", instead(_facade), None, _REASON) for module in _SERVED),
-    *(Hook(module, "tf", instead(_RealForTexts()), None, "an error that says what is missing") for module in _OF_TEXTS),
     Hook(module_utils, "tensorflow", instead(_ByCaller()), None, "the facade for functions that make datasets"),
 )

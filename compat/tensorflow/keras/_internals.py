@@ -57,11 +57,14 @@ from keras.src.backend.jax.core import JaxVariable
 from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.callbacks import orbax_checkpoint, tensorboard
 from keras.src.callbacks.callback_list import CallbackList
+from keras.src.layers import layer as layer_module
 from keras.src.layers.core import masking
 from keras.src.layers.preprocessing import (
     discretization,
+    feature_space,
     hashed_crossing,
     hashing,
+    index_lookup,
     integer_lookup,
     normalization,
     string_lookup,
@@ -89,6 +92,7 @@ from keras.src.trainers.trainer import Trainer
 from keras.src.tree import register_tree_node_class
 from keras.src.utils import (
     audio_dataset_utils,
+    backend_utils,
     dataset_utils,
     file_utils,
     image_dataset_utils,
@@ -97,6 +101,7 @@ from keras.src.utils import (
     python_utils,
     rng_utils,
     text_dataset_utils,
+    tf_utils,
     timeseries_dataset_utils,
     traceback_utils,
 )
@@ -144,11 +149,13 @@ __all__ = [
     "audio_dataset_utils",
     "backend",
     "backend_config",
+    "backend_utils",
     "class_weight_to_sample_weights",
     "data_adapters",
     "dataset_utils",
     "discretization",
     "dtypes",
+    "feature_space",
     "file_utils",
     "functional",
     "get_keras_mask",
@@ -159,12 +166,14 @@ __all__ = [
     "hashing",
     "image_dataset_utils",
     "in_symbolic_scope",
+    "index_lookup",
     "initializers",
     "integer_lookup",
     "is_default",
     "jax_trainer",
     "jax_utils",
     "keras_option_scope",
+    "layer_module",
     "lazy_tensorflow",
     "legacy_backend",
     "legacy_h5_format",
@@ -191,6 +200,7 @@ __all__ = [
     "tensorboard",
     "text_dataset_utils",
     "text_vectorization",
+    "tf_utils",
     "timeseries_dataset_utils",
     "traceback_utils",
 ]

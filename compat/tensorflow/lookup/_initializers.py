@@ -1,7 +1,7 @@
 """What tables are filled from: tensors, or the lines of a file."""
 
 import abc
-from typing import Any, final
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,10 +30,20 @@ class TableInitializer(abc.ABC):
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         """Return keys `[n]` and values `[n]`."""
 
+    def initialize(self, table: "Fillable") -> None:
+        """Fill a table; a program's own initializer may do it otherwise, or not at all."""
+        table.fill(*self.read())
 
-@final
+
+class Fillable(Protocol):
+    """A table that can be filled."""
+
+    def fill(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Take keys and values."""
+
+
 class KeyValueTensorInitializer(TableInitializer):
-    """Keys and values that tensors hold.
+    """Keys and values that tensors hold. Programs, and Keras, make their own of it.
 
     Ref: https://www.tensorflow.org/api_docs/python/tf/lookup/KeyValueTensorInitializer
     """
@@ -66,7 +76,6 @@ class TextFileIndex:
     LINE_NUMBER = -1
 
 
-@final
 class TextFileInitializer(TableInitializer):
     """Keys and values that the lines of a file hold.
 

@@ -49,10 +49,21 @@ class StaticHashTable(Table):
         self._default = convert_to_tensor(default_value, self.value_dtype)
         if self._default.ndim:
             raise ValueError(f"Shapes {tuple(self._default.shape)} and () are not compatible")
-        keys, values = initializer.read()
         self._rows: dict[Any, int] = {}
+        self._keys = np.empty(0, object if self.key_dtype is _dtypes.string else self.key_dtype.as_numpy_dtype)
+        # At the end what -1 finds.
+        self._values = np.asarray(self._default).reshape(1)
+        initializer.initialize(self)
+
+    def fill(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Take keys `[n]` and their values `[n]`, which stay.
+
+        Raises:
+            FailedPreconditionError: If a key has two values.
+        """
+        rows: dict[Any, int] = {}
         for row, key in enumerate(hashable(keys)):
-            first = self._rows.setdefault(key, row)
+            first = rows.setdefault(key, row)
             if values[first] != values[row]:
                 raise FailedPreconditionError(
                     None,
@@ -60,10 +71,9 @@ class StaticHashTable(Table):
                     f"HashTable has different value for same key. Key {_shown(key)} has {_shown(values[first])} and trying to add "
                     f"value {_shown(values[row])}",
                 )
-        places = np.fromiter(self._rows.values(), np.int64, len(self._rows))
-        self._rows = dict(zip(self._rows, range(len(places)), strict=True))
+        places = np.fromiter(rows.values(), np.int64, len(rows))
+        self._rows = dict(zip(rows, range(len(places)), strict=True))
         self._keys = keys[places]
-        # At the end what -1 finds.
         self._values = np.append(values[places], np.asarray(self._default))
 
     @property

@@ -9,7 +9,7 @@ __getattr__ = LazyNames(
     __name__,
     {
         "ragged._broadcasting": "map_flat_values",
-        "ragged._crossing": "cross",
+        "ragged._crossing": "cross cross_hashed",
         "ragged._joining": "stack",
         "ragged._making": "constant range=make_range row_splits_to_segment_ids segment_ids_to_row_splits",
         "ragged._selection": "boolean_mask stack_dynamic_partitions",

@@ -194,4 +194,6 @@ def bincount(op: Callable[..., Any], arr: Any, weights: Any = None, *args: Any, 
     longest = known_values(arr.flat_values)
     size = 0 if longest is None else int(longest.max(initial=-1)) + 1
     size = max(size, int(kwargs.pop("minlength", 0) or 0))
+    most = kwargs.pop("maxlength", None)
+    size = size if most is None else min(size, int(most))
     return op(arr.to_tensor(size), axis=axis, minlength=size, maxlength=size, **kwargs)

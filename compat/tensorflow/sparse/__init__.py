@@ -16,6 +16,7 @@ __getattr__ = LazyNames(
         "sparse._selection": (
             "add bincount fill_empty_rows from_dense mask maximum minimum reset_shape retain slice split"
         ),
+        "sparse._crossing": "cross cross_hashed",
         "_ops._segments": (
             "segment_mean=sparse_segment_mean segment_sqrt_n=sparse_segment_sqrt_n segment_sum=sparse_segment_sum"
         ),

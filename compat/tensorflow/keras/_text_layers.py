@@ -1,0 +1,101 @@
+"""Keras's layers of strings, which compute with TensorFlow whatever Keras runs on: the facade's tensors go through them."""
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import Any, final
+
+import keras
+import numpy as np
+
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook, instead
+from tfdist_jax.compat.tensorflow.keras._internals import backend, backend_utils, dtypes, layer_module
+
+_FACADE = "tfdist_jax.compat.tensorflow"
+
+
+@final
+class _TensorFlowBackend:
+    """What these layers use of Keras's backend for TensorFlow."""
+
+    # By this end of the name Keras knows that `tf.math.bincount` is there.
+    __name__ = "tensorflow"
+
+    @property
+    def core(self) -> "_TensorFlowBackend":
+        """Itself."""
+        return self
+
+    numpy = nn = core
+
+    def shape(self, x: Any) -> tuple[int | None, ...]:
+        """Return the sizes; of ragged axes None."""
+        return tuple(x.get_shape())
+
+    def cast(self, x: Any, dtype: Any) -> Any:
+        """Return a tensor in another type."""
+        return _tf().cast(x, dtype)
+
+    def expand_dims(self, x: Any, axis: int) -> Any:
+        """Return a tensor with an axis more."""
+        return _tf().expand_dims(x, axis)
+
+    def reshape(self, x: Any, newshape: Any) -> Any:
+        """Return a tensor in another shape."""
+        return _tf().reshape(x, newshape)
+
+    def multiply(self, x: Any, y: Any) -> Any:
+        """Return a product."""
+        return _tf().multiply(x, y)
+
+    def sum(self, x: Any, axis: Any = None) -> Any:
+        """Return a sum along an axis."""
+        return _tf().reduce_sum(x, axis)
+
+    def one_hot(self, x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False) -> Any:
+        """Return ones where the classes are, and zeros elsewhere."""
+        hot = _tf().one_hot(x, num_classes, axis=axis, dtype=dtype or keras.config.floatx())
+        return _tf().sparse.from_dense(hot) if sparse else hot
+
+    def multi_hot(self, x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False) -> Any:
+        """Return ones where one of a row's classes is, and zeros elsewhere."""
+        hot = _tf().reduce_max(self.one_hot(x, num_classes, axis, dtype), axis=1 if len(self.shape(x)) > 1 else 0)
+        return _tf().sparse.from_dense(hot) if sparse else hot
+
+
+def _tf() -> Any:
+    return sys.modules[_FACADE]
+
+
+def _keep(original: Callable[..., Any]) -> Callable[..., Any]:
+    def convert_tf_tensor(outputs: Any, dtype: Any = None) -> Any:
+        """Return a tensor of the facade, which Keras takes as it is."""
+        return outputs if dtype is None else _tf().cast(outputs, dtype)
+
+    return convert_tf_tensor
+
+
+def _accepting_strings(original: Callable[..., Any]) -> Callable[..., Any]:
+    def is_backend_tensor_or_symbolic(x: Any, allow_none: bool = False) -> bool:
+        return original(x, allow_none) or _tf().is_tensor(x)
+
+    return is_backend_tensor_or_symbolic
+
+
+def _with_strings(original: dict[Any, str]) -> dict[Any, str]:
+    return {**original, np.dtype(object): "string"}
+
+
+CHANGES = (
+    Hook(dtypes, "PYTHON_DTYPES_MAP", _with_strings, None, "arrays of strings are arrays of objects"),
+    Addition(backend, "tensorflow", _TensorFlowBackend()),
+    Hook(backend_utils, "convert_tf_tensor", _keep, "outputs dtype", "Keras's backend would make 64 bits 32"),
+    Hook(backend_utils, "TFGraphScope", instead(contextlib.nullcontext), None, "there are no tensors of another kind"),
+    Hook(
+        layer_module,
+        "is_backend_tensor_or_symbolic",
+        _accepting_strings,
+        "x allow_none",
+        "strings are tensors, too",
+    ),
+)
