@@ -1,6 +1,7 @@
 """Keras's layers of strings, which compute with TensorFlow whatever Keras runs on: the facade's tensors go through them."""
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any, final
@@ -9,7 +10,19 @@ import keras
 import numpy as np
 
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook, instead
-from tfdist_jax.compat.tensorflow.keras._internals import backend, backend_utils, dtypes, layer_module
+from tfdist_jax.compat.tensorflow.keras._internals import (
+    Functional,
+    backend,
+    backend_utils,
+    dtypes,
+    feature_space,
+    hashed_crossing,
+    index_lookup,
+    integer_lookup,
+    layer_module,
+    string_lookup,
+    text_vectorization,
+)
 
 _FACADE = "tfdist_jax.compat.tensorflow"
 
@@ -63,6 +76,19 @@ class _TensorFlowBackend:
         return _tf().sparse.from_dense(hot) if sparse else hot
 
 
+@final
+class _NamedTensorFlow:
+    """Keras's backend by TensorFlow's name: by another, these layers refuse ragged and sparse results."""
+
+    def backend(self) -> str:
+        """Return the name."""
+        return "tensorflow"
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the backend has by this name."""
+        return getattr(backend, name)
+
+
 def _tf() -> Any:
     return sys.modules[_FACADE]
 
@@ -82,13 +108,56 @@ def _accepting_strings(original: Callable[..., Any]) -> Callable[..., Any]:
     return is_backend_tensor_or_symbolic
 
 
+def _keeping_strings(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Any:
+        if dtype in (None, "string") and _is_text(x):
+            return _tf().convert_to_tensor(x, _tf().string)
+        return original(x, dtype, sparse, ragged)
+
+    return convert_to_tensor
+
+
+def _is_text(x: Any) -> bool:
+    dtype = getattr(x, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind in "OSU"
+
+
+def _fitting_strings(original: Callable[..., Any]) -> Callable[..., Any]:
+    def _adjust_input_rank(self: Any, flat_inputs: list[Any]) -> Any:
+        pairs = zip(flat_inputs, self._inputs, strict=True)
+        return original(self, [_fit(x, tuple(wanted.shape)) if _is_text(x) else x for x, wanted in pairs])
+
+    return _adjust_input_rank
+
+
+def _fit(texts: Any, wanted: tuple[int | None, ...]) -> Any:
+    """Return strings with a last axis of one more or less, where that makes them fit."""
+    if texts.ndim == len(wanted) - 1 and wanted[-1] == 1:
+        return _tf().expand_dims(texts, -1)
+    return _tf().squeeze(texts, -1) if texts.ndim == len(wanted) + 1 and texts.shape[-1] == 1 else texts
+
+
 def _with_strings(original: dict[Any, str]) -> dict[Any, str]:
     return {**original, np.dtype(object): "string"}
 
 
 CHANGES = (
     Hook(dtypes, "PYTHON_DTYPES_MAP", _with_strings, None, "arrays of strings are arrays of objects"),
+    Hook(
+        backend.core,
+        "convert_to_tensor",
+        _keeping_strings,
+        "x dtype sparse ragged",
+        "JAX has no strings",
+        elsewhere=(backend,),
+    ),
+    Hook(Functional, "_adjust_input_rank", _fitting_strings, "self flat_inputs", "JAX has no strings"),
     Addition(backend, "tensorflow", _TensorFlowBackend()),
+    *(
+        Hook(module, "backend", instead(_NamedTensorFlow()), None, "tensors are the facade's")
+        for module in (feature_space, hashed_crossing, index_lookup, integer_lookup, string_lookup, text_vectorization)
+    ),
     Hook(backend_utils, "convert_tf_tensor", _keep, "outputs dtype", "Keras's backend would make 64 bits 32"),
     Hook(backend_utils, "TFGraphScope", instead(contextlib.nullcontext), None, "there are no tensors of another kind"),
     Hook(

@@ -1,7 +1,7 @@
 """Batches of a `fit` on their way to the replicas: split, put together for several steps, sent ahead."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, final
 
 import jax
@@ -30,7 +30,16 @@ class BatchFeeder:
     On CPU (`ahead=0`) batches stay NumPy arrays until their step, which takes each device's rows from them.
     """
 
-    def __init__(self, mesh: Mesh, steps_per_execution: int, most: int, *, ahead: int, is_bound: bool = True) -> None:
+    def __init__(
+        self,
+        mesh: Mesh,
+        steps_per_execution: int,
+        most: int,
+        *,
+        ahead: int,
+        is_bound: bool = True,
+        prepare: Callable[[Any], Any] = lambda batch: batch,
+    ) -> None:
         """Feed the devices of `mesh`.
 
         Args:
@@ -39,7 +48,9 @@ class BatchFeeder:
             most: How many of them one program takes.
             ahead: How many calls' transfers are started early.
             is_bound: Whether they go to the mesh, rather than where JAX puts what is bound to no device.
+            prepare: Makes what steps take of each batch, on the host.
         """
+        self._prepare = prepare
         self._steps, self._most = steps_per_execution, most
         self._mesh = mesh
         split = NamedSharding(mesh, SPLIT_STEPS)
@@ -60,7 +71,7 @@ class BatchFeeder:
 
     def _split(self, source: Iterable[Any]) -> Iterator[tuple[Any, Sizes]]:
         # A process may have no batch of its own at all, but then none has: shards of nothing come all the same.
-        first = next(source := iter(source), None)
+        first = next(source := map(self._prepare, source), None)
         rest = () if first is None else itertools.chain([first], source)
         has_own_rows = isinstance(next(iter(jax.tree.leaves(first)), None), OwnRows)
         del first

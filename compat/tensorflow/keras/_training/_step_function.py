@@ -32,6 +32,7 @@ from tfdist_jax.compat.tensorflow.keras._training._steps import (
     TrainStep,
     variables_of,
 )
+from tfdist_jax.compat.tensorflow.keras._training._text_front import with_front_values
 from tfdist_jax.compat.tensorflow.random._random_state import drawing_from, next_words
 
 # Steps that are compiled into one program on CPU, where they are unrolled and compile time grows with them.
@@ -139,7 +140,12 @@ class StepFunction:
         depth = 0 if runs_on_cpu(self._mesh) else _AHEAD
         steps = self._model.steps_per_execution
         self._feed = BatchFeeder(
-            self._mesh, steps, _most_in_program(step, strategy), ahead=depth, is_bound=self._is_bound
+            self._mesh,
+            steps,
+            _most_in_program(step, strategy),
+            ahead=depth,
+            is_bound=self._is_bound,
+            prepare=functools.partial(with_front_values, self._model),
         )
         self.runs_eagerly = self._model.run_eagerly
         self._program = functools.lru_cache(_MOST_PROGRAMS)(self._make_program)
@@ -181,7 +187,7 @@ class StepFunction:
 
     def lower(self, batch: Any) -> Any:
         """Lower the step for a host batch without running it, as `jax.jit(fn).lower` does."""
-        data, sizes = pad_to_equal(batch, self._strategy.num_replicas_in_sync)
+        data, sizes = pad_to_equal(with_front_values(self._model, batch), self._strategy.num_replicas_in_sync)
         (program, _), leaves = self._find_program(self.variable_ids(), sizes, stacked([data]))
         return program.lower([*leaves, np.zeros(3, np.uint32)])
 

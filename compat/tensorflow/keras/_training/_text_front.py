@@ -1,0 +1,163 @@
+"""Models that take strings: what they compute of these runs on the host, before each step, and the rest is the step's program."""
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import keras
+import numpy as np
+
+from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
+from tfdist_jax.compat.tensorflow.keras._internals import Functional, JAXTrainer, functional, register_tree_node_class
+
+_TEXT = "string"
+
+
+@final
+@register_tree_node_class
+@jax.tree_util.register_pytree_node_class
+class FrontValues:
+    """What the front of a model has computed of a batch: the model takes it in place of its inputs."""
+
+    def __init__(self, front: "TextFront", arrays: Sequence[Any]) -> None:
+        """Hold arrays whose rows are those of the batch."""
+        self.front = front
+        self.arrays = tuple(arrays)
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], "TextFront"]:
+        """Return the arrays, and whose they are."""
+        return self.arrays, self.front
+
+    @classmethod
+    def tree_unflatten(cls, front: "TextFront", arrays: Sequence[Any]) -> "FrontValues":
+        """Hold other arrays."""
+        return cls(front, arrays)
+
+
+@final
+class TextFront:
+    """The part of a functional model that computes with strings, up to its first numbers, and the rest of it."""
+
+    def __init__(self, graph: Any) -> None:
+        """Part a model.
+
+        Args:
+            graph: The functional model, some inputs of which are strings.
+
+        Raises:
+            ValueError: If what it computes of strings has weights that are trained, or strings are its result.
+        """
+        self._graph = graph
+        nodes = [
+            node
+            for depth in sorted(graph._nodes_by_depth, reverse=True)
+            for node in graph._nodes_by_depth[depth]
+            if any(x.dtype == _TEXT for x in node.input_tensors)
+        ]
+        border = [x for node in nodes for x in node.outputs if x.dtype != _TEXT]
+        self._front = keras.Function(graph.inputs, border)
+        trained = [
+            weight.path for layer in self._front.operations for weight in getattr(layer, "trainable_weights", ())
+        ]
+        if trained:
+            raise ValueError(
+                f"A part of {graph.name} that takes strings has weights that are trained ({trained[0]}), and its steps are programs, "
+                "which take no strings. Make its layer of strings, such as TextVectorization, a layer of the outer model: "
+                "Sequential([vectorize, model])."
+            )
+        self._numbers = [i for i, x in enumerate(graph.inputs) if x.dtype != _TEXT]
+        self._rest = keras.Function([*border, *(graph.inputs[i] for i in self._numbers)], graph._outputs_struct)
+
+    def prepare(self, x: Any) -> FrontValues:
+        """Return what is computed of a batch's inputs on the host."""
+        inputs = self._graph._standardize_inputs(x)
+        found = keras.tree.flatten(self._front(inputs))
+        return FrontValues(self, [*map(np.asarray, found), *(np.asarray(inputs[i]) for i in self._numbers)])
+
+    def run(self, values: FrontValues, **options: Any) -> Any:
+        """Return the model's results."""
+        return self._rest._run_through_graph(
+            list(values.arrays), operation_fn=lambda layer: functional.operation_fn(layer, **options)
+        )
+
+
+_fronts: weakref.WeakKeyDictionary[Any, TextFront | None] = weakref.WeakKeyDictionary()
+
+
+def front_of(model: keras.Model) -> TextFront | None:
+    """Return the front of a model that takes strings; None of one that takes none, or is not functional."""
+    graph = getattr(model, "_functional", None) if isinstance(model, keras.Sequential) else model
+    if not isinstance(graph, Functional):
+        return None
+    if graph not in _fronts:
+        takes_texts = any(x.dtype == _TEXT for x in graph.inputs)
+        _fronts[graph] = TextFront(graph) if takes_texts else None
+    return _fronts[graph]
+
+
+def with_front_values(model: keras.Model, batch: Any) -> Any:
+    """Return a batch with what the front of a model computes of its inputs in their place."""
+    front = front_of(model)
+    if front is None:
+        return batch
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+    return front.prepare(x), y, sample_weight
+
+
+def _running_rest(kind: type) -> Callable[..., Any]:
+    @functools.wraps(kind.__call__)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], FrontValues):
+            return args[0].front.run(args[0], training=kwargs.get("training"))
+        above: Any = super(kind, self)
+        return above.__call__(*args, **kwargs)
+
+    return __call__
+
+
+def _building_rest(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Build models that take strings from what their front makes of a batch."""
+
+    @functools.wraps(original)
+    def _symbolic_build(self: keras.Model, iterator: Any = None, data_batch: Any = None) -> Any:
+        if not _may_take_texts(self):
+            return original(self, iterator, data_batch)
+        if data_batch is None:
+            data_batch = _first_batch(iterator)
+        x, *_ = keras.utils.unpack_x_y_sample_weight(data_batch)
+        if isinstance(self, keras.Sequential) and not self.built and _is_text(x):
+            self.build((None, *np.shape(x)[1:]))
+        return original(self, data_batch=with_front_values(self, data_batch))
+
+    return _symbolic_build
+
+
+def _may_take_texts(model: keras.Model) -> bool:
+    if isinstance(model, keras.Sequential) and not model.built:
+        return bool(model.layers) and getattr(model.layers[0], "compute_dtype", None) == _TEXT
+    return front_of(model) is not None
+
+
+def _first_batch(iterator: Any) -> Any:
+    for _, _, data in iterator:
+        return data[0] if isinstance(data, list | tuple) else next(data)
+    return None
+
+
+def _is_text(x: Any) -> bool:
+    dtype = getattr(x, "dtype", None)
+    return dtype is not None and np.dtype(dtype).kind in "OSU"
+
+
+CHANGES = (
+    *(Addition(kind, "__call__", _running_rest(kind)) for kind in (Functional, keras.Sequential)),
+    Hook(
+        JAXTrainer,
+        "_symbolic_build",
+        _building_rest,
+        "self iterator data_batch",
+        "strings are no arrays of JAX's",
+    ),
+)
