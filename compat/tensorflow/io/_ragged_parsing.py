@@ -51,7 +51,7 @@ def read_ragged(key: str, feature: RaggedFeature, column_of: Callable[[str, Any]
             if found:
                 found.append(RowPartition.uniform(int(counts.sum()), length, dtype))
             else:  # Rows of one length need no partition.
-                values = values.reshape(-1, length, *values.shape[1:])
+                values = values.reshape(int(counts.sum()), length, *values.shape[1:])
             continue
         lengths, rows = _lengths(partition, column_of(partition.key, "int64"), counts)
         if (lengths < 0).any():

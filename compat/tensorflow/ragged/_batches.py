@@ -10,6 +10,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.ragged._base import Ragged, with_outer
 from tfdist_jax.compat.tensorflow.ragged._row_partition import RowPartition
+from tfdist_jax.compat.tensorflow.ragged._rows import merge_axes
 
 
 def parts_of(given: Any) -> tuple[Any, tuple[RowPartition, ...]]:
@@ -69,5 +70,5 @@ def join_arrays(
         lengths = np.repeat([shape[level] for shape in shapes], rows)
         uniform = sizes[level] if level else None
         levels.append(RowPartition(RowPartition.of_lengths(lengths, dtype).splits, uniform))
-    flat = np.concatenate([np.asarray(array).reshape(-1, *shapes[0][ragged_rank:]) for array in arrays])
+    flat = np.concatenate([merge_axes(np.asarray(array), ragged_rank) for array in arrays])
     return like.of(convert_to_tensor(flat), levels)

@@ -9,7 +9,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, is_tensor
 from tfdist_jax.compat.tensorflow.ragged._base import Ragged
 from tfdist_jax.compat.tensorflow.ragged._row_partition import RowPartition, spans, splits_dtype
-from tfdist_jax.compat.tensorflow.ragged._rows import Partitions, take, uniform_partitions
+from tfdist_jax.compat.tensorflow.ragged._rows import Partitions, merge_axes, take, uniform_partitions
 
 
 def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -161,7 +161,7 @@ def _with_levels(flat: Any, levels: list[RowPartition], count: int, dtype: Any) 
     if more <= 0:
         return flat, levels
     sizes = np.shape(flat)
-    return flat.reshape(-1, *sizes[more + 1 :]), [*levels, *uniform_partitions(sizes[: more + 1], dtype)]
+    return merge_axes(flat, more + 1), [*levels, *uniform_partitions(sizes[: more + 1], dtype)]
 
 
 def _broadcast(operands: list[_Operand]) -> Partitions:

@@ -14,7 +14,7 @@ from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.ragged._base import Ragged, ragged_axis
 from tfdist_jax.compat.tensorflow.ragged._row_partition import NOT_TRACED, RowPartition, integers
-from tfdist_jax.compat.tensorflow.ragged._rows import known_values, places, take, uniform_partitions
+from tfdist_jax.compat.tensorflow.ragged._rows import known_values, merge_axes, places, take, uniform_partitions
 
 
 class FromOthers(Ragged):
@@ -58,7 +58,7 @@ class FromOthers(Ragged):
             return cls._of_nested_lengths(given, list(lengths), dtype)
         sizes = np.shape(given)
         partitions = uniform_partitions(sizes[: ragged_rank + 1], dtype)
-        flat = given.reshape(-1, *sizes[ragged_rank + 1 :])
+        flat = merge_axes(given, ragged_rank + 1)
         if lengths is None and padding is None:
             return cls.of(flat, partitions)
         rows, width = int(np.prod(sizes[:ragged_rank])), sizes[ragged_rank]
@@ -163,7 +163,7 @@ class FromOthers(Ragged):
         flat, levels = self.flat_values, list(self.partitions)
         if inner > self.ragged_rank:
             levels += uniform_partitions(np.shape(flat)[: inner - self.ragged_rank + 1], self.outer.dtype)
-            flat = flat.reshape(-1, *np.shape(flat)[inner - self.ragged_rank + 1 :])
+            flat = merge_axes(flat, inner - self.ragged_rank + 1)
         if outer == 0:
             return self.of(flat, levels[inner:])
         merged = levels[outer - 1]
@@ -191,7 +191,7 @@ def _lengths_without(tensor: Any, padding: Any) -> np.ndarray:
         raise ValueError(
             f"Shapes {default.shape} and {known.shape[2:]} are incompatible: `padding` is one entry of a row."
         )
-    is_value = (known != default).astype(bool).reshape(*known.shape[:2], -1).any(-1)
+    is_value = (known != default).astype(bool).any(tuple(range(2, known.ndim)))
     return np.where(is_value, np.arange(1, known.shape[1] + 1), 0).max(1, initial=0)
 
 

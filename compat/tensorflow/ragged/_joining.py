@@ -13,7 +13,7 @@ from tfdist_jax.compat.tensorflow.ragged._batches import join_rows, parts_of
 from tfdist_jax.compat.tensorflow.ragged._broadcasting import same_partitions
 from tfdist_jax.compat.tensorflow.ragged._ragged_tensor import RaggedTensor
 from tfdist_jax.compat.tensorflow.ragged._row_partition import RowPartition, splits_dtype
-from tfdist_jax.compat.tensorflow.ragged._rows import slice_rows, take_rows, uniform_partitions
+from tfdist_jax.compat.tensorflow.ragged._rows import merge_axes, slice_rows, take_rows, uniform_partitions
 
 
 def concat(op: Any, values: Any, axis: Any, name: Any = None) -> Any:
@@ -79,9 +79,7 @@ def _split_to(given: Any, depth: int, dtype: Any) -> Any:
     if more <= 0:
         return given
     sizes = np.shape(flat)
-    return RaggedTensor.of(
-        flat.reshape(-1, *sizes[more + 1 :]), (*levels, *uniform_partitions(sizes[: more + 1], dtype))
-    )
+    return RaggedTensor.of(merge_axes(flat, more + 1), (*levels, *uniform_partitions(sizes[: more + 1], dtype)))
 
 
 def _combine_ragged(given: list[Any], axis: int, *, is_stacking: bool, dtype: Any) -> Any:

@@ -79,3 +79,9 @@ def places(partitions: Partitions) -> np.ndarray:
         columns.append(partition.columns[rows])
         rows = partition.rowids[rows]
     return np.stack([rows, *reversed(columns)], 1)
+
+
+def merge_axes(tensor: Any, count: int) -> Any:
+    """Return a tensor whose first `count` axes are one."""
+    sizes = np.shape(tensor)
+    return tensor.reshape(int(np.prod(sizes[:count])), *sizes[count:])
