@@ -66,8 +66,8 @@ def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any,
             other = _widened(other, self.aval.dtype)
         mixed = self.aval.dtype.kind in "iub" or getattr(other, "dtype", self.aval.dtype) != self.aval.dtype
         if mixed and _is_tensorflow_program(frame(1)):
-            if isinstance(other, Composite):
-                return NotImplemented  # A ragged tensor has operators of its own.
+            if isinstance(other, Composite) and other.has_operators:
+                return NotImplemented
             other = _read(other)
             if name in _PRODUCTS and _of_bools(name, self, other):
                 return jnp.logical_and(self, other)
@@ -87,7 +87,7 @@ def _accepting(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any,
 
 def _of_unknown(name: str, original: Callable[[Any, Any], Any], mine: Any, other: Any, frame: FrameType) -> Any:
     """Return what an operator makes of an operand that JAX does not know; NotImplemented if TensorFlow does not either."""
-    if is_registered(other) and not isinstance(other, Composite):
+    if is_registered(other):
         return original(mine, convert_to_tensor(other, mine.dtype))
     if is_text(other) and _is_tensorflow_program(frame):
         raise _unlike_text(name, mine, other)  # Python would take numbers and texts as not equal.
@@ -132,6 +132,8 @@ def _unlike(name: str, original: Callable[[Any, Any], Any], mine: jax.Array, oth
     """
     if is_of_devices(error):
         return original(*brought_together((mine, other)))
+    if isinstance(other, Composite) and other.has_operators:
+        return NotImplemented
     if isinstance(error, OverflowError):
         raise ValueError(f"{other} does not fit into a tensor of {mine.aval.dtype.name}. Use `tf.cast`.") from error
     if not hasattr(other, "shape"):

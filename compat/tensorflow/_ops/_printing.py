@@ -33,7 +33,7 @@ def print(*inputs: Any, **kwargs: Any) -> None:
     if kwargs:
         raise ValueError(f"Unrecognized keyword arguments for tf.print: {kwargs}")
     leaves, tree = jax.tree.flatten(jax.tree.map(_with_parts, inputs, is_leaf=_is_leaf), is_leaf=_is_leaf)
-    places = [i for i, leaf in enumerate(leaves) if is_tensor(leaf) and not isinstance(leaf, HostTensor)]
+    places = [i for i, leaf in enumerate(leaves) if is_tensor(leaf) and not _has_own_text(leaf)]
     tensors = [_array(leaves[i]) for i in places]
 
     def show(*values: Any) -> None:
@@ -47,6 +47,10 @@ def print(*inputs: Any, **kwargs: Any) -> None:
         jax.debug.callback(show, *tensors)
     else:
         show(*tensors)
+
+
+def _has_own_text(leaf: Any) -> bool:
+    return isinstance(leaf, HostTensor) or (isinstance(leaf, Composite) and leaf.has_operators)
 
 
 def _is_leaf(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 
@@ -13,6 +13,9 @@ class StaticPart:
 
 class Composite(abc.ABC):
     """A value that is made of tensors; a leaf of structures, unless they are asked to expand it."""
+
+    has_operators: ClassVar[bool] = False
+    """Whether operators with a tensor are those of its class, as a ragged tensor's are."""
 
     @property
     @abc.abstractmethod

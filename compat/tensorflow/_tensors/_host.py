@@ -60,7 +60,7 @@ class HostTensor(np.ndarray):
         is_other = compare is _texts.not_equal
         if other is None:
             return is_other
-        if isinstance(other, Composite):
+        if isinstance(other, Composite) and other.has_operators:
             return NotImplemented
         try:
             return HostTensor.of(compare(self, _texts.operand(other, compare.__name__)))
@@ -78,7 +78,7 @@ class HostTensor(np.ndarray):
         return self._join(other, lambda x, y: _texts.join(y, x)) if self.has_texts else super().__radd__(other)
 
     def _join(self, other: Any, join: Callable[[np.ndarray, np.ndarray], Any]) -> Any:
-        if isinstance(other, Composite):
+        if isinstance(other, Composite) and other.has_operators:
             return NotImplemented
         try:
             return HostTensor.of(join(self, _texts.operand(other, "add")))

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops import _binary
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow.linalg._matrices import matmul
 
 _TWO_WAYS: dict[str, Callable[[Any, Any], Any]] = {
@@ -35,17 +36,26 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 def operate_by_value(cls: Any) -> None:
     """Put the operators on a class whose objects have a `value()`."""
     for name, op in _TWO_WAYS.items():
-        setattr(cls, f"__{name}__", lambda self, other, op=op: op(self.value(), other))
+        setattr(cls, f"__{name}__", _by_value(op))
         setattr(cls, f"__r{name}__", lambda self, other, op=op: op(other, self.value()))
         setattr(cls, f"__i{name}__", _refuse)
     for name, op in _COMPARISONS.items():
-        setattr(cls, f"__{name}__", lambda self, other, op=op: op(self.value(), other))
+        setattr(cls, f"__{name}__", _by_value(op))
     for name in ("neg", "abs", "pos", "invert"):
         op = getattr(operator, name)
         setattr(cls, f"__{name}__", lambda self, op=op: op(self.value()))
     cls.__eq__ = lambda self, other: _same(self, other, _binary.equal, otherwise=False)
     cls.__ne__ = lambda self, other: _same(self, other, _binary.not_equal, otherwise=True)
     cls.__hash__ = None
+
+
+def _by_value(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def operate(self: Any, other: Any) -> Any:
+        if isinstance(other, Composite) and other.has_operators:
+            return NotImplemented
+        return op(self.value(), other)
+
+    return operate
 
 
 def _same(variable: Any, other: Any, compare: Callable[[Any, Any], Any], *, otherwise: bool) -> Any:

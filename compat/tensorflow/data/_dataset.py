@@ -254,3 +254,9 @@ class Dataset(Sources, Groups, Unsupported):
 def cardinality(dataset: Any) -> Any:
     """Return the number of elements of a dataset; -1 if infinite, -2 if unknown."""
     return dataset.cardinality()
+
+
+def device_batches(dataset: Dataset) -> Iterator[Any]:
+    """Return an iterator over a dataset's elements with NumPy arrays, as devices' programs take them: none is ragged."""
+    require_host()
+    return map(_elements.as_device_arrays, dataset._plan.elements(SeedLog()))

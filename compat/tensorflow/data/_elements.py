@@ -148,6 +148,24 @@ def _as_numpy(value: Any) -> Any:
     return array
 
 
+def as_device_arrays(element: Any) -> Any:
+    """Turn an element into NumPy arrays for the devices' programs.
+
+    Raises:
+        ValueError: If there are ragged tensors in it.
+    """
+    return map_structure(_as_device_array, element)
+
+
+def _as_device_array(value: Any) -> Any:
+    if isinstance(value, Composite) and hasattr(value, "to_tensor"):
+        raise ValueError(
+            f"A batch for devices has a ragged tensor of shape {value.shape}, but their programs have fixed sizes. Fill it up: "
+            "`dataset.map(lambda x: x.to_tensor())`, or `padded_batch` in place of `ragged_batch`."
+        )
+    return _as_numpy(value)
+
+
 def _as_numpy_value(value: Any) -> Any:
     return value.numpy() if hasattr(value, "numpy") else value
 

@@ -140,7 +140,7 @@ class DatasetIterator(Resumable):
 
     def as_numpy(self) -> Iterator[Any]:
         """Return an iterator over the elements that are left, with NumPy arrays, which this one does not count."""
-        return map(_elements.as_numpy, self._elements)
+        return map(_elements.as_device_arrays, self._elements)
 
     def _state(self) -> str:
         """Return where the iterator is, as JSON.

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import jax
 import numpy as np
@@ -39,8 +39,9 @@ class RaggedTensor(Factories):
     `tf.function` that gets or makes a ragged tensor of its arguments' values runs as Python, and XLA compiles none.
     """
 
-    # NumPy's operators leave theirs to this class.
+    # Operators of NumPy's arrays and of tensors leave theirs to this class.
     __array_ufunc__ = None
+    has_operators = True
 
     def __init__(self, values: Any, row_partition: Any) -> None:
         """Refuse: there are methods that make ragged tensors.
@@ -52,6 +53,14 @@ class RaggedTensor(Factories):
             "RaggedTensor constructor is private; please use one of the factory methods instead (e.g., "
             "RaggedTensor.from_row_lengths())"
         )
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        """Refuse to become an array of NumPy's."""
+        _refuse_conversion(self)
+
+    def __jax_array__(self) -> NoReturn:
+        """Refuse to become an array of JAX's, as Keras asks for."""
+        _refuse_conversion(self)
 
     def __getitem__(self, key: Any) -> Any:
         """Return a row, or a part by integers, slices, `...` and `tf.newaxis` for several axes."""
@@ -147,7 +156,7 @@ class RaggedRow(np.ndarray):
         return join_arrays(RaggedTensor, parts, 1, parts[0].splits_dtype, ())
 
 
-def _refuse_conversion(value: RaggedTensor, **_: Any) -> Any:
+def _refuse_conversion(value: RaggedTensor, **_: Any) -> NoReturn:
     raise ValueError(
         f"A RaggedTensor (shape {value.shape}) is no tensor: its rows differ in length. Use `to_tensor()`, which fills them up, "
         "or `flat_values`; functions that take ragged tensors are listed at https://www.tensorflow.org/api_docs/python/tf/ragged."

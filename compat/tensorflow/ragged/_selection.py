@@ -170,7 +170,7 @@ def where(op: Callable[..., Any], condition: Any, x: Any = None, y: Any = None, 
     if x is not None and y is not None:
         return (
             elementwise(op, [condition, x, y])
-            if np.ndim(condition) or isinstance(condition, Ragged)
+            if isinstance(condition, Ragged) or np.ndim(condition)
             else _chosen(condition, x, y)
         )
     flat = condition.flat_values

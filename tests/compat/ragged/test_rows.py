@@ -215,3 +215,33 @@ def test_rows_of_a_feature_must_hold_its_values():
     wanted = tf.io.RaggedFeature(tf.int64, partitions=[tf.io.RaggedFeature.RowLengths("lengths")])
     with pytest.raises(tf.errors.InvalidArgumentError, match="rows hold 2 values, but there are 3"):
         tf.io.parse_example([record], {"n": wanted})
+
+
+def test_programs_of_devices_ask_for_rows_that_are_filled_up():
+    dataset = tf.data.Dataset.from_tensor_slices((tf.cast(make([[1, 2], [3]]), tf.float32), [0.0, 1.0])).batch(2)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    strategy = tf.distribute.MirroredStrategy()
+    calls = [
+        lambda: model.fit(dataset, verbose=0),
+        lambda: model(make([[1]])),
+        lambda: tf.keras.layers.Embedding(3, 2)(make([[1]])),
+        lambda: list(strategy.experimental_distribute_dataset(dataset)),
+        lambda: np.asarray(make([[1]])),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"to_tensor\(\)"):
+            call()
+    filled = dataset.map(lambda x, y: (x.to_tensor(), y))
+    assert len(model.fit(filled, verbose=0).history["loss"]) == 1
+
+
+def test_operators_of_tensors_and_variables_leave_theirs_to_ragged_ones():
+    ragged = tf.ragged.constant([[1.0, 2.0], [3.0]])
+    for other in (tf.constant(2.0), np.float32(2.0), tf.Variable(2.0), 2.0, np.full((2, 1), 2.0, np.float32)):
+        assert (other * ragged).to_list() == (ragged * other).to_list() == [[2.0, 4.0], [6.0]]
+        assert (other - ragged).to_list() == [[1.0, 0.0], [-1.0]]
+        assert (other >= ragged).to_list() == [[True, True], [False]]
+    texts = tf.ragged.constant([["x"], ["y", "z"]])
+    assert (tf.constant([["a"], ["b"]]) + texts).to_list() == [[b"ax"], [b"by", b"bz"]]
+    assert (texts + "!").to_list() == [[b"x!"], [b"y!", b"z!"]]

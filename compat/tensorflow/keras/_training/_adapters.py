@@ -13,6 +13,7 @@ from tfdist_jax._multiprocess._shared_input import Shard, equal_sizes
 from tfdist_jax._sharding._placement import spans_processes
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
+from tfdist_jax.compat.tensorflow.data._dataset import Dataset, device_batches
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import (
     DataAdapter,
@@ -74,7 +75,8 @@ class DatasetAdapter(DataAdapter):
         if getattr(self._dataset, "is_own", False):
             yield from (_marked(shard, weighted) for shard in self._dataset.shards())
         else:
-            yield from map(weighted, self._dataset.as_numpy_iterator())
+            is_ours = isinstance(self._dataset, Dataset)
+            yield from map(weighted, device_batches(self._dataset) if is_ours else self._dataset.as_numpy_iterator())
 
     def begin_again(self) -> None:
         """Begin an iteration and leave it: the next one has the order that comes after."""
