@@ -65,3 +65,15 @@ def test_a_folder_without_anything_saved_is_a_problem(tmp_path, capsys):
     for path in (tmp_path, tmp_path / "missing"):
         code, said = examine(path, capsys)
         assert code == 1 and len(said["PROBLEM"]) == 1
+
+
+@pytest.mark.parametrize("name", ["ckpt.index", "ckpt.data-00000-of-00001"])
+def test_tensorflows_files_are_compared_with_their_checksums(tmp_path, monkeypatch, chaos, capsys, name):
+    monkeypatch.setenv("TFDIST_CHECKPOINT_FORMAT", "tensorflow")
+    tf.train.Checkpoint(v=tf.Variable(np.ones(1000))).write(tmp_path / "ckpt")
+    (tmp_path / "ckpt-2.index.new").touch()
+    code, said = examine(tmp_path, capsys)
+    assert code == 0 and len(said["ok"]) == len(said["look"]) == 1
+    chaos.damage(tmp_path / name, "truncate")
+    code, said = examine(tmp_path, capsys)
+    assert code == 1 and name in said["PROBLEM"][0]

@@ -254,7 +254,9 @@ def test_files_are_written_by_the_first_worker_and_read_by_all(cluster, tmp_path
     ]
 
 
-def test_checkpoints_go_from_one_process_to_several_and_back(cluster, tmp_path):
+@pytest.mark.parametrize("kind", ["orbax", "tensorflow"])
+def test_checkpoints_go_from_one_process_to_several_and_back(cluster, tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("TFDIST_CHECKPOINT_FORMAT", kind)
     values = {"half": tf.constant([1.5, -2.0], tf.bfloat16), "count": tf.constant(7, tf.int64), "rows": tf.ones([3, 2])}
 
     def variables(scale=1):
@@ -262,8 +264,9 @@ def test_checkpoints_go_from_one_process_to_several_and_back(cluster, tmp_path):
 
     tf.train.Checkpoint(**variables()).write(str(tmp_path / "of_one"))
     program = """
-    import sys
+    import os, sys
     import tensorflow as tf
+    os.environ["TFDIST_CHECKPOINT_FORMAT"] = sys.argv[2]
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():
         variables = {"half": tf.Variable(tf.zeros([2], tf.bfloat16)), "count": tf.Variable(tf.constant(0, tf.int64)),
@@ -276,8 +279,9 @@ def test_checkpoints_go_from_one_process_to_several_and_back(cluster, tmp_path):
         variable.assign_add(tf.ones_like(variable))
     checkpoint.sync()
     """
-    workers = cluster(2).start(program, str(tmp_path))
+    workers = cluster(2).start(program, str(tmp_path), kind)
     assert [worker.wait() for worker in workers] == [0, 0], workers[0].log + workers[1].log
+    assert (tmp_path / "of_two.index").exists() == (kind == "tensorflow")
     wanted = [[1.5, -2.0], 7.0, [[1.0, 1.0]] * 3]
     assert [worker.result("read") for worker in workers] == [wanted, wanted]
     back = variables(scale=0)

@@ -10,6 +10,7 @@ from tfdist_jax.cli._findings import Findings
 
 _KERAS = (".keras", ".h5", ".hdf5", ".h5.bkp")
 _ORBAX = "_CHECKPOINT_METADATA"
+_INDEX = ".index"  # Of a checkpoint in TensorFlow's format.
 _UNFINISHED = re.compile(r".+\.(new|old)(\..+)?")
 
 
@@ -46,7 +47,7 @@ def _find_saved(path: Path) -> Iterator[Path]:
 def _is_saved(path: Path) -> bool:
     if path.is_dir():
         return any((path / name).exists() for name in (_integrity.ABOUT, _integrity.ARRAYS, _ORBAX))
-    return path.name.endswith(_KERAS)
+    return path.name.endswith((*_KERAS, _INDEX, f"{_INDEX}.new"))
 
 
 def _look_at(path: Path, report: Findings) -> None:
@@ -55,7 +56,7 @@ def _look_at(path: Path, report: Findings) -> None:
         return
     try:
         has_digest = _check(path)
-    except (DataLossError, OSError) as error:
+    except (DataLossError, NotImplementedError, OSError) as error:
         report.bad(f"{error}")
         return
     if has_digest:
@@ -70,6 +71,11 @@ def _check(path: Path) -> bool:
     if path.is_dir():
         _checkpoint.must_be_whole(path)
         return _integrity.has_digests(path)
+    if path.suffix == _INDEX:
+        from tfdist_jax.compat.tensorflow.train._bundle._reader import BundleReader  # Loads the facade.
+
+        BundleReader(path.with_suffix("")).check()
+        return True
     from tfdist_jax.compat.tensorflow.keras._saving import _seal  # Loads Keras.
 
     return _seal.check(path)

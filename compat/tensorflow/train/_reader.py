@@ -5,6 +5,7 @@ from typing import Any, final
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow._platform._errors import NotFoundError
 from tfdist_jax.compat.tensorflow.train import _formats
+from tfdist_jax.compat.tensorflow.train._bundle._table import is_table
 from tfdist_jax.compat.tensorflow.train._saved import open_saved
 from tfdist_jax.compat.tensorflow.train._state_file import as_text, latest_checkpoint
 
@@ -14,11 +15,17 @@ def checked_path(save_path: Any) -> str:
 
     Raises:
         NotFoundError: If there is no such checkpoint.
+        NotImplementedError: If it is a single file, as TensorFlow wrote them before version 1.
     """
     path = _checkpoint.local_path(as_text(save_path))
     newest = path if _formats.is_saved(path) else latest_checkpoint(path)
     if newest is not None:
         return str(_checkpoint.local_path(str(newest)))
+    if path.is_file() and is_table(path):
+        raise NotImplementedError(
+            f"{path} is a checkpoint in the first of TensorFlow's formats, a single file (`write_version=1`). Restore it with "
+            "tf.compat.v1.train.Saver in TensorFlow, and save it anew without `write_version`."
+        )
     raise NotFoundError(
         None, None, f"Unsuccessful restore: failed to find any checkpoint at {path}; or it was not saved completely."
     )

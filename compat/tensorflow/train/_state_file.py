@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, final
 
+from google.protobuf import text_encoding
+
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow.train._damage import find_whole
 
@@ -37,6 +39,11 @@ def as_text(path: Any) -> str:
     return os.fspath(os.fsdecode(path))
 
 
+def _unescape(shown: str) -> str:
+    """Return a text from the form that it has in a message's text: bytes of other letters as octal numbers."""
+    return text_encoding.CUnescape(shown).decode() if "\\" in shown else shown
+
+
 def get_checkpoint_state(checkpoint_dir: Any, latest_filename: str | None = None) -> CheckpointState | None:
     """Return what the state file in a folder says, paths made absolute or relative as the folder is; None without one."""
     folder = as_text(checkpoint_dir)
@@ -44,7 +51,8 @@ def get_checkpoint_state(checkpoint_dir: Any, latest_filename: str | None = None
     if not file.is_file():
         return None
     state = CheckpointState()
-    for name, value in _FIELD.findall(file.read_text()):
+    for name, shown in _FIELD.findall(file.read_text(encoding="utf-8")):
+        value = _unescape(shown)
         match name:
             case "model_checkpoint_path":
                 state.model_checkpoint_path = os.path.join(folder, value)
@@ -75,7 +83,8 @@ def update_checkpoint_state(
     times = list(all_model_checkpoint_timestamps or ())
     if times and len(times) != len(paths):
         raise ValueError(f"There are {len(paths)} checkpoints but {len(times)} timestamps: give one for each.")
-    shown = lambda path: os.path.relpath(_checkpoint.local_path(path), _checkpoint.local_path(folder))
+    relative = lambda path: os.path.relpath(_checkpoint.local_path(path), _checkpoint.local_path(folder))
+    shown = lambda path: text_encoding.CEscape(relative(path), as_utf8=True)  # type: ignore[arg-type] # Takes text, too.
     lines = [f'model_checkpoint_path: "{shown(newest)}"']
     lines += [f'all_model_checkpoint_paths: "{shown(path)}"' for path in paths]
     lines += [f"all_model_checkpoint_timestamps: {moment!r}" for moment in times]

@@ -148,6 +148,23 @@ def _holding(value):
     return module
 
 
+def test_the_first_format_is_refused_with_the_way_around(tmp_path):
+    shutil.copy(FILES / "names.index", tmp_path / "one")  # A single table, as that format is.
+    with pytest.raises(NotImplementedError, match=r"first of TensorFlow's formats.*save it anew"):
+        tf.train.load_checkpoint(tmp_path / "one")
+
+
+def test_names_of_any_letters_are_found(tmp_path):
+    folder = tmp_path / "mit Umläuten"
+    folder.mkdir()
+    for file in FILES.glob("shards.*"):
+        shutil.copy(file, folder / file.name.replace("shards", "größe"))
+    # As TensorFlow writes them.
+    (folder / "checkpoint").write_text('model_checkpoint_path: "gr\\303\\266\\303\\237e"\n')
+    assert tf.train.latest_checkpoint(folder) == str(folder / "größe")
+    tf.train.Checkpoint(variables=[tf.Variable(np.zeros(10, "f4"))]).read(str(folder / "größe")).expect_partial()
+
+
 def test_the_place_of_an_iterator_is_refused_with_the_way_around():
     step, path = tf.Variable(0), str(FILES / "iterator")
     tf.train.Checkpoint(step=step).read(path).expect_partial()

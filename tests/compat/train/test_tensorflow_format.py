@@ -41,6 +41,14 @@ def test_a_manager_writes_and_removes_files(tmp_path):
     assert other.v.numpy().tolist() == [4, 5] and other.save_counter.numpy() == 3
 
 
+def test_a_name_may_have_any_letters(tmp_path):
+    checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
+    path = checkpoint.save(tmp_path / 'größe"[a-z]*\\1')
+    assert tf.train.latest_checkpoint(tmp_path) == path
+    checkpoint.restore(checkpoint.save(tmp_path / 'größe"[a-z]*\\1')).assert_consumed()
+    assert len(names(tmp_path)) == 5
+
+
 def test_a_name_can_be_written_again_in_either_format(tmp_path, monkeypatch):
     variable = tf.Variable(0.0)
     checkpoint = tf.train.Checkpoint(v=variable)

@@ -56,6 +56,14 @@ def read_table(file: Path) -> dict[bytes, bytes]:
     return found
 
 
+def is_table(file: Path) -> bool:
+    """Tell whether a file is a table, by its end."""
+    with file.open("rb") as reader:
+        size = reader.seek(0, 2)
+        reader.seek(max(0, size - len(_MAGIC)))
+        return reader.read() == _MAGIC
+
+
 def _refuse(file: Path, offset: int, why: str) -> NoReturn:
     raise DamagedError(f"{file} is damaged at byte {offset}: {why}.")
 
