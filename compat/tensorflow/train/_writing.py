@@ -101,6 +101,7 @@ def _begin_bundle(path: str, root: Any) -> Callable[[], None]:
     def write() -> None:
         with _checkpoint.alone_in(final.parent):
             write_bundle(final, arrays)
+            _formats.note_written(final)
         if _checkpoint.is_saved(final):
             _checkpoint.delete(final)
 

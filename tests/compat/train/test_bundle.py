@@ -53,6 +53,18 @@ def test_keys_of_parts_are_sorted_as_the_places_are(extents):
     assert keys == sorted(keys) and keys[0] != keys[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "extents", "key"),
+    [
+        ("s", [(67, 67), (0, 70)], b"\0s\0\1\1\2\xc0C\xc0C\x80\xc0F"),
+        ("v", [(225000, 75000)], b"\0v\0\1\1\1\xe3n\xe8\xe1$\xf8"),
+        ("w", [(0, 3), (13334, 6666)], b"\0w\0\1\1\2\x80\x83\xe04\x16\xda\n"),
+    ],
+)
+def test_keys_of_parts_are_those_that_tensorflow_has_written(name, extents, key):
+    assert slice_key(name, extents) == key
+
+
 def test_names_in_keys_of_parts_may_hold_anything():
     assert slice_key("a\0b", []) == b"\x00a\x00\xffb\x00\x01\x00"
 

@@ -39,6 +39,8 @@ def test_a_manager_writes_and_removes_files(tmp_path):
     other = tf.train.Checkpoint(v=tf.Variable([0.0, 0.0]))
     other.restore(tf.train.latest_checkpoint(tmp_path)).assert_consumed()
     assert other.v.numpy().tolist() == [4, 5] and other.save_counter.numpy() == 3
+    (tmp_path / "ckpt-3.data-00000-of-00001").write_bytes(b"")  # Also if it was found to be whole before.
+    assert manager.latest_checkpoint == tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "ckpt-2")
 
 
 def test_a_name_may_have_any_letters(tmp_path):
@@ -130,6 +132,25 @@ def test_what_tensorflow_does_not_save_is_restored_here(tmp_path):
     for variable, value in zip(other.variables, saved, strict=True):
         np.testing.assert_array_equal(variable, value)
     assert float(checkpoint.metric.result()) == 3 and int(next(checkpoint.iterator)) == 1
+
+
+def test_a_variable_may_be_the_root(tmp_path):
+    variable = tf.Variable([1.0, 2.0])
+    path = tf.train.Checkpoint(variable).save(tmp_path / "ckpt")
+    variable.assign([0.0, 0.0])
+    tf.train.Checkpoint(variable).restore(path).assert_consumed()
+    assert variable.numpy().tolist() == [1, 2]
+
+
+def test_weights_of_a_model_are_written_too(tmp_path):
+    model = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Dense(1)])
+    model.save_weights(tmp_path / "weights")
+    saved = model.get_weights()
+    model.set_weights([weight + 1 for weight in saved])
+    model.load_weights(tmp_path / "weights").assert_consumed()
+    for weight, value in zip(model.get_weights(), saved, strict=True):
+        np.testing.assert_array_equal(weight, value)
+    assert names(tmp_path) == ["checkpoint", "weights.data-00000-of-00001", "weights.index"]
 
 
 def test_under_a_strategy_values_are_written_whole(tmp_path):
