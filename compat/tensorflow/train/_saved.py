@@ -10,7 +10,12 @@ import numpy as np
 
 from tfdist_jax._checkpoint import _checkpoint
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
-from tfdist_jax.compat.tensorflow.train._bundle._object_graph import OBJECT_GRAPH, SavedObject, decode_graph
+from tfdist_jax.compat.tensorflow.train._bundle._object_graph import (
+    OBJECT_GRAPH,
+    SavedObject,
+    decode_graph,
+    find_slots,
+)
 from tfdist_jax.compat.tensorflow.train._bundle._reader import BundleReader
 from tfdist_jax.compat.tensorflow.train._damage import reading
 from tfdist_jax.compat.tensorflow.train._formats import is_bundle
@@ -129,11 +134,7 @@ class TensorFlowFiles(Saved):
         if OBJECT_GRAPH not in self._reader.types:
             return _graph_by_names(root, self._reader.types)
         objects = reading(self.path, lambda: decode_graph(self._text(OBJECT_GRAPH), self.path))
-        for each in objects:
-            if "_index_dict" in each.children:
-                each.children.pop(
-                    "_variables", None
-                )  # Keras 2 counts an optimizer's variables without its learning rate.
+        find_slots(objects)
         _part_columns(objects, self._reader.types)
         keys = {number: each.attributes[0].key for number, each in enumerate(objects) if each.attributes}
         slots = [(i, slot.variable, slot.name, slot.node) for i, each in enumerate(objects) for slot in each.slots]

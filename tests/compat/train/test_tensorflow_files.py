@@ -246,6 +246,19 @@ def test_slots_of_older_optimizers_are_restored(is_built):
     assert_holds(model, optimizer, "slots", KERAS_2, slots)
 
 
+@pytest.mark.parametrize("path", ["keras_2/ckpt-2", "slots"])
+def test_what_optimizers_of_keras_2_keep_is_found_by_name(path):
+    """The order of variables in Keras 2 need not be that of Keras 3."""
+    model, optimizer = make_dense_model(), tf.keras.optimizers.Adam(0.5)
+    optimizer.build(model.trainable_variables[::-1])
+    tf.train.Checkpoint(model=model, optimizer=optimizer).restore(str(FILES / path)).expect_partial()
+    names = [f"optimizer/_variables/{i}{VALUE}" for i in range(1, 13, 2)]
+    if path == "slots":
+        names = [name.replace(VALUE, f"/.OPTIMIZER_SLOT/optimizer/m{VALUE}") for name in KERAS_2]
+    for kept, name in zip(optimizer._momentums[::-1], names, strict=True):
+        np.testing.assert_array_equal(kept, value_of(path, name))
+
+
 def test_weights_of_keras_2_are_loaded():
     model = make_dense_model()
     model.load_weights(FILES / "weights").expect_partial().assert_existing_objects_matched()

@@ -82,5 +82,7 @@ def slot_variable(optimizer: Any, variable: Any, name: str) -> Any:
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         return None
     places = [number for number, each in enumerate(optimizer._trainable_variables) if each is variable]
-    kept = next((found for list_name in _SLOTS.get(name, ()) if (found := getattr(optimizer, list_name, None))), ())
+    kept = next(
+        (found for list_name in _SLOTS.get(name, (name,)) if (found := getattr(optimizer, list_name, None))), ()
+    )
     return kept[places[0]] if places and places[0] < len(kept) else None

@@ -3,6 +3,7 @@
 Ref: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/protobuf/trackable_object_graph.proto
 """
 
+import collections
 import dataclasses
 from collections.abc import Iterable
 from typing import NamedTuple, final
@@ -120,3 +121,31 @@ def decode_graph(data: bytes, prefix: str) -> list[SavedObject]:
     if not objects or not all(0 <= number < len(objects) for number in numbers):
         raise DamagedError(f"The checkpoint {prefix} is damaged: {OBJECT_GRAPH} names objects that it does not hold.")
     return objects
+
+
+def find_slots(objects: list[SavedObject]) -> None:
+    """Let the optimizers of Keras 2 that keep lists have slots instead, as far as names tell whose they are.
+
+    Their lists are in the order of the variables in Keras 2, which another version need not have, and the list of all their
+    variables is without the learning rate.
+    """
+    numbers = [(each.attributes[0].full_name, number) for number, each in enumerate(objects) if each.attributes]
+    counts = collections.Counter(name for name, _ in numbers)
+    by_name = {name: number for name, number in numbers if counts[name] == 1}
+    for optimizer in objects:
+        if "_index_dict" not in optimizer.children:
+            continue
+        optimizer.children.pop("_variables", None)
+        for name, number in list(optimizer.children.items()):
+            kept = list(objects[number].children.values())
+            # Such as "Adam/m/dense/kernel".
+            variables = [by_name.get(_full_name(objects[node]).split("/", 2)[-1]) for node in kept]
+            if kept and None not in variables:
+                del optimizer.children[name]
+                optimizer.slots += [
+                    SlotVariable(of, name, node) for of, node in zip(variables, kept, strict=True) if of is not None
+                ]
+
+
+def _full_name(saved: SavedObject) -> str:
+    return saved.attributes[0].full_name if saved.attributes else ""
