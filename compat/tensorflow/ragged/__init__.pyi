@@ -4,6 +4,7 @@ from tfdist_jax.compat.tensorflow.ragged._broadcasting import (
 )
 from tfdist_jax.compat.tensorflow.ragged._crossing import (
     cross as cross,
+    cross_hashed as cross_hashed,
 )
 from tfdist_jax.compat.tensorflow.ragged._joining import (
     stack as stack,

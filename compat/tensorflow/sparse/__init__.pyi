@@ -23,6 +23,10 @@ from tfdist_jax.compat.tensorflow.sparse._arithmetic import (
     to_indicator as to_indicator,
     transpose as transpose,
 )
+from tfdist_jax.compat.tensorflow.sparse._crossing import (
+    cross as cross,
+    cross_hashed as cross_hashed,
+)
 from tfdist_jax.compat.tensorflow.sparse._selection import (
     add as add,
     bincount as bincount,
