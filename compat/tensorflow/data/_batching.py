@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _failures
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
@@ -29,7 +30,14 @@ class Batch(Batches):
     drop_remainder: bool = False
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return self.parent.batches(seed_log, self.batch_size, drop_remainder=self.drop_remainder)
+        return map(self._fitted, self.parent.batches(seed_log, self.batch_size, drop_remainder=self.drop_remainder))
+
+    def _fitted(self, batch: Any) -> Any:
+        """Return a batch, whose ragged tensors have rows of one length where the elements do."""
+        if not any(isinstance(part, Composite) for part in _elements.leaves(batch)):
+            return batch
+        fitted = lambda spec, part: spec.fitted(part) if hasattr(spec, "fitted") else part
+        return _elements.map_structure(fitted, self.make_spec(), batch)
 
     def make_spec(self) -> Any:
         return _elements.batched_spec(self.parent.make_spec(), self.rows_in_each())

@@ -26,9 +26,7 @@ def join_rows(like: type[Ragged], given: Sequence[Any]) -> Any:
 
 
 def _joined_level(partitions: Sequence[RowPartition]) -> RowPartition:
-    uniform = {partition.uniform_length for partition in partitions}
-    splits = RowPartition.of_lengths(np.concatenate([p.lengths for p in partitions]), partitions[0].dtype).splits
-    return RowPartition(splits, uniform.pop() if len(uniform) == 1 else None)
+    return RowPartition.of_lengths(np.concatenate([p.lengths for p in partitions]), partitions[0].dtype)
 
 
 def join_ragged(like: type[Ragged], given: Sequence[Ragged]) -> Any:

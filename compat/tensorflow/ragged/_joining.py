@@ -66,9 +66,8 @@ def _combine(given: list[Any], axis: int, *, is_stacking: bool) -> Any:
         return join(given, where)
     if len(given) == 1 and not is_stacking:
         return given[0]
-    # Rows along axes up to this one may differ: to have them, all have to be ragged that far.
-    depth = max([one.ragged_rank for one in given if isinstance(one, Ragged)] or [0])
-    depth = max(depth, min(where, rank - 1))
+    # Rows of tensors may differ in length, too.
+    depth = max([min(1, rank - 1), *(one.ragged_rank for one in given if isinstance(one, Ragged))])
     dtype = splits_dtype(one.outer for one in given if isinstance(one, Ragged))
     return _combine_ragged([_split_to(one, depth, dtype) for one in given], where, is_stacking=is_stacking, dtype=dtype)
 
@@ -97,7 +96,7 @@ def _combine_ragged(given: list[Any], axis: int, *, is_stacking: bool, dtype: An
         values = (_concat.stack if is_stacking else _concat.concat)(inner, axis - 1)
     else:
         values = _combine_ragged(inner, axis - 1, is_stacking=is_stacking, dtype=dtype)
-    return given[0].with_values(values)
+    return with_outer(RaggedTensor, RowPartition(given[0].outer.splits), values)
 
 
 def same_outer(given: Sequence[Ragged]) -> None:
@@ -121,9 +120,7 @@ def _combine_entries(given: list[Any], *, is_stacking: bool, dtype: Any) -> Any:
     if is_stacking:
         return RaggedTensor.of(flat, (rows, *partitions))
     inner = partitions[0]
-    uniform = [one.outer.uniform_length for one in given]
-    length = sum(uniform) if all(one is not None for one in uniform) else None
-    return RaggedTensor.of(flat, (RowPartition(inner.splits[rows.splits], length), *partitions[1:]))
+    return RaggedTensor.of(flat, (RowPartition(inner.splits[rows.splits]), *partitions[1:]))
 
 
 def split(

@@ -20,6 +20,7 @@ from tfdist_jax.compat.tensorflow.ragged._batches import join_arrays, join_ragge
 from tfdist_jax.compat.tensorflow.ragged._broadcasting import elementwise
 from tfdist_jax.compat.tensorflow.ragged._factories import Factories
 from tfdist_jax.compat.tensorflow.ragged._ragged_tracer import RaggedTracer
+from tfdist_jax.compat.tensorflow.ragged._row_partition import RowPartition
 from tfdist_jax.compat.tensorflow.ragged._rows import slice_rows
 from tfdist_jax.compat.tensorflow.ragged._slicing import get_part
 
@@ -233,6 +234,11 @@ class RaggedTensorSpec:
     def with_shape(self, shape: TensorShape) -> "RaggedTensorSpec":
         """Return the spec of another shape."""
         return dataclasses.replace(self, shape=shape)
+
+    def fitted(self, value: RaggedTensor) -> RaggedTensor:
+        """Return a ragged tensor with the rows of one length that this shape has."""
+        sizes = zip(value.partitions, self.shape[1:], strict=False)
+        return value.of(value.flat_values, [RowPartition(partition.splits, size) for partition, size in sizes])
 
     def as_row(self, array: np.ndarray) -> np.ndarray:
         """Return an array as an element of a dataset of this spec, which splits nothing: its batches are ragged."""

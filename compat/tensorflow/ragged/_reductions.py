@@ -14,7 +14,7 @@ from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.ragged._base import Ragged, ragged_axis, with_outer
 from tfdist_jax.compat.tensorflow.ragged._broadcasting import elementwise, map_flat_values
 from tfdist_jax.compat.tensorflow.ragged._row_partition import RowPartition, integers
-from tfdist_jax.compat.tensorflow.ragged._rows import known_values
+from tfdist_jax.compat.tensorflow.ragged._rows import known_values, of_any_length, take
 from tfdist_jax.compat.tensorflow.ragged._shapes import expand_dims
 
 Segments = Callable[[Any, Any, int], Any]
@@ -101,7 +101,9 @@ def reduce_mean(op: Any, input_tensor: Any, axis: Any = None, keepdims: bool = F
     """Return means of a ragged tensor: sums divided by how many values there are, of integers as float64."""
     total = _sum(input_tensor, axis, bool(keepdims))
     count = _sum(map_flat_values(_creation.ones_like, input_tensor), axis, bool(keepdims))
-    return _of_each(_binary.truediv, total, count)
+    if not isinstance(total, Ragged):
+        return _binary.truediv(total, count)
+    return total.of(_binary.truediv(total.flat_values, count.flat_values), of_any_length(total.partitions))
 
 
 def reduce_variance(op: Any, input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None) -> Any:
@@ -173,11 +175,13 @@ def cumsum(
         raise NotImplementedError(
             f"tf.cumsum of a ragged tensor goes along its innermost ragged axis, {x.ragged_rank}, got {where}. Use `to_tensor()`."
         )
+    if not x.partitions[-1].nvals:
+        return x
     # All rows side by side, without what comes before each.
     partition = x.partitions[-1]
     sums = op(x.flat_values, 0, True, reverse)
     ends = partition.splits[1:] - 1 if reverse else partition.starts
-    before = sums[np.minimum(np.repeat(ends, partition.lengths), max(partition.nvals - 1, 0))]
+    before = take(sums, np.repeat(np.minimum(ends, partition.nvals - 1), partition.lengths))
     within = sums - before
     return x.with_flat_values(within if exclusive else within + x.flat_values)
 

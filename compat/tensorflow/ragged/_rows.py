@@ -85,3 +85,8 @@ def merge_axes(tensor: Any, count: int) -> Any:
     """Return a tensor whose first `count` axes are one."""
     sizes = np.shape(tensor)
     return tensor.reshape(int(np.prod(sizes[:count])), *sizes[count:])
+
+
+def of_any_length(partitions: Sequence[RowPartition]) -> Partitions:
+    """Return the same partitions, of rows whose lengths may differ: TensorFlow's shapes are None there."""
+    return tuple(RowPartition(partition.splits) for partition in partitions)

@@ -13,7 +13,7 @@ from tfdist_jax.compat.tensorflow.ragged._broadcasting import elementwise, same_
 from tfdist_jax.compat.tensorflow.ragged._joining import stack
 from tfdist_jax.compat.tensorflow.ragged._ragged_tensor import RaggedTensor
 from tfdist_jax.compat.tensorflow.ragged._row_partition import NOT_TRACED, RowPartition, integers
-from tfdist_jax.compat.tensorflow.ragged._rows import places, take, take_rows, uniform_partitions
+from tfdist_jax.compat.tensorflow.ragged._rows import of_any_length, places, take, take_rows, uniform_partitions
 
 
 def gather(
@@ -82,7 +82,8 @@ def _in_range(index: np.ndarray, sizes: Any) -> np.ndarray:
 def _of_rows(given: Any, rows: np.ndarray) -> Any:
     """Return rows of a tensor or a ragged one."""
     if isinstance(given, Ragged):
-        return given.of(*take_rows(given.flat_values, given.partitions, rows))
+        values, partitions = take_rows(given.flat_values, given.partitions, rows)
+        return given.of(values, of_any_length(partitions))
     return take(given, rows)
 
 

@@ -71,9 +71,7 @@ def tile(op: Any, input: Any, multiples: Any, name: Any = None) -> Any:
     found = []
     for partition, count in zip(input.partitions, counts[1:], strict=False):
         starts, lengths = partition.starts[rows], partition.lengths[rows]
-        uniform = partition.uniform_length
-        outer = RowPartition.of_lengths(lengths * count, partition.dtype)
-        found.append(outer if uniform is None else RowPartition(outer.splits, uniform * count))
+        found.append(RowPartition.of_lengths(lengths * count, partition.dtype))
         rows = spans(np.repeat(starts, count), np.repeat(lengths, count))
     flat, _ = take_rows(input.flat_values, (), rows)
     inner = counts[1 + input.ragged_rank :]

@@ -1,0 +1,96 @@
+"""Models that take strings: what they compute of them runs on the host, and the rest trains as any other model."""
+
+import keras
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+
+TEXTS = ["the cat sat", "a dog", "the dog sat", "cat", "mat", "a cat on the mat", "dog dog", "on", "the"]
+LABELS = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0]
+
+
+def make_model():
+    keras.utils.set_random_seed(1)
+    vectorize = tf.keras.layers.TextVectorization(max_tokens=12, output_sequence_length=4)
+    vectorize.adapt(TEXTS)
+    layers = tf.keras.layers
+    model = tf.keras.Sequential(
+        [
+            tf.keras.Input((), dtype=tf.string),
+            vectorize,
+            layers.Embedding(12, 3),
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(1, activation="sigmoid"),
+        ]
+    )
+    model.compile(tf.keras.optimizers.Adam(0.1), "binary_crossentropy", metrics=["accuracy"])
+    return model
+
+
+@pytest.mark.parametrize("batch_size", [4, 9])
+def test_replicas_train_as_one_device_does(batch_size):
+    histories = []
+    for strategy in (tf.distribute.get_strategy(), tf.distribute.MirroredStrategy()):
+        with strategy.scope():
+            model = make_model()
+        dataset = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(batch_size)
+        history = model.fit(dataset, epochs=3, verbose=0).history
+        histories.append(
+            [*history["loss"], *model.evaluate(dataset, verbose=0), *model.predict(dataset, verbose=0)[:, 0]]
+        )
+    np.testing.assert_allclose(*histories, rtol=2e-5)
+
+
+def test_steps_of_one_program(monkeypatch):
+    model = make_model()
+    model.compile("sgd", "binary_crossentropy", steps_per_execution=2)
+    first = model.fit(np.array(TEXTS), np.array(LABELS), batch_size=2, epochs=2, shuffle=False, verbose=0).history[
+        "loss"
+    ]
+    other = make_model()
+    other.compile("sgd", "binary_crossentropy")
+    second = other.fit(tf.constant(TEXTS), np.array(LABELS), batch_size=2, epochs=2, shuffle=False, verbose=0).history[
+        "loss"
+    ]
+    np.testing.assert_allclose(first, second, rtol=1e-5)
+
+
+def test_strings_reach_the_model_in_every_form():
+    model = make_model()
+    expected = model.predict(tf.constant(TEXTS), verbose=0)
+    for given in (np.array(TEXTS), np.array(TEXTS, object), np.array([text.encode() for text in TEXTS], object)):
+        np.testing.assert_array_equal(model.predict(given, verbose=0), expected)
+    np.testing.assert_allclose(model(tf.constant(TEXTS)), expected, rtol=1e-6)
+    np.testing.assert_allclose(tf.function(model)(tf.constant(TEXTS)), expected, rtol=1e-6)
+    np.testing.assert_allclose(model.predict_on_batch(tf.constant(TEXTS[:1])), expected[:1], rtol=1e-6)
+
+
+def test_trained_weights_must_not_be_beneath_strings():
+    inner = make_model()
+    outer = tf.keras.Sequential([tf.keras.Input((), dtype=tf.string), inner])
+    outer.compile("sgd", "mse")
+    with pytest.raises(ValueError, match=r"has weights that are trained .*Sequential\(\[vectorize, model\]\)"):
+        outer.fit(tf.constant(TEXTS), np.array(LABELS), verbose=0)
+
+
+def test_a_saved_model_takes_strings(tmp_path):
+    model = make_model()
+    model.fit(tf.constant(TEXTS), np.array(LABELS), verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(
+        loaded.predict(tf.constant(TEXTS), verbose=0), model.predict(tf.constant(TEXTS), verbose=0)
+    )
+    history = [
+        m.fit(tf.constant(TEXTS), np.array(LABELS), shuffle=False, verbose=0).history["loss"] for m in (model, loaded)
+    ]
+    np.testing.assert_allclose(*history, rtol=1e-6)
+
+
+def test_a_vocabulary_may_change_after_training_has_begun():
+    lookup = tf.keras.layers.StringLookup(vocabulary=["a"])
+    model = tf.keras.Sequential([tf.keras.Input((), dtype=tf.string), lookup])
+    assert model.predict(tf.constant(["a", "b"]), verbose=0).tolist() == [1, 0]
+    lookup.set_vocabulary(["b"])
+    assert model.predict(tf.constant(["a", "b"]), verbose=0).tolist() == [0, 1]
