@@ -288,8 +288,15 @@ _CREATED_AGAIN = (
 def _as_argument(leaf: Any) -> Any:
     if isinstance(leaf, PerReplicaStrings):
         return leaf.unknown()
-    is_text = isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "SU"
-    return convert_to_tensor(leaf) if is_text else leaf
+    return convert_to_tensor(leaf) if _is_array_of_texts(leaf) else leaf
+
+
+def _is_array_of_texts(leaf: Any) -> bool:
+    if not isinstance(leaf, np.ndarray | np.generic) or isinstance(leaf, HostTensor):
+        return False
+    return leaf.dtype.kind in "SU" or (
+        leaf.dtype.kind == "O" and leaf.size > 0 and isinstance(leaf.flat[0], str | bytes)
+    )
 
 
 def _input(leaf: Any) -> Any:

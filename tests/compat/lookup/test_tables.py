@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import tfdist_jax.compat.tensorflow as tf
 
@@ -18,6 +18,7 @@ def as_tensor(keys, dtype):
 
 
 @pytest.mark.parametrize("kind", KEYS)
+@settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_a_table_that_changes_is_a_dictionary(kind, data):
     dtype, keys = KEYS[kind]
@@ -39,6 +40,7 @@ def test_a_table_that_changes_is_a_dictionary(kind, data):
     assert dict(zip(*exported, strict=True)) == known
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(-5, 5), st.integers(0, 9)), max_size=8, unique_by=lambda pair: pair[0]))
 def test_a_program_looks_up_what_it_computes(pairs):
     keys, values = [key for key, _ in pairs], [value for _, value in pairs]
@@ -109,7 +111,7 @@ def test_tables_are_parts_of_modules(tmp_path):
 
 def test_lines_of_a_file_are_read_once(tmp_path):
     path = tmp_path / "words.txt"
-    path.write_bytes("eins\r\nzwei\n\ndrei".encode())
+    path.write_bytes(b"eins\r\nzwei\n\ndrei")
     initializer = L.TextFileInitializer(
         str(path), tf.string, L.TextFileIndex.WHOLE_LINE, tf.int64, L.TextFileIndex.LINE_NUMBER
     )
@@ -122,7 +124,7 @@ def test_a_column_that_is_no_number_is_named(tmp_path):
     path = tmp_path / "pairs.txt"
     path.write_text("a\t1\nb\tzwei\n")
     initializer = L.TextFileInitializer(str(path), tf.string, 0, tf.int64, 1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="zwei in line 1 of .*pairs.txt is not a valid int64"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"zwei in line 1 of .*pairs\.txt is not a valid int64"):
         L.StaticHashTable(initializer, -1)
 
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import tfdist_jax.compat.tensorflow as tf
 
@@ -17,6 +17,7 @@ def strings(values):
     return tf.constant(values, tf.string, shape=[len(values)])
 
 
+@settings(deadline=None, max_examples=60)
 @given(texts)
 def test_any_bytes_stay_what_they_are(values):
     tensor = strings(values)
@@ -26,6 +27,7 @@ def test_any_bytes_stay_what_they_are(values):
     assert S.reduce_join(S.bytes_split(tensor), axis=-1).numpy().tolist() == values
 
 
+@settings(deadline=None, max_examples=60)
 @given(words)
 def test_characters_are_pythons(values):
     tensor = strings([value.encode() for value in values])
@@ -38,6 +40,7 @@ def test_characters_are_pythons(values):
     assert S.unicode_split(tensor, "UTF-8").to_list() == [[c.encode() for c in value] for value in values]
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.binary(max_size=8), st.integers(-9, 9), st.integers(-2, 9))
 def test_substr_is_a_slice(text, start, length):
     if not -len(text) <= start <= len(text):
@@ -48,12 +51,14 @@ def test_substr_is_a_slice(text, start, length):
     assert S.substr(text, start, length).numpy() == (text[place : place + length] if length >= 0 else text[place:])
 
 
+@settings(deadline=None, max_examples=60)
 @given(texts, st.sampled_from([None, b",", b"ab"]), st.integers(-1, 2))
 def test_split_is_pythons(values, separator, most):
     found = S.split(strings(values), separator, most).to_list()
     assert found == [value.split(separator, most) for value in values]
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.floats(allow_nan=False) | st.integers(-(2**70), 2**70), min_size=1, max_size=5))
 def test_numbers_are_read_as_they_are_written(numbers):
     written = strings([repr(number).encode() for number in numbers])
