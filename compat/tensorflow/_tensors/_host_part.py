@@ -127,6 +127,10 @@ class HostPart:
         """Whether the function computes nothing on the host."""
         return not self._steps
 
+    def names(self) -> list[str]:
+        """Return what the host calls, by name and once each."""
+        return list(dict.fromkeys(step.function.__name__ for step, _ in self._steps))
+
     def note(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Let the host call a function before each run, and return what stands for its results.
 

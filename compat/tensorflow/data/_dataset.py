@@ -11,7 +11,7 @@ from tfdist_jax.compat.tensorflow._functions._autograph._host import require_hos
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow.data import _cache, _elements, _mapping, _plan, _sampling
+from tfdist_jax.compat.tensorflow.data import _cache, _elements, _explanation, _mapping, _plan, _sampling
 from tfdist_jax.compat.tensorflow.data._batch_methods import Groups
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._element_program import tuple_of
@@ -95,6 +95,13 @@ class Dataset(Sources, Groups, Unsupported):
         if not 0 <= index < num_shards:
             raise invalid(f"`index` must be at least 0 and below `num_shards` {num_shards}, got {index}.")
         return self._select(Shard(num_shards, index))
+
+    def explain(self) -> str:
+        """Return the steps of the dataset, each with how it runs: many rows at once, compiled, or in Python for each element, and why.
+
+        An addition of tfdist_jax. The functions are traced for the first element, which is made for it.
+        """
+        return _explanation.explain(self._plan)
 
     def cache(self, filename: str = "", name: str | None = None) -> "Dataset":
         """Keep the elements in memory once they have been seen."""

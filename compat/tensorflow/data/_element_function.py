@@ -33,6 +33,7 @@ _logger = logging.getLogger("tfdist_jax")
 # What comes when a function needs values that a trace does not have; a mistake in it will come again when it runs.
 _NEEDS_VALUES = (TypeError, ValueError, AttributeError, NotImplementedError, OpError, NotCompilableError)
 _MOST_SIZES = 4
+_MANY_SIZES = "strings give tensors of many sizes, each of which would need a program"
 
 
 @final
@@ -57,6 +58,7 @@ class ElementFunction:
         self._device = jax.local_devices(backend="cpu")[0]
         # Several for elements of one shape, where strings give tensors of several sizes; None where there can be none.
         self._programs: dict[Any, list[ElementProgram] | None] = {}
+        self._reasons: dict[Any, str] = {}
         self._source = SeedSource.of_function() if source is None else source
 
     def __repr__(self) -> str:
@@ -91,6 +93,17 @@ class ElementFunction:
                 return _elements.as_arrays(result)
         with jax.enable_x64(True), jax.default_device(self._device):
             return program.call(words() if program.is_random else NO_WORDS, leaves, values)
+
+    def explain(self, element: Any) -> str:
+        """Return how the function runs for elements such as this one, and why."""
+        leaves = _elements.leaves(element)
+        program, _ = self._find(element, leaves)
+        if program is not None:
+            return program.explain()
+        whole = next((leaf for leaf in leaves if not isinstance(leaf, np.ndarray | np.generic)), None)
+        if whole is not None:
+            return f"in Python for each element: it takes a {type(whole).__name__}, which XLA has not"
+        return f"in Python for each element: {self._reasons.get(_kind(leaves), _MANY_SIZES)}"
 
     def words(self, seed_log: SeedLog) -> np.ndarray:
         """Return the words of an iteration's first element, for `call_rows`."""
@@ -144,7 +157,7 @@ class ElementFunction:
         """Return the program for an element, and the values that its host part has computed; None if it runs in Python."""
         if not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves):
             return None, ()
-        key = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        key = _kind(leaves)
         known = self._programs.get(key, [])
         if known is None:
             return None, ()
@@ -164,7 +177,12 @@ class ElementFunction:
             raise
         except _NEEDS_VALUES as error:
             _logger.info("map: %r runs in Python for each element: %s", self._fn, error)
+            self._reasons[_kind(_elements.leaves(element))] = f"{type(error).__name__}: {error}".splitlines()[0]
             return None, ()
+
+
+def _kind(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple((leaf.shape, leaf.dtype) for leaf in leaves)
 
 
 def call_in_python(fn: Callable[..., Any], element: Any) -> Any:

@@ -60,6 +60,13 @@ class ElementProgram:
         """Tell whether the variables hold what they held when the function was traced."""
         return all(cell.stored is array for cell, array in self.variables)
 
+    def explain(self) -> str:
+        """Return how it runs."""
+        if not self.host_part.is_empty:
+            compiled = "" if self.only_forwards else ", the rest compiled"
+            return f"for each element: {', '.join(self.host_part.names())} on the host{compiled}"
+        return "nothing is computed" if self.only_forwards else "compiled, for each element"
+
     def compute_on_host(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
         """Return the values of the host part for an element's tensors; None if they do not fit the program."""
         inputs = [convert_to_tensor(leaf) if is_text(leaf) else leaf for leaf in leaves]

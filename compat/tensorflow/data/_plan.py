@@ -250,6 +250,13 @@ class Select(Batches):
 
 def _calls(plan: Plan) -> list[str]:
     """Return the lines of the calls that make a plan, first those that make its parent; other plans are arguments."""
+    parent = getattr(plan, "parent", None)
+    first, *rest = call_lines(plan)
+    return [first, *rest] if parent is None else [*_calls(parent), f"  .{first}", *(f"  {line}" for line in rest)]
+
+
+def call_lines(plan: Plan) -> list[str]:
+    """Return the lines of the call that makes a plan of its parent."""
     step = plan.selection if isinstance(plan, SelectRows | Select) else plan
     simple, nested = [], []
     for name, value in _plan_text.parameters(step):
@@ -261,8 +268,7 @@ def _calls(plan: Plan) -> list[str]:
     if nested:
         inner = [f"    {line}" for argument in nested for line in _argument(*argument)]
         lines = [lines[0].removesuffix(")") + "," * bool(simple), *inner, ")"]
-    parent = getattr(plan, "parent", None)
-    return lines if parent is None else [*_calls(parent), f"  .{lines[0]}", *(f"  {line}" for line in lines[1:])]
+    return lines
 
 
 def _argument(name: str, plan: Plan) -> list[str]:
