@@ -1,6 +1,5 @@
 """Keras's layers of strings, which compute with TensorFlow whatever Keras runs on: the facade's tensors go through them."""
 
-import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -159,7 +158,13 @@ CHANGES = (
         for module in (feature_space, hashed_crossing, index_lookup, integer_lookup, string_lookup, text_vectorization)
     ),
     Hook(backend_utils, "convert_tf_tensor", _keep, "outputs dtype", "Keras's backend would make 64 bits 32"),
-    Hook(backend_utils, "TFGraphScope", instead(contextlib.nullcontext), None, "there are no tensors of another kind"),
+    Hook(
+        backend_utils.TFGraphScope,
+        "__enter__",
+        instead(lambda self: None),
+        "self",
+        "there are no tensors of another kind",
+    ),
     Hook(
         layer_module,
         "is_backend_tensor_or_symbolic",

@@ -74,6 +74,34 @@ def test_trained_weights_must_not_be_beneath_strings():
         outer.fit(tf.constant(TEXTS), np.array(LABELS), verbose=0)
 
 
+class Own(tf.keras.Model):
+    """A model with a `call` of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.lookup = tf.keras.layers.StringLookup(vocabulary=["a", "b"])
+        self.embed = tf.keras.layers.Embedding(3, 2)
+
+    def call(self, text):
+        return self.embed(self.lookup(text))
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+@pytest.mark.filterwarnings("ignore:Layer", "ignore:.build")
+def test_a_call_of_ones_own_takes_strings_but_its_steps_do_not(is_built):
+    model, text = Own(), tf.constant(["a", "q"])
+    if is_built:
+        assert model(text).shape == (2, 2)
+    model.compile("sgd", "mse")
+    for train in (lambda: model.fit(text, np.zeros((2, 2)), verbose=0), lambda: model.predict(text, verbose=0)):
+        with pytest.raises(ValueError, match=r"batches hold strings.*dataset.map\(lambda text, y"):
+            train()
+    dataset = tf.data.Dataset.from_tensor_slices((["a", "q"], np.zeros((2, 2)))).batch(2)
+    numbers = dataset.map(lambda text, y: (model.lookup(text), y))
+    model.call = model.embed.call
+    assert len(model.fit(numbers, verbose=0).history["loss"]) == 1
+
+
 def test_a_saved_model_takes_strings(tmp_path):
     model = make_model()
     model.fit(tf.constant(TEXTS), np.array(LABELS), verbose=0)

@@ -2,14 +2,14 @@
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import jax
 import keras
 import numpy as np
 
-from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
+from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import Functional, JAXTrainer, functional, register_tree_node_class
 
 _TEXT = "string"
@@ -101,18 +101,17 @@ def with_front_values(model: keras.Model, batch: Any) -> Any:
     """Return a batch with what the front of a model computes of its inputs in their place."""
     front = front_of(model)
     if front is None:
-        return batch
+        return _without_texts(batch)
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
     return front.prepare(x), y, sample_weight
 
 
-def _running_rest(kind: type) -> Callable[..., Any]:
-    @functools.wraps(kind.__call__)
+def _running_rest(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], FrontValues):
             return args[0].front.run(args[0], training=kwargs.get("training"))
-        above: Any = super(kind, self)
-        return above.__call__(*args, **kwargs)
+        return original(self, *args, **kwargs)
 
     return __call__
 
@@ -123,7 +122,7 @@ def _building_rest(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def _symbolic_build(self: keras.Model, iterator: Any = None, data_batch: Any = None) -> Any:
         if not _may_take_texts(self):
-            return original(self, iterator, data_batch)
+            return original(self, iterator and _checked(iterator), data_batch and _without_texts(data_batch))
         if data_batch is None:
             data_batch = _first_batch(iterator)
         x, *_ = keras.utils.unpack_x_y_sample_weight(data_batch)
@@ -140,6 +139,30 @@ def _may_take_texts(model: keras.Model) -> bool:
     return front_of(model) is not None
 
 
+def _checked(iterator: Any) -> Iterator[Any]:
+    for first, last, data in iterator:
+        yield (
+            first,
+            last,
+            list(map(_without_texts, data)) if isinstance(data, list | tuple) else map(_without_texts, data),
+        )
+
+
+def _without_texts(batch: Any) -> Any:
+    """Return a batch, which must not hold strings.
+
+    Raises:
+        ValueError: If it does.
+    """
+    if any(map(_is_text, jax.tree.leaves(batch))):
+        raise ValueError(
+            "The batches hold strings, which are no inputs of this model's steps: XLA has no strings. Make the model of layers, as "
+            "keras.Sequential or keras.Model(inputs, outputs), with its layer of strings among them; or turn strings into numbers "
+            "in the dataset: `dataset.map(lambda text, y: (vectorize(text), y))`."
+        )
+    return batch
+
+
 def _first_batch(iterator: Any) -> Any:
     for _, _, data in iterator:
         return data[0] if isinstance(data, list | tuple) else next(data)
@@ -147,12 +170,14 @@ def _first_batch(iterator: Any) -> Any:
 
 
 def _is_text(x: Any) -> bool:
-    dtype = getattr(x, "dtype", None)
-    return dtype is not None and np.dtype(dtype).kind in "OSU"
+    return isinstance(x, str | bytes) or (isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "OSU")
 
 
 CHANGES = (
-    *(Addition(kind, "__call__", _running_rest(kind)) for kind in (Functional, keras.Sequential)),
+    *(
+        Hook(kind, "__call__", _running_rest, "self", "what a front has computed takes the place of its inputs")
+        for kind in (Functional, keras.Sequential)
+    ),
     Hook(
         JAXTrainer,
         "_symbolic_build",
