@@ -2,9 +2,12 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +20,7 @@ from tfdist_jax._stateful._storage import PLAIN
 from tfdist_jax.compat.tensorflow._names._symbolic import note_with
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError
 from tfdist_jax.compat.tensorflow._tensors._composite import Composite
-from tfdist_jax.compat.tensorflow._tensors._host import holds_texts
+from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, holds_texts
 from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer, TextTracer
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 
@@ -67,7 +70,7 @@ class _Step:
     slots: Sequence[tuple[int, int]]
     tree: Any
 
-    def compute(self, values: Sequence[Any]) -> tuple[list[Any], Any]:
+    def compute(self, values: Sequence[Any] | Mapping[int, Any]) -> tuple[list[Any], Any]:
         """Return the results, and how they make up what the function has returned."""
         parts = list(self.constants)
         for place, number in self.slots:
@@ -75,6 +78,60 @@ class _Step:
         args, kwargs = restore_dict_order(self.tree.unflatten(parts))
         leaves, tree = jax.tree.flatten(in_order(self.function(*args, **kwargs)), is_leaf=_is_whole)
         return [jnp.asarray(leaf) if _has_numbers(leaf) else leaf for leaf in leaves], tree
+
+    def compute_rows(self, columns: Sequence[Any], count: int, form: tuple[Any, ...]) -> list[Any] | None:
+        """Return the results for so many elements, each `[count, ...]`; None if they have not all the form of a result.
+
+        Args:
+            columns: The values of the host part, for each element a row.
+            count: How many elements there are.
+            form: The structure of the results, and the form of each.
+        """
+        if any(kind in TRACERS for kind, _ in form[1:]):
+            return None  # Those of several elements are not one.
+        function = getattr(self.function, "__func__", self.function)
+        are_tensors = not any(isinstance(kind, type) for kind, _ in form[1:])
+        if function in _row_functions and are_tensors and len({columns[number].shape for _, number in self.slots}) == 1:
+            at_once = self._compute_at_once(_row_functions[function], columns, count, form)
+            if at_once is not None:
+                return at_once
+        found = []
+        for row in range(count):
+            own = {number: _as_value(columns[number][row, ...]) for _, number in self.slots}
+            leaves, tree = self.compute(own)
+            if (tree, *map(_form, leaves)) != form:
+                return None
+            found.append(leaves)
+        return [_stack(column) for column in zip(*found, strict=True)]
+
+    def _compute_at_once(
+        self, function: Callable[..., Any], columns: Sequence[Any], count: int, form: tuple[Any, ...]
+    ) -> list[Any] | None:
+        bound = functools.partial(function, self.function.__self__) if inspect.ismethod(self.function) else function
+        step = dataclasses.replace(self, function=bound)
+        leaves, tree = step.compute({number: _as_value(columns[number]) for _, number in self.slots})
+        wanted = (form[0], *((kind, (count, *shape)) for kind, shape in form[1:]))
+        return [np.asarray(leaf) for leaf in leaves] if (tree, *map(_form, leaves)) == wanted else None
+
+
+_row_functions: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+
+def computes_rows(function: AnyFunction, many: Callable[..., Any] | None = None) -> AnyFunction:
+    """Note that a function computes each string on its own, so that it takes the strings of many elements at once.
+
+    Args:
+        function: The function, or a method.
+        many: What to call with the strings of several elements, `[n, ...]`, in place of those of one; the function itself if None.
+    """
+    _row_functions[function] = many or function
+    return function
+
+
+for _operator in (operator.eq, operator.ne, operator.add):
+    computes_rows(_operator)
 
 
 @final
@@ -191,6 +248,30 @@ class HostPart:
                 return None
             values += leaves
         return values
+
+    def compute_rows(self, inputs: Sequence[np.ndarray], count: int) -> list[Any] | None:
+        """Return the values for several elements, each `[count, ...]`; None if the program does not fit one of them."""
+        columns: list[Any] = list(inputs)
+        for step, form in self._steps:
+            found = step.compute_rows(columns, count, form)
+            if found is None:
+                return None
+            columns += found
+        return columns
+
+
+def _as_value(array: np.ndarray) -> Any:
+    return HostTensor.of(array) if array.dtype == object else array
+
+
+def _stack(leaves: Sequence[Any]) -> Any:
+    """Return the results of elements side by side; what is no tensor is the same for all."""
+    if holds_texts(leaves[0]):
+        column = np.empty((len(leaves), *np.shape(leaves[0])), object)
+        for row, leaf in enumerate(leaves):
+            column[row] = leaf
+        return column
+    return np.stack(leaves) if isinstance(leaves[0], jax.Array) else leaves[0]
 
 
 TRACERS: dict[type, type[HostTracer]] = {}

@@ -70,8 +70,11 @@ class ElementFunction:
 
     def caller(self, seed_log: SeedLog) -> Callable[[Any], Any]:
         """Return the function for the elements of one iteration, in their order: from arrays to arrays."""
-        first = self.words(seed_log)
-        numbers = itertools.count()
+        return self.caller_from(self.words(seed_log), 0)
+
+    def caller_from(self, first: np.ndarray, start: int) -> Callable[[Any], Any]:
+        """Return the function for elements from a number on, of an iteration whose first element has such words."""
+        numbers = itertools.count(start)
 
         def call(element: Any) -> Any:
             number = next(numbers)
@@ -136,6 +139,25 @@ class ElementFunction:
             raise RuntimeError(f"{self._fn!r} could be compiled before, and cannot be now.")
         with jax.enable_x64(True), jax.default_device(self._device):
             return program.call_rows(words, _elements.leaves(batch))
+
+    def call_together(self, elements: Sequence[Any], first: np.ndarray, start: int) -> Any:
+        """Return the results for elements that follow each other, side by side, where strings are computed for all at once.
+
+        Args:
+            elements: The elements.
+            first: The words of the iteration's first element.
+            start: The number of the first of these.
+
+        Returns:
+            A batch; None where each has to be computed on its own.
+        """
+        program, _ = self._find(elements[0], _elements.leaves(elements[0]))
+        if program is None or program.host_part.is_empty:
+            return None
+        words = first + np.array([[0, 0, start + row, 0] for row in range(len(elements))], np.uint32)
+        columns = _elements.leaves(_elements.stack(elements))
+        with jax.enable_x64(True), jax.default_device(self._device):
+            return program.call_together(words, columns)
 
     def spec_of(self, element: Any) -> Any:
         """Return the spec of the result for an element of this kind, if it can be found without its values."""

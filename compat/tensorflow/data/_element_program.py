@@ -77,6 +77,19 @@ class ElementProgram:
         arrays = [leaf for leaf in leaves if not is_text(leaf)] + [values[number] for number in self.host_arrays]
         return self._run(self.single, words, arrays, values)
 
+    def call_together(self, words: np.ndarray, columns: Sequence[np.ndarray]) -> Any:
+        """Return the results for elements, side by side; None if the program does not fit one of them.
+
+        Args:
+            words: The words of each element, `[n, 4]`.
+            columns: The elements' tensors, `[n, ...]`.
+        """
+        values = self.host_part.compute_rows(columns, len(words))
+        if values is None:
+            return None
+        arrays = [column for column in columns if not is_text(column)] + [values[number] for number in self.host_arrays]
+        return self._run(self.many, words if self.is_random else NO_WORDS, arrays, values)
+
     def call_rows(self, words: np.ndarray, arrays: list[Any]) -> Any:
         """Return the results for rows of arrays."""
         return self._run(self.many, words, arrays, ())

@@ -9,6 +9,7 @@ import numpy as np
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._ops._host_operation import strings_of
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype
+from tfdist_jax.compat.tensorflow._tensors._host_part import computes_rows
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow._tensors._text_numbers import UnreadableNumberError, read_numbers
 
@@ -17,6 +18,7 @@ _TYPES = {"float32": "float", "float64": "double", "int32": "int32", "int64": "i
 _QUOTE = ord('"')
 
 
+@computes_rows
 def decode_csv(
     records: Any,
     record_defaults: Sequence[Any],

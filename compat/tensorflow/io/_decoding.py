@@ -13,6 +13,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._ops._host_operation import map_strings, strings_of
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host_part import computes_rows
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.io import _messages
 from tfdist_jax.compat.tensorflow.io._compression import compression_of, inflate
@@ -35,6 +36,7 @@ _RAW_TYPES = [
 _NO_BASE64 = re.compile(rb"[^A-Za-z0-9_=-]")
 
 
+@computes_rows
 def decode_raw(
     input_bytes: Any,
     out_type: Any,
@@ -84,6 +86,7 @@ def decode_raw(
     return convert_to_tensor(numbers.astype(kind).reshape(*texts.shape, length // kind.itemsize), dtype)
 
 
+@computes_rows
 def decode_compressed(bytes: Any, compression_type: Any = "", name: str | None = None) -> HostTensor:
     """Return strings as they were before they were compressed: "ZLIB", "GZIP", or not at all.
 
@@ -95,6 +98,7 @@ def decode_compressed(bytes: Any, compression_type: Any = "", name: str | None =
     return map_strings(lambda text: inflate(text, compression), strings_of(bytes))
 
 
+@computes_rows
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> HostTensor:
     """Return strings in web-safe base64, filled up with "=" if `pad`."""
 
@@ -105,6 +109,7 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Hos
     return map_strings(encode, strings_of(input))
 
 
+@computes_rows
 def decode_base64(input: Any, name: str | None = None) -> HostTensor:
     """Return what strings in web-safe base64 stand for, filled up or not.
 

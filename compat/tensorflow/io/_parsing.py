@@ -8,6 +8,7 @@ import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._tensors._dtypes import string as string_type
+from tfdist_jax.compat.tensorflow._tensors._host_part import computes_rows
 from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.io import _features
@@ -53,6 +54,9 @@ def parse_single_example(
     if record.ndim:
         raise ValueError("Input serialized must be a scalar")
     return as_tensors(parse_rows([record.item()], features, lambda row: "", is_single=True), is_one=True)
+
+
+computes_rows(parse_single_example, parse_example)
 
 
 @final

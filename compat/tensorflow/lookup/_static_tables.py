@@ -11,6 +11,7 @@ from tfdist_jax.compat.tensorflow._platform._errors import FailedPreconditionErr
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host_part import computes_rows
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.lookup._initializers import TableInitializer
 from tfdist_jax.compat.tensorflow.lookup._tables import Table, array_of, hashable
@@ -101,6 +102,7 @@ class StaticHashTable(Table):
         """
         return self._values_of(self._checked(keys), lambda tensor: self._on_host(self._find, tensor))
 
+    @computes_rows
     def _find(self, keys: Any) -> Any:
         if isinstance(keys, Tracer) and self._values.dtype != object:
             return self._find_in_program(keys)
@@ -182,6 +184,7 @@ class StaticVocabularyTable(Table):
         """
         return self._values_of(self._checked(keys), lambda tensor: self._on_host(self._find, tensor))
 
+    @computes_rows
     def _find(self, keys: Any) -> Any:
         array = array_of(keys)
         texts = array if array.dtype == object else np.asarray(as_string(array), object)

@@ -13,11 +13,13 @@ from tfdist_jax.compat.tensorflow._ops._host_operation import (
     require_choice,
     strings_of,
 )
+from tfdist_jax.compat.tensorflow._tensors._host_part import computes_rows
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _UNITS = ("BYTE", "UTF8_CHAR")
 
 
+@computes_rows
 def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
     """Return strings with small letters for capital ones.
 
@@ -32,6 +34,7 @@ def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
     return _change_case(input, encoding, bytes.lower, str.lower)
 
 
+@computes_rows
 def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
     """Return strings with capital letters for small ones; see `lower`."""
     return _change_case(input, encoding, bytes.upper, str.upper)
@@ -46,11 +49,13 @@ def _change_case(
     return map_strings(in_utf8 if encoding else of_bytes, strings_of(texts))
 
 
+@computes_rows
 def strip(input: Any, name: str | None = None) -> Any:
     """Return strings without ASCII's white space at both ends."""
     return map_strings(bytes.strip, strings_of(input))
 
 
+@computes_rows
 def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
     """Return how long strings are, int32 of their shape.
 
@@ -66,6 +71,7 @@ def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
     return convert_to_tensor(counts.reshape(texts.shape))
 
 
+@computes_rows
 def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None) -> Any:
     """Return parts of strings.
 

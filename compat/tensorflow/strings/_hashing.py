@@ -10,6 +10,7 @@ from siphash24 import siphash24
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._ops._host_operation import numbers_of, strings_of
 from tfdist_jax.compat.tensorflow._tensors._host import holds_texts
+from tfdist_jax.compat.tensorflow._tensors._host_part import computes_rows
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 _MASK = 2**64 - 1
@@ -17,6 +18,7 @@ _MASK = 2**64 - 1
 _FACTOR, _SHIFT, _SEED = 0xC6A4A7935BD1E995, 47, 0xDECAFCAFFE
 
 
+@computes_rows
 def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Any:
     """Return FarmHash's fingerprint of strings, modulo `num_buckets`: int64 of their shape.
 
@@ -31,6 +33,7 @@ def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -
     return _buckets(_fingerprint, input, num_buckets)
 
 
+@computes_rows
 def to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int], name: str | None = None) -> Any:
     """Return SipHash of strings, modulo `num_buckets`: one that those who do not know the key cannot make collide.
 
@@ -49,6 +52,7 @@ def to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int], name
     return _buckets(lambda text: siphash24(text, key=secret).intdigest() & _MASK, input, num_buckets)
 
 
+@computes_rows
 def to_hash_bucket(input: Any, num_buckets: int, name: str | None = None) -> Any:
     """Return the hash of strings that TensorFlow had first, modulo `num_buckets`: int64 of their shape."""
     return _buckets(_hash_first, input, num_buckets)

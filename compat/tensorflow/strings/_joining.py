@@ -10,9 +10,11 @@ import numpy as np
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_ints
 from tfdist_jax.compat.tensorflow._ops._host_operation import make_strings, numbers_of, strings_of
 from tfdist_jax.compat.tensorflow._platform._errors import OutOfRangeError
+from tfdist_jax.compat.tensorflow._tensors._host_part import computes_rows
 from tfdist_jax.compat.tensorflow.ragged._base import Ragged
 
 
+@computes_rows
 def join(inputs: Sequence[Any], separator: str = "", name: str | None = None) -> Any:
     """Return strings joined element by element.
 

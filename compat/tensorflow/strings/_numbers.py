@@ -10,6 +10,7 @@ from tfdist_jax.compat.tensorflow._ops._host_operation import make_strings, numb
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import holds_texts
+from tfdist_jax.compat.tensorflow._tensors._host_part import computes_rows
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow._tensors._text_numbers import UnreadableNumberError, read_numbers
 
@@ -25,6 +26,7 @@ _READABLE = {
 _FILLS = ("", " ", "+", "-", "0", "#")
 
 
+@computes_rows
 def to_number(input: Any, out_type: Any = _dtypes.float32, name: str | None = None) -> Any:
     """Return the numbers that strings spell.
 
@@ -49,6 +51,7 @@ def to_number(input: Any, out_type: Any = _dtypes.float32, name: str | None = No
     return convert_to_tensor(numbers.reshape(texts.shape))
 
 
+@computes_rows
 def as_string(
     input: Any,
     precision: int = -1,

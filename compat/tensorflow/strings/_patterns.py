@@ -8,9 +8,11 @@ import re2
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._ops._host_operation import map_strings, strings_of
+from tfdist_jax.compat.tensorflow._tensors._host_part import computes_rows
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 
+@computes_rows
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Any:
     """Return which strings match a pattern from their beginning to their end, bool of their shape.
 
@@ -27,6 +29,7 @@ def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Any:
     return convert_to_tensor(np.array(found, bool).reshape(texts.shape))
 
 
+@computes_rows
 def regex_replace(input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None) -> Any:
     r"""Return strings in which something else stands for what matches a pattern.
 

@@ -8,6 +8,7 @@ import re2
 
 from tfdist_jax.compat.tensorflow._ops._host_operation import numbers_of
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._host_part import computes_rows
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
 # By the numbers of ICU's `UScriptCode`, "-" where it has one for a script without characters of its own.
@@ -32,6 +33,7 @@ _UNKNOWN, _NONE = 103, -1
 _SURROGATES, _END = range(0xD800, 0xE000), 0x110000
 
 
+@computes_rows
 def unicode_script(input: Any, name: str | None = None) -> Any:
     """Return which script characters belong to, by the numbers of ICU's `UScriptCode`.
 

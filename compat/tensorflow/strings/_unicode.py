@@ -15,6 +15,7 @@ from tfdist_jax.compat.tensorflow._ops._host_operation import (
     strings_of,
 )
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
+from tfdist_jax.compat.tensorflow._tensors._host_part import computes_rows
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.ragged._base import Ragged
 from tfdist_jax.compat.tensorflow.strings._splitting import of_each
@@ -85,6 +86,7 @@ def make_encoder(output_encoding: str, errors: str, replacement_char: int) -> Ca
     return encode
 
 
+@computes_rows
 def unicode_transcode(
     input: Any,
     input_encoding: str,

@@ -1,0 +1,142 @@
+"""Functions of strings before `batch`: what is computed for a whole batch is what each element gives."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import tfdist_jax.compat.tensorflow as tf
+
+S = tf.strings
+TABLE = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "bb"], [1, 2]), -1)
+VOCABULARY = tf.lookup.StaticVocabularyTable(None, 5)
+FUNCTIONS = {
+    "upper": S.upper,
+    "strip": S.strip,
+    "length": S.length,
+    "length in characters": lambda text: S.length(text, unit="UTF8_CHAR"),
+    "substr": lambda text: S.substr(text + "xyz", 1, 2),
+    "substr by numbers": lambda text: S.substr(text + "xyz", S.length(text), S.length(text)),
+    "two parts": lambda text: S.substr(text + "xyz", [0, 1], [1, 2]),
+    "joined": lambda text: S.join([text, "-", S.lower(text)]),
+    "compared": lambda text: (text == "a", tf.not_equal(text, ["a", "bb"])),
+    "replaced": lambda text: S.regex_replace(text, "[ab]", "<\\0>"),
+    "matched": lambda text: S.regex_full_match(text, "a*"),
+    "hashed": lambda text: (S.to_hash_bucket_fast(text, 9), S.to_hash_bucket_strong(text, 9, [1, 2])),
+    "found": lambda text: (TABLE.lookup(text), VOCABULARY.lookup(text)),
+    "numbers": lambda text: S.to_number(S.as_string(S.length(text))) * 2 + 1,
+    "raw": lambda text: tf.io.decode_raw(S.join([text, "123456"]), tf.uint8, fixed_length=4),
+    "columns": lambda text: tf.io.decode_csv(S.join([S.as_string(S.length(text)), ",x"]), [0, ""]),
+    "split": lambda text: S.split(S.join([text, " b"])),
+    "python": lambda text: tf.py_function(lambda t: len(t.numpy()), [text], tf.int32),
+    "structure": lambda text: {"as it is": text, "number": 3, "more": [text, S.upper(text)]},
+    "random": lambda text: (text, tf.random.uniform([2]) + tf.cast(S.length(text), tf.float32)),
+}
+
+
+def plain(leaf):
+    return leaf if isinstance(leaf, bytes) else np.asarray(leaf).tolist()
+
+
+def flat(element):
+    return [plain(leaf) for leaf in tf.nest.flatten(element)]
+
+
+def stack(leaves):
+    if len({np.shape(leaf) for leaf in leaves}) > 1:
+        raise ValueError("other shapes")
+    return list(map(plain, leaves))
+
+
+def one_by_one(texts, function, size, drop_remainder):
+    """The batches of elements that have been computed one after the other."""
+    elements = list(tf.data.Dataset.from_tensor_slices(texts).map(function).as_numpy_iterator())
+    groups = [elements[i : i + size] for i in range(0, len(elements), size)]
+    whole = [group for group in groups if len(group) == size or not drop_remainder]
+    return [[stack(leaves) for leaves in zip(*map(tf.nest.flatten, group), strict=True)] for group in whole]
+
+
+@settings(deadline=None, max_examples=25)
+@pytest.mark.parametrize("name", FUNCTIONS)
+@given(
+    texts=st.lists(st.sampled_from([b"a", b"bb", b"", b" a ", b"\xc3\xa9", b"z\0"]), min_size=1, max_size=7),
+    size=st.integers(1, 4),
+    drop_remainder=st.booleans(),
+)
+def test_a_batch_has_what_each_element_gives(name, texts, size, drop_remainder):
+    found = []
+    for make in (one_by_one, None):
+        tf.random.set_seed(7)
+        if make is not None:
+            found.append(_or_error(lambda make=make: make(texts, FUNCTIONS[name], size, drop_remainder)))
+        else:
+            dataset = tf.data.Dataset.from_tensor_slices(texts).map(FUNCTIONS[name])
+            batches = dataset.batch(size, drop_remainder=drop_remainder)
+            found.append(_or_error(lambda batches=batches: list(map(flat, batches.as_numpy_iterator()))))
+    assert found[0] == found[1]
+
+
+def _or_error(make):
+    try:
+        return make()
+    except (ValueError, tf.errors.InvalidArgumentError) as error:
+        return "other shapes" if "shape" in str(error) else str(error)
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 4, 5, 7])
+def test_an_error_comes_where_its_element_is(wrong):
+    texts = [str(i) for i in range(8)]
+    texts[wrong] = "x"
+    batches = iter(tf.data.Dataset.from_tensor_slices(texts).map(S.to_number).batch(3))
+    elements = iter(
+        tf.data.Dataset.from_tensor_slices(texts).map(lambda text: S.to_number(text) + 0).prefetch(1).batch(3)
+    )
+    told = []
+    for iterator in (batches, elements):
+        told.append([])
+        while True:
+            try:
+                told[-1].append(next(iterator).numpy().tolist())
+            except StopIteration:
+                break
+            except tf.errors.InvalidArgumentError as error:
+                told[-1].append(str(error))
+    assert told[0] == told[1] and any("could not correctly convert string: x" in str(part) for part in told[0])
+
+
+def test_elements_whose_sizes_change_are_computed_one_by_one():
+    texts = ["ab", "cd", "ef", "ghi", "jkl", "mno"]
+    dataset = tf.data.Dataset.from_tensor_slices(texts).map(lambda text: tf.io.decode_raw(text, tf.uint8)).batch(3)
+    assert [batch.shape for batch in dataset.as_numpy_iterator()] == [(3, 2), (3, 3)]
+
+
+def test_examples_of_files_are_parsed_for_a_batch_at_once(tmp_path):
+    path = str(tmp_path / "some.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for i in range(10):
+            feature = {
+                "x": tf.train.Feature(float_list=tf.train.FloatList(value=[i, i + 0.5])),
+                "y": tf.train.Feature(int64_list=tf.train.Int64List(value=[i % 3])),
+                "name": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"n%d" % i])),
+                "some": tf.train.Feature(int64_list=tf.train.Int64List(value=range(i % 3))),
+            }
+            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+    features = {
+        "x": tf.io.FixedLenFeature([2], tf.float32),
+        "y": tf.io.FixedLenFeature([], tf.int64),
+        "name": tf.io.FixedLenFeature([], tf.string),
+    }
+
+    def parse(record):
+        parsed = tf.io.parse_single_example(record, features)
+        return parsed["x"] * 2, tf.one_hot(parsed["y"], 3), S.upper(parsed["name"])
+
+    batches = list(tf.data.TFRecordDataset(path).map(parse).batch(4).as_numpy_iterator())
+    assert [len(names) for _, _, names in batches] == [4, 4, 2]
+    assert np.concatenate([x for x, _, _ in batches]).tolist() == [[2 * i, 2 * i + 1] for i in range(10)]
+    assert [name for _, _, names in batches for name in names] == [b"N%d" % i for i in range(10)]
+
+    def parse_some(record):
+        return tf.sparse.to_dense(tf.io.parse_single_example(record, {"some": tf.io.VarLenFeature(tf.int64)})["some"])
+
+    padded = tf.data.TFRecordDataset(path).map(parse_some).padded_batch(5)
+    assert [row.tolist() for row in next(iter(padded)).numpy()] == [[0, 0], [0, 0], [0, 1], [0, 0], [0, 0]]
