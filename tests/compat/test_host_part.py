@@ -217,3 +217,52 @@ def test_random_numbers_do_not_depend_on_how_a_function_runs():
         dataset = tf.data.Dataset.from_tensor_slices(["1", "2"]).map(lambda text, change=change: draw(change(text)))
         drawn.append(list(dataset.as_numpy_iterator()))
     np.testing.assert_allclose(*drawn)
+
+
+def test_numbers_that_become_strings_are_mapped_element_by_element():
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
+
+    def put(x):
+        table.insert(x, 10 * x)
+        return tf.strings.as_string(x), table.lookup(x) + 1
+
+    dataset = tf.data.Dataset.range(2, 5).map(put)
+    assert dataset.element_spec[0].dtype == tf.string
+    assert list(dataset.as_numpy_iterator()) == [(b"2", 21), (b"3", 31), (b"4", 41)]
+    assert sorted(table.export()[0].numpy().tolist()) == [2, 3, 4]
+
+
+def test_effects_are_those_of_runs_alone(capfd):
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0)
+
+    @tf.function
+    def count(text, x):
+        table.insert(text, table.lookup(text) + 1)
+        tf.print("counted", text)
+        return tf.strings.as_string(x * 2)  # It runs as Python.
+
+    count(tf.constant("a"), tf.constant(1))
+    assert table.lookup(tf.constant("a")).numpy() == 1
+    assert capfd.readouterr().err.splitlines().count('counted "a"') == 1
+
+    @tf.function
+    def tell(text):
+        tf.print("told", text)
+        return tf.strings.length(text)
+
+    for text in ("b", "c"):
+        tell(tf.constant(text))
+    assert [line for line in capfd.readouterr().err.splitlines() if "told" in line] == ['told "b"', 'told "c"']
+
+
+def test_what_comes_behind_an_effect_must_keep_its_size():
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0)
+
+    @tf.function
+    def function(text):
+        table.insert(text, tf.constant(1, tf.int64))
+        return tf.strings.bytes_split(text).to_tensor() if text.shape.rank else tf.strings.bytes_split(text)
+
+    assert function(tf.constant("ab")).shape == (2,)
+    with pytest.raises(RuntimeError, match="has been called, and behind it"):
+        function(tf.constant("abc"))

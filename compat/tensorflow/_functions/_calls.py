@@ -190,7 +190,10 @@ class CallCache:
                 return compiled, tensors, values
         self._count_numbers(fn, leaves, key)
         try:
-            compiled, values, is_for_all_calls = self._trace(fn, leaves, tree, inputs)
+            compiled, is_for_all_calls = self._trace(fn, leaves, tree, inputs)
+            values = compiled.compute_on_host(inputs)
+            if values is None:
+                raise NotCompilableError(_CHANGING)
             if is_for_all_calls:
                 if len(known) == _MOST_SIZES:
                     raise NotCompilableError(_MANY_SIZES)
@@ -224,9 +227,7 @@ class CallCache:
                 numbers[0],
             )
 
-    def _trace(
-        self, fn: Callable[..., Any], leaves: list[Any], tree: Any, inputs: list[Any]
-    ) -> tuple[_Compiled, Sequence[Any], bool]:
+    def _trace(self, fn: Callable[..., Any], leaves: list[Any], tree: Any, inputs: list[Any]) -> tuple[_Compiled, bool]:
         self.traces += 1
         host_part, returns_host_values = HostPart(()), False
 
@@ -247,8 +248,8 @@ class CallCache:
         name = getattr(fn, "__name__", "function").removeprefix("ag__")
         tensors = [leaf for leaf in inputs if not isinstance(leaf, HostTensor)]
         traced, is_for_all_calls = self._checked(functools.partial(StatefulProgram, program, tensors, name=name))
-        values = host_part.finish()
-        return _Compiled(traced, host_part, returns_host_values=returns_host_values), values, is_for_all_calls
+        host_part.finish()
+        return _Compiled(traced, host_part, returns_host_values=returns_host_values), is_for_all_calls
 
     def _checked(self, trace: Callable[[], StatefulProgram]) -> tuple[StatefulProgram, bool]:
         """Trace a program, and return whether it is one for later calls too.
@@ -270,6 +271,7 @@ class CallCache:
 
 _LARGEST_KEY = 32
 _MOST_SIZES = 16
+_CHANGING = "What it computes of strings has another size each time that it is computed."
 _MANY_SIZES = (
     f"Its strings give tensors of new sizes again and again, and each needs a program: there have been {_MOST_SIZES}. Fill them up "
     "to one size, or to a few, in the dataset."

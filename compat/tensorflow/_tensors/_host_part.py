@@ -63,12 +63,14 @@ class _Step:
         constants: The parts of its arguments that are the same in each run, None for the others.
         slots: Of these, their places among the parts, and among the values of the host part.
         tree: How the parts make up the arguments and those by name.
+        has_effect: Whether it is called for what it does, and returns nothing.
     """
 
     function: Callable[..., Any]
     constants: Sequence[Any]
     slots: Sequence[tuple[int, int]]
     tree: Any
+    has_effect: bool
 
     def compute(self, values: Sequence[Any] | Mapping[int, Any]) -> tuple[list[Any], Any]:
         """Return the results, and how they make up what the function has returned."""
@@ -87,9 +89,9 @@ class _Step:
             count: How many elements there are.
             form: The structure of the results, and the form of each.
         """
-        if any(kind in TRACERS for kind, _ in form[1:]):
-            return None  # Those of several elements are not one.
         function = getattr(self.function, "__func__", self.function)
+        if any(kind in TRACERS for kind, _ in form[1:]) or not _may_be_reordered(function):
+            return None  # Ragged tensors of several elements are not one; and what has effects has them element by element.
         are_tensors = not any(isinstance(kind, type) for kind, _ in form[1:])
         if function in _row_functions and are_tensors and len({columns[number].shape for _, number in self.slots}) == 1:
             at_once = self._compute_at_once(_row_functions[function], columns, count, form)
@@ -130,6 +132,29 @@ def computes_rows(function: AnyFunction, many: Callable[..., Any] | None = None)
     return function
 
 
+# What computes and does nothing else.
+_PURE = tuple(
+    f"tfdist_jax.compat.tensorflow.{module}"
+    for module in (
+        *("strings.", "io._decoding", "io._csv", "io._parsing", "io._sequence_parsing", "io._tensor_messages"),
+        *(
+            "image.",
+            "_ops._shapes",
+            "_ops._concat",
+            "_ops._selection",
+            "_ops._binary",
+            "_ops._creation",
+            "_tensors._tensor",
+        ),
+    )
+)
+
+
+def _may_be_reordered(function: Callable[..., Any]) -> bool:
+    """Whether it does not matter that a function is called for all elements before the next operation is."""
+    return function in _row_functions or function.__module__.startswith(_PURE) or function.__name__ == "read_file"
+
+
 for _operator in (operator.eq, operator.ne, operator.add):
     computes_rows(_operator)
 
@@ -156,10 +181,9 @@ class HostPart:
         self._steps: list[tuple[_Step, tuple[Any, ...]]] = []
         self._known: dict[int, tuple[Any, int]] = {}
 
-    def finish(self) -> list[Any]:
-        """Return the values of the call that the function was traced for, and keep them no longer."""
-        values, self.values, self._known = self.values, [], {}
-        return values
+    def finish(self) -> None:
+        """Keep the values that the function was traced with no longer."""
+        self.values, self._known = [], {}
 
     def stand_for(self, number: int) -> TextTracer:
         """Return what stands for an input of strings, by its number."""
@@ -188,8 +212,10 @@ class HostPart:
         """Return what the host calls, by name and once each."""
         return list(dict.fromkeys(step.function.__name__ for step, _ in self._steps))
 
-    def note(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def note(self, function: Callable[..., Any], args: Any, kwargs: Any, *, has_effect: bool = False) -> Any:
         """Let the host call a function before each run, and return what stands for its results.
+
+        One that `has_effect` is called in runs alone: what is traced may not come to run.
 
         Raises:
             ConcreteValueRequiredError: If an argument is a number that the program computes.
@@ -198,7 +224,10 @@ class HostPart:
         numbers = list(map(self._find, parts))
         constants = [part if number is None else None for part, number in zip(parts, numbers, strict=True)]
         slots = [(place, number) for place, number in enumerate(numbers) if number is not None]
-        step = _Step(function, constants, slots, tree)
+        step = _Step(function, constants, slots, tree, has_effect)
+        if has_effect:
+            self._steps.append((step, (jax.tree.structure(None),)))
+            return None
         with leaving_programs(), noting_host_part(None):
             leaves, tree = step.compute(self.values)
         self._steps.append((step, (tree, *map(_form, leaves))))
@@ -241,12 +270,19 @@ class HostPart:
 
     def compute(self, inputs: Sequence[Any]) -> list[Any] | None:
         """Return the values for a call with other inputs; None if a program that was traced does not fit them."""
-        values = list(inputs)
+        values, effects = list(inputs), []
         for step, form in self._steps:
             leaves, tree = step.compute(values)
             if (tree, *map(_form, leaves)) != form:
-                return None
+                if not effects:
+                    return None
+                raise RuntimeError(
+                    f"{effects[0]} has been called, and behind it {step.function.__name__} gives a tensor of another size than before, "
+                    "so that the compiled function does not fit. Call it in a function of its own, or behind what gives tensors of "
+                    "changing sizes."
+                )
             values += leaves
+            effects += [step.function.__name__] * step.has_effect
         return values
 
     def compute_rows(self, inputs: Sequence[np.ndarray], count: int) -> list[Any] | None:
@@ -300,23 +336,40 @@ def _form(value: Any) -> Any:
 _ON_HOST = tuple(f"tfdist_jax.compat.tensorflow.{room}." for room in ("strings", "io", "lookup"))
 
 
-def note_on_host(function: Callable[..., Any], args: Any, kwargs: Any, *, always: bool = False) -> Any:
+# What programs call for what it does; and what may do anything, and returns something.
+_EFFECTS = ("print", "write_file")
+_CALLBACKS = ("py_function", "numpy_function")
+
+
+def note_on_host(
+    function: Callable[..., Any], args: Any, kwargs: Any, *, always: bool = False, has_effect: bool = False
+) -> Any:
     """Note a call on the host part of the function that is being traced, if it belongs there.
 
     Args:
         function: What is called.
         args: Its arguments.
         kwargs: Those by name.
-        always: Whether it belongs there whatever its arguments are, since it changes something or what it returns changes.
+        always: Whether it belongs there whatever its arguments are, since what it returns changes.
+        has_effect: Whether it changes something, and returns nothing.
 
     Returns:
         What stands for its results; NotImplemented if it is no operation of strings, or no argument is known on the host.
+
+    Raises:
+        ConcreteValueRequiredError: If it calls a function of the program's with strings: its results are not known before.
     """
     part = _part.get()
     if part is None:
         return NotImplemented
     leaves = jax.tree.leaves(in_order((tuple(args), dict(kwargs))))
     is_of_host = any(isinstance(leaf, HostTracer) for leaf in leaves)
+    if is_of_host and function.__name__ in _CALLBACKS:
+        raise ConcreteValueRequiredError(
+            f"tf.{function.__name__} gets strings, and what it returns is known when it has run."
+        )
+    if has_effect or (is_of_host and function.__name__ in _EFFECTS):
+        return part.note(function, args, kwargs, has_effect=True)
     if always or is_of_host or (function.__module__.startswith(_ON_HOST) and any(map(part.knows, leaves))):
         return part.note(function, args, kwargs)
     return NotImplemented

@@ -100,8 +100,7 @@ class ElementFunction:
     def explain(self, element: Any) -> str:
         """Return how the function runs for elements such as this one, and why."""
         leaves = _elements.leaves(element)
-        program, _ = self._find(element, leaves)
-        if program is not None:
+        for program in self._candidates(element, leaves):
             return program.explain()
         whole = next((leaf for leaf in leaves if not isinstance(leaf, np.ndarray | np.generic)), None)
         if whole is not None:
@@ -151,7 +150,7 @@ class ElementFunction:
         Returns:
             A batch; None where each has to be computed on its own.
         """
-        program, _ = self._find(elements[0], _elements.leaves(elements[0]))
+        program = next(iter(self._candidates(elements[0], _elements.leaves(elements[0]))), None)
         if program is None or program.host_part.is_empty:
             return None
         words = first + np.array([[0, 0, start + row, 0] for row in range(len(elements))], np.uint32)
@@ -169,30 +168,44 @@ class ElementFunction:
         return None if program is None else program.spec
 
     def _program(self, element: Any) -> ElementProgram | None:
-        """Return the program for elements of one shape, whatever they hold; None if there is none, or if strings are in them."""
+        """Return the program for elements of one shape, whatever they hold; None if there is none, or if the host has a part in it."""
         leaves = _elements.leaves(element)
         if any(not isinstance(leaf, np.ndarray | np.generic) or is_text(leaf) for leaf in leaves):
             return None
-        return self._find(element, leaves)[0]
+        program = next(iter(self._candidates(element, leaves)), None)
+        return program if program is not None and program.host_part.is_empty else None
 
-    def _find(self, element: Any, leaves: Sequence[Any]) -> tuple[ElementProgram | None, Sequence[Any]]:
-        """Return the program for an element, and the values that its host part has computed; None if it runs in Python."""
+    def _candidates(self, element: Any, leaves: Sequence[Any]) -> list[ElementProgram]:
+        """Return the programs for elements of one kind, traced if there is none yet; none at all if they run in Python."""
         if not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves):
-            return None, ()
+            return []
         key = _kind(leaves)
         known = self._programs.get(key, [])
         if known is None:
-            return None, ()
+            return []
         current = [program for program in known if program.is_current()]
-        for program in current:
+        return current or self._add(key, element, [])
+
+    def _add(self, key: Any, element: Any, known: list[ElementProgram]) -> list[ElementProgram]:
+        program = self._trace(element) if len(known) < _MOST_SIZES else None
+        self._programs[key] = None if program is None else [program, *known]
+        return [] if program is None else [program]
+
+    def _find(self, element: Any, leaves: Sequence[Any]) -> tuple[ElementProgram | None, Sequence[Any]]:
+        """Return the program for an element, and the values that its host part has computed; None if it runs in Python."""
+        candidates = self._candidates(element, leaves)
+        for program in candidates:
             values = program.compute_on_host(leaves)
             if values is not None:
                 return program, values
-        program, values = self._trace(element) if len(current) < _MOST_SIZES else (None, ())
-        self._programs[key] = None if program is None else [program, *current]
-        return program, values
+        for program in self._add(_kind(leaves), element, candidates) if candidates else ():
+            values = program.compute_on_host(leaves)
+            if values is not None:
+                return program, values
+            self._programs[_kind(leaves)] = None  # It has another size each time.
+        return None, ()
 
-    def _trace(self, element: Any) -> tuple[ElementProgram | None, Sequence[Any]]:
+    def _trace(self, element: Any) -> ElementProgram | None:
         try:
             return trace_for_element(self._fn, element)
         except UnsupportedResultError:
@@ -200,7 +213,7 @@ class ElementFunction:
         except _NEEDS_VALUES as error:
             _logger.info("map: %r runs in Python for each element: %s", self._fn, error)
             self._reasons[_kind(_elements.leaves(element))] = f"{type(error).__name__}: {error}".splitlines()[0]
-            return None, ()
+            return None
 
 
 def _kind(leaves: Sequence[Any]) -> tuple[Any, ...]:

@@ -119,12 +119,8 @@ def is_text(array: Any) -> bool:
     return array.dtype.kind in "OSU"
 
 
-def trace_for_element(fn: Callable[..., Any], element: Any) -> tuple[ElementProgram, Sequence[Any]]:
-    """Trace a function for elements like this one.
-
-    Returns:
-        The program, and the values of its host part for this element.
-    """
+def trace_for_element(fn: Callable[..., Any], element: Any) -> ElementProgram:
+    """Trace a function for elements like this one."""
     leaves = _elements.leaves(element)
     inputs = [convert_to_tensor(leaf) if is_text(leaf) else leaf for leaf in leaves]
     host_part = HostPart(inputs)
@@ -170,7 +166,8 @@ def trace_for_element(fn: Callable[..., Any], element: Any) -> tuple[ElementProg
         is_random=scope.has_drawn,
         spec=_elements.spec_of(restore_dict_order(jax.tree.unflatten(template, specs))),
     )
-    return program, host_part.finish()
+    host_part.finish()
+    return program
 
 
 def _as_output(part: Any) -> Any:

@@ -119,7 +119,7 @@ class MutableTable(Table):
             self._converted("keys", keys, self.key_dtype),
             self._converted("values", values, self.value_dtype),
         ]
-        self._on_host(self._insert, *tensors)
+        self._on_host(self._insert, *tensors, has_effect=True)
 
     def _converted(self, what: str, value: Any, dtype: Any) -> Any:
         try:
@@ -144,7 +144,7 @@ class MutableTable(Table):
         Raises:
             TypeError: If the keys are of another type.
         """
-        self._on_host(self._remove, self._checked(keys))
+        self._on_host(self._remove, self._checked(keys), has_effect=True)
 
     def _remove(self, keys: Any) -> None:
         array = array_of(keys)

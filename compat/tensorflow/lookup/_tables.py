@@ -50,9 +50,9 @@ class Table(abc.ABC):
     def size(self, name: str | None = None) -> Any:
         """Return how many entries there are, int64."""
 
-    def _on_host(self, function: Callable[..., Any], *args: Any) -> Any:
+    def _on_host(self, function: Callable[..., Any], *args: Any, has_effect: bool = False) -> Any:
         """Call a function of the host: now, or in each run of the function that is being traced."""
-        result = note_on_host(function, args, {}, always=self._changes)
+        result = note_on_host(function, args, {}, always=self._changes, has_effect=has_effect)
         return function(*args) if result is NotImplemented else result
 
     def _checked(self, keys: Any) -> Any:

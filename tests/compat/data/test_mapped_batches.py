@@ -103,6 +103,20 @@ def test_an_error_comes_where_its_element_is(wrong):
     assert told[0] == told[1] and any("could not correctly convert string: x" in str(part) for part in told[0])
 
 
+def test_what_has_effects_has_them_element_by_element():
+    table, seen = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0), []
+
+    def count(text):
+        table.insert(text, table.lookup(text) + 1)
+        tf.py_function(lambda t: seen.append(t.numpy()), [text], [])
+        tf.py_function(lambda t: seen.append(t.numpy()), [tf.strings.upper(text)], [])
+        return table.lookup(text)
+
+    batches = tf.data.Dataset.from_tensor_slices(["a", "b", "a", "a"]).map(count).batch(2)
+    assert [batch.tolist() for batch in batches.as_numpy_iterator()] == [[1, 1], [2, 3]]
+    assert seen == [b"a", b"A", b"b", b"B", b"a", b"A", b"a", b"A"]
+
+
 def test_elements_whose_sizes_change_are_computed_one_by_one():
     texts = ["ab", "cd", "ef", "ghi", "jkl", "mno"]
     dataset = tf.data.Dataset.from_tensor_slices(texts).map(lambda text: tf.io.decode_raw(text, tf.uint8)).batch(3)
