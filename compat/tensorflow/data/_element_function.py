@@ -14,6 +14,7 @@ from tfdist_jax.compat.tensorflow._functions._autograph._convert import converte
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._platform._errors import OpError, OutOfRangeError
 from tfdist_jax.compat.tensorflow.data import _elements, _plan_text
+from tfdist_jax.compat.tensorflow.data._bindings import Bindings
 from tfdist_jax.compat.tensorflow.data._element_program import (
     NO_WORDS,
     ElementProgram,
@@ -54,7 +55,8 @@ class ElementFunction:
         if not callable(fn):
             raise ValueError(f"A dataset's function must be callable, got {fn!r}.")
         self._given = fn
-        self._fn = converted(fn)
+        self._bindings = Bindings(fn)
+        self._converted = fn, converted(fn)
         self._device = jax.local_devices(backend="cpu")[0]
         # Several for elements of one shape, where strings give tensors of several sizes; None where there can be none.
         self._programs: dict[Any, list[ElementProgram] | None] = {}
@@ -63,6 +65,14 @@ class ElementFunction:
 
     def __repr__(self) -> str:
         return _plan_text.function(self._given)
+
+    @property
+    def _fn(self) -> Callable[..., Any]:
+        """The function as it was given, with its control flow converted."""
+        function = self._bindings.function()
+        if function is not self._converted[0]:
+            self._converted = function, converted(function)
+        return self._converted[1]
 
     def __reduce__(self) -> Any:
         # Programs are of their process; the next one traces again.

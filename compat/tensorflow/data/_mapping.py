@@ -13,6 +13,7 @@ from tfdist_jax.compat.tensorflow._platform._errors import OpError
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor
 from tfdist_jax.compat.tensorflow.data import _elements, _failures, _order, _plan_text
+from tfdist_jax.compat.tensorflow.data._bindings import Bindings
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction, call_in_python
 from tfdist_jax.compat.tensorflow.data._element_program import tuple_of
 from tfdist_jax.compat.tensorflow.data._plan import Part, Plan, Rows, Stream, Uncounted, made_once, rows_at_once
@@ -256,12 +257,19 @@ class DatasetFunction:
     fn: Callable[..., Any]
     seed: SeedSource = dataclasses.field(default_factory=SeedSource.of_function)
 
+    @functools.cached_property
+    def _bindings(self) -> Bindings:
+        return Bindings(self.fn)
+
+    def __post_init__(self) -> None:
+        _ = self._bindings  # Of the moment when the dataset is made.
+
     def __repr__(self) -> str:
         return _plan_text.function(self.fn)
 
     def plan_of(self, element: Any) -> Plan:
         """Return the plan of the dataset that is made of an element."""
-        dataset = tuple_of(call_in_python(self.fn, element))
+        dataset = tuple_of(call_in_python(self._bindings.function(), element))
         if not hasattr(dataset, "_plan"):
             got = "a tensor" if is_tensor(dataset) else repr(dataset)
             raise TypeError(f"`map_func` must return a `Dataset` object. Got {got}.")

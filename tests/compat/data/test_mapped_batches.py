@@ -154,3 +154,16 @@ def test_examples_of_files_are_parsed_for_a_batch_at_once(tmp_path):
 
     padded = tf.data.TFRecordDataset(path).map(parse_some).padded_batch(5)
     assert [row.tolist() for row in next(iter(padded)).numpy()] == [[0, 0], [0, 0], [0, 1], [0, 0], [0, 0]]
+
+
+def test_a_function_may_count_in_a_name_of_its_own():
+    count = 0
+
+    def function(text):
+        nonlocal count
+        count += 1
+        return tf.range(S.length(text))  # It runs in Python.
+
+    dataset = tf.data.Dataset.from_tensor_slices(["a", "bb"]).map(function)
+    assert [row.tolist() for row in dataset.as_numpy_iterator()] == [[0], [0, 1]]
+    assert count >= 2
