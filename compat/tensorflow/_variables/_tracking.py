@@ -5,6 +5,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, final
 
+import jax
+
 
 class Waiting(Protocol):
     """Someone who wants to know of new variables."""
@@ -120,3 +122,11 @@ for _kind, _changes in (
 ):
     for _change in _changes.split():
         setattr(_kind, _change, _telling(getattr(_kind, _change)))
+
+# Attributes that hold structures are structures for JAX, too: `tape.gradient(loss, module.layers)`.
+jax.tree_util.register_pytree_node(TrackedList, lambda held: (list(held), None), lambda _, values: TrackedList(values))
+jax.tree_util.register_pytree_node(
+    TrackedDict,
+    lambda held: (list(held.values()), tuple(held)),
+    lambda keys, values: TrackedDict(zip(keys, values, strict=True)),
+)
