@@ -10,7 +10,7 @@ import jax
 
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax.compat.tensorflow._functions._function_type import FunctionType, several_lines
-from tfdist_jax.compat.tensorflow._functions._signatures import CallForm, is_same_constant
+from tfdist_jax.compat.tensorflow._functions._signatures import Call, CallForm, is_same_constant
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
@@ -35,6 +35,9 @@ class ConcreteFunction:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         owner: Any = None,
+        *,
+        outputs: Any = None,
+        by_position: int | None = None,
     ) -> None:
         """Hold a signature.
 
@@ -46,9 +49,12 @@ class ConcreteFunction:
             args: The positional arguments, tensors as `TensorSpec`s.
             kwargs: The arguments by name, likewise.
             owner: The object whose method it is, kept as long as this function.
+            outputs: The results as `TensorSpec`s; found by tracing if None.
+            by_position: How many tensors may be given one by one without a name; all if None.
         """
         self._name, self._form, self._number = name, form, next(_numbers)
         self._call, self._find, self._owner = call, find, owner
+        self._known_outputs, self._by_position = outputs, by_position
         self._signature = (tuple(args), dict(kwargs))
         self._leaves, self._tree = jax.tree.flatten(in_order(self._signature), is_leaf=_is_spec)
 
@@ -56,6 +62,26 @@ class ConcreteFunction:
     def name(self) -> bytes:
         """A name that no other function has."""
         return f"__inference_{self._name}_{self._number}".encode()
+
+    @property
+    def function_name(self) -> str:
+        """The Python function's name."""
+        return self._name
+
+    @property
+    def names_of_inputs(self) -> list[str]:
+        """A name for each of `inputs`, that of its spec or parameter, made different by numbers."""
+        return list(self._names)
+
+    @property
+    def form(self) -> CallForm:
+        """The form of its calls."""
+        return self._form
+
+    @property
+    def signature(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments in that form, tensors as `TensorSpec`s with the names that they were given: `(args, kwargs)`."""
+        return self._signature
 
     @property
     def structured_input_signature(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -76,6 +102,8 @@ class ConcreteFunction:
     @property
     def structured_outputs(self) -> Any:
         """The results as `TensorSpec`s; a size, or a rank, that follows from an unknown one is not known."""
+        if self._known_outputs is not None:
+            return self._known_outputs
         small, large = (self._outputs(size) for size in (2, 3))
         return restore_dict_order(jax.tree.map(_merged, small, large, is_leaf=_is_spec))
 
@@ -97,8 +125,12 @@ class ConcreteFunction:
     @property
     def variables(self) -> tuple[Variable, ...]:
         """The variables that the function reads or writes."""
-        cells = self._program(2).captured.cells
-        return tuple(cell for cell in cells if isinstance(cell, Variable))
+        return tuple(cell for cell in self.captured_cells if isinstance(cell, Variable))
+
+    @property
+    def captured_cells(self) -> tuple[Any, ...]:
+        """All that holds a value for it: such variables, Keras's, and the states of random numbers."""
+        return self._program(2).captured.cells
 
     @property
     def captured_inputs(self) -> list[Any]:
@@ -140,6 +172,30 @@ class ConcreteFunction:
         call_args, call_kwargs = self._complete(args, kwargs)
         return self._call(call_args, call_kwargs)
 
+    def fitted(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
+        """Return arguments in the form of its calls as tensors and constants of the signature; None if they are others."""
+        try:
+            given = self._tree.flatten_up_to(in_order((tuple(args), dict(kwargs))))
+            if not all(map(_fits, self._leaves, given)):
+                return None
+            pairs = zip(self._leaves, given, strict=True)
+            filled = [self._checked(leaf, value) if _is_spec(leaf) else leaf for leaf, value in pairs]
+        except (TypeError, ValueError, InvalidArgumentError):
+            return None
+        return restore_dict_order(self._tree.unflatten(filled))
+
+    def describes(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Tell whether `TensorSpec`s and constants in the form of its calls are those of the signature."""
+        try:
+            given = self._tree.flatten_up_to(in_order((tuple(args), dict(kwargs))))
+        except ValueError:
+            return False
+        return all(map(_is_described, self._leaves, given))
+
+    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run the function on arguments that `fitted` has returned."""
+        return self._call(args, kwargs)
+
     def _complete(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
         tensors = self._tensors_one_by_one(args, kwargs)
         if tensors is None:
@@ -154,6 +210,8 @@ class ConcreteFunction:
         if any(isinstance(value, list | tuple | dict) for value in (*args, *kwargs.values())):
             return None
         given = jax.tree.leaves(tuple(args))
+        if self._by_position is not None and len(given) > self._by_position:
+            return None
         names = self._names[len(given) :]
         if len(given) + len(names) != len(self._names) or kwargs.keys() != set(names):
             return None
@@ -189,7 +247,16 @@ class ConcreteFunction:
 
     def _program(self, size: int) -> Any:
         """Return the program for a size in place of the unknown ones."""
-        known = [_with_size(leaf, size) if _is_spec(leaf) else leaf for leaf in self._leaves]
+        return self.program_for([_with_size(spec, size) for spec in self.inputs])
+
+    def program_for(self, types: Sequence[Any]) -> Any:
+        """Return the program for types in place of the specs, in the order of `inputs`.
+
+        Raises:
+            NotCompilableError: If the function has to run as Python.
+        """
+        given = iter(types)
+        known = [next(given) if _is_spec(leaf) else leaf for leaf in self._leaves]
         args, kwargs = restore_dict_order(self._tree.unflatten(known))
         return self._find(args, kwargs)[0]
 
@@ -219,6 +286,12 @@ def _fits(leaf: Any, given: Any) -> bool:
     if _is_spec(leaf):
         return not isinstance(given, dict | TensorSpec)
     return is_same_constant(leaf, given)
+
+
+def _is_described(leaf: Any, given: Any) -> bool:
+    if not _is_spec(leaf):
+        return is_same_constant(leaf, given)
+    return _is_spec(given) and given.is_subtype_of(leaf)
 
 
 def _is_spec(value: Any) -> bool:

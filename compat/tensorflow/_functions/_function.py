@@ -134,7 +134,12 @@ class Function:
             self._concrete_of(args, kwargs)
         return results
 
-    def _find(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def find(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the program for arguments in the form of its calls, and their tensors.
+
+        Raises:
+            NotCompilableError: If the function has to run as Python.
+        """
         with converting(self._autograph, self._features):
             return self._cache.find(self._traceable, args, kwargs)
 
@@ -219,8 +224,15 @@ class Function:
         if is_new:
             args, kwargs = restore_dict_order(tree.unflatten(leaves))
             owner = self._owner and self._owner()
-            self._concrete[key] = ConcreteFunction(self._name, self._form, self._run, self._find, args, kwargs, owner)
+            self._concrete[key] = ConcreteFunction(self._name, self._form, self._run, self.find, args, kwargs, owner)
         return self._concrete[key], is_new
+
+    @property
+    def concrete_functions(self) -> list[ConcreteFunction]:
+        """The function for each signature that it was called with, or asked for; that of its `input_signature` in any case."""
+        if self._input_signature is not None and not self._concrete:
+            self.get_concrete_function()
+        return list(self._concrete.values())
 
     def pretty_printed_concrete_signatures(self, verbose: bool = True) -> str:
         """Return, as a string, what the function takes and returns for each signature that it was compiled for."""
@@ -236,7 +248,7 @@ class Function:
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Lower the program for these arguments without running it, as `jax.jit(fn).lower` does."""
-        program, tensors = self._find(*self._form.of(args, kwargs))
+        program, tensors = self.find(*self._form.of(args, kwargs))
         return program.lower(tensors)
 
     def experimental_get_compiler_ir(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:

@@ -57,9 +57,13 @@ class CallForm:
         return bound_parameters(self._signature, args, kwargs)
 
     def flat_names(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-        """Return a name for each tensor among the arguments, in order: its spec's or its parameter's, made different by numbers."""
+        """Return a name for each tensor among the arguments: its spec's or its parameter's, made different by numbers.
+
+        They are in JAX's order of the arguments: those by name come last, sorted.
+        """
         names: list[str] = []
-        for parameter in self.parameters(args, kwargs):
+        in_jax_order = lambda each: (each.name in kwargs, each.name if each.name in kwargs else "")
+        for parameter in sorted(self.parameters(args, kwargs), key=in_jax_order):
             for leaf in jax.tree.leaves(in_order(parameter.value), is_leaf=_is_spec):
                 if isinstance(leaf, TensorSpec):
                     wanted = leaf.name or parameter.name

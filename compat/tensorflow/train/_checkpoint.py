@@ -11,6 +11,7 @@ from tfdist_jax._checkpoint._background_saving import BackgroundSaving
 from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._snapshot import SnapshotScope
+from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._variables._tracking import attributes_changed, tracked
@@ -212,7 +213,9 @@ def _followed(value: Any) -> Any:
 
 
 def _require_trackable(name: str, value: Any, *, but: Any = ()) -> None:
-    if is_trackable(value) and not isinstance(value, but):
+    # A function has nothing to save in a checkpoint, but a SavedModel of this one has it.
+    is_function = isinstance(value, ConcreteFunction) or hasattr(type(value), "concrete_functions")
+    if is_function or (is_trackable(value) and not isinstance(value, but)):
         return
     raise ValueError(
         f"`Checkpoint` was expecting {name} to be a trackable object (an object that holds variables), got "

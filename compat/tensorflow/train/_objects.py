@@ -54,7 +54,7 @@ class PythonState(abc.ABC):
 
 
 class Collection(abc.ABC):
-    """An object that says itself what hangs on it."""
+    """An object that says itself what hangs on it, by methods of its class: its attributes may have their names."""
 
     @abc.abstractmethod
     def children(self) -> Iterator[tuple[str, Any]]:
@@ -118,7 +118,7 @@ def same_node(owner: Any) -> Iterator[Any]:
     """Yield an object and those that are one with it in a checkpoint."""
     yield owner
     if isinstance(owner, Collection):
-        for root in owner.roots():
+        for root in type(owner).roots(owner):
             yield from same_node(root)
 
 
@@ -140,7 +140,7 @@ def slot_of(owner: Any) -> Slot | None:
     """Return the value that an object has of its own, or None."""
     match owner:
         case Collection():
-            return next((slot for root in owner.roots() if (slot := slot_of(root)) is not None), None)
+            return next((slot for root in type(owner).roots(owner) if (slot := slot_of(root)) is not None), None)
         case Variable():
             return Slot(VALUE, owner.read_value, lambda value: _assign(owner, value), owner)
         case Generator():
@@ -215,9 +215,9 @@ def children(owner: Any) -> Iterator[tuple[str, Any]]:
 
 def _parts(owner: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(owner, Collection):
-        for root in owner.roots():
+        for root in type(owner).roots(owner):
             yield from children(root)
-        yield from owner.children()
+        yield from type(owner).children(owner)
     elif isinstance(owner, MutableTable):
         yield from owner.columns.items()
     elif isinstance(owner, Mapping):
@@ -248,7 +248,9 @@ def known_children(owner: Any) -> Iterator[tuple[str, Any]]:
 def _named_by(owner: Any, parts_of: Callable[[Library, Any], Iterator[tuple[str, Any]]]) -> Iterator[tuple[str, Any]]:
     library = library_of(owner)
     if isinstance(owner, Collection):
-        found = itertools.chain(*(_named_by(root, parts_of) for root in owner.roots()), owner.children())
+        found = itertools.chain(
+            *(_named_by(root, parts_of) for root in type(owner).roots(owner)), type(owner).children(owner)
+        )
     else:
         found = _parts(owner) if library is None else parts_of(library, owner)
     return ((name, child) for name, child in found if _is_followed(child))
