@@ -91,7 +91,8 @@ __getattr__ = LazyNames(
     },
     modules=(
         "autodiff autograph bitwise compat config data debugging distribute dtypes errors experimental image io keras linalg "
-        "lookup math nest nn profiler ragged random raw_ops signal sparse strings summary sysconfig test tpu train types version xla"
+        "lookup math nest nn profiler ragged random raw_ops saved_model signal sparse strings summary sysconfig test tpu train types "
+        "version xla"
     ),
 )
 __dir__ = __getattr__.names

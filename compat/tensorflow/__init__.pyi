@@ -344,6 +344,7 @@ from tfdist_jax.compat.tensorflow import (
     ragged as ragged,
     random as random,
     raw_ops as raw_ops,
+    saved_model as saved_model,
     signal as signal,
     sparse as sparse,
     strings as strings,

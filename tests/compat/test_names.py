@@ -91,7 +91,7 @@ def test_asking_for_a_missing_name_is_no_error():
     ("missing", "instead"),
     [
         ("tf.queue.FIFOQueue", "from_generator"),
-        ("tf.saved_model.save", "tf.train.Checkpoint"),
+        ("tf.saved_model.Asset", "tf.io.gfile.GFile"),
         ("tf.io.decode_proto", "protobuf"),
         ("tf.ragged_fill_empty_rows", "tf.sequence_mask"),
         ("tf.raw_ops.AddV2", "tf.add"),

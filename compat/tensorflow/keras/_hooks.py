@@ -24,7 +24,7 @@ from tfdist_jax.compat.tensorflow.keras._legacy import (
     _utilities,
 )
 from tfdist_jax.compat.tensorflow.keras._resume import _backup, _position
-from tfdist_jax.compat.tensorflow.keras._saving import _hdf5, _orbax_folders, _saving, _seeds
+from tfdist_jax.compat.tensorflow.keras._saving import _export, _hdf5, _orbax_folders, _saving, _seeds
 from tfdist_jax.compat.tensorflow.keras._training import (
     _adapters,
     _batch_checks,
@@ -81,6 +81,7 @@ CHANGES: tuple[Change, ...] = (
     *_saving.CHANGES,
     *_orbax_folders.CHANGES,
     *_seeds.CHANGES,
+    *_export.CHANGES,
     *_sync_batch_norm.CHANGES,
     *_callbacks.CHANGES,
     *_overhead.CHANGES,

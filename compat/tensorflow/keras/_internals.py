@@ -13,6 +13,7 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `Functional._nodes`, `_nodes_by_depth`, `_operations`, `_operations_by_depth`, as `map_graph` makes them: what a functional model
   computes; `Operation._inbound_nodes`, `_outbound_nodes`, `KerasTensor._keras_history`: where a symbolic tensor comes from and goes;
   `in_symbolic_scope`: that there are no values.
+- `export_utils.get_input_signature`, `make_input_spec`: what a model takes.
 - `get_keras_mask`, `set_keras_mask`: the mask that a layer has attached to its output.
 - `get_stateless_scope`: the scope in which Keras maps variables to explicit values, or None.
 - `global_state`'s "current_call_ctx": whether the layer that is called trains.
@@ -57,6 +58,7 @@ from keras.src.backend.jax.core import JaxVariable
 from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.callbacks import orbax_checkpoint, tensorboard
 from keras.src.callbacks.callback_list import CallbackList
+from keras.src.export import export_utils, saved_model
 from keras.src.layers import layer as layer_module
 from keras.src.layers.core import masking
 from keras.src.layers.preprocessing import (
@@ -155,6 +157,7 @@ __all__ = [
     "dataset_utils",
     "discretization",
     "dtypes",
+    "export_utils",
     "feature_space",
     "file_utils",
     "functional",
@@ -190,6 +193,7 @@ __all__ = [
     "python_utils",
     "register_tree_node_class",
     "rng_utils",
+    "saved_model",
     "saving",
     "saving_api",
     "saving_lib",
