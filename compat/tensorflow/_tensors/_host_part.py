@@ -218,12 +218,17 @@ class HostPart:
         One that `has_effect` is called in runs alone: what is traced may not come to run.
 
         Raises:
-            ConcreteValueRequiredError: If an argument is a number that the program computes.
+            ConcreteValueRequiredError: If an argument is a number that the program computes, or has no value.
         """
         parts, tree = jax.tree.flatten(in_order((tuple(args), dict(kwargs))))
         numbers = list(map(self._find, parts))
         constants = [part if number is None else None for part, number in zip(parts, numbers, strict=True)]
         slots = [(place, number) for place, number in enumerate(numbers) if number is not None]
+        if any(isinstance(self.values[number], jax.ShapeDtypeStruct) for _, number in slots):
+            raise ConcreteValueRequiredError(
+                "An operation of strings runs on the host, before the compiled program, and takes a number of which only the type is known "
+                "where a function is traced for a TensorSpec."
+            )
         step = _Step(function, constants, slots, tree, has_effect)
         if has_effect:
             self._steps.append((step, (jax.tree.structure(None),)))

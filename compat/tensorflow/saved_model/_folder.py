@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfdist_jax import DataLossError as DamagedError
 from tfdist_jax._checkpoint import _checkpoint
+from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
 from tfdist_jax.compat.tensorflow.saved_model import _constants
 from tfdist_jax.compat.tensorflow.train._state_file import as_text
 
@@ -55,7 +57,10 @@ def read(export_dir: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             f"SavedModel file does not exist at: {given}. `tf.saved_model.save` and `model.export` write one; one that was not "
             "saved completely is not there."
         )
-    _checkpoint.must_be_whole(folder)
+    try:
+        _checkpoint.must_be_whole(folder)
+    except DamagedError as error:
+        raise DataLossError(None, None, f"The SavedModel at {given} cannot be loaded. {error}") from error
     about = _checkpoint.read_about(folder)[1]
     if about.get("format") != _FORMAT:
         raise ValueError(f"{folder} holds saved arrays, but no SavedModel: read it with tf.train.load_checkpoint.")

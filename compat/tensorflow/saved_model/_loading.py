@@ -5,7 +5,6 @@ from typing import Any, final
 
 import jax.export
 
-from tfdist_jax import DataLossError
 from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
 from tfdist_jax.compat.tensorflow._platform import _version
 from tfdist_jax.compat.tensorflow._variables._variable import Variable, VariableAggregation, VariableSynchronization
@@ -37,7 +36,7 @@ def load(export_dir: Any, tags: Any = None, options: LoadOptions | None = None) 
     Raises:
         FileNotFoundError: If there is none.
         ValueError: If it was saved for other tags.
-        NotImplementedError: If it is TensorFlow's own, or written by a newer version of this project.
+        NotImplementedError: If it is TensorFlow's own, or written by a newer version of this project or of JAX.
         DataLossError: If it is damaged.
 
     Differs from TensorFlow: see `tf.saved_model.save`.
@@ -61,7 +60,7 @@ def load_with(
 
 def make_variable(value: Any, about: Mapping[str, Any]) -> Variable:
     """Return a variable as one was saved, of the strategy in whose scope this is called."""
-    return Variable(
+    variable = Variable(
         value,
         trainable=about["trainable"],
         name=about["name"],
@@ -69,6 +68,9 @@ def make_variable(value: Any, about: Mapping[str, Any]) -> Variable:
         synchronization=VariableSynchronization[about["synchronization"]],
         aggregation=VariableAggregation[about["aggregation"]],
     )
+    if variable.storage.per_replica:
+        variable.assign(value)  # What was saved is the replicas' values together, a sum perhaps.
+    return variable
 
 
 def _must_have_tags(export_dir: Any, found: list[str], wanted: Any) -> None:
@@ -163,7 +165,7 @@ def _deserialized(name: str, code: Any) -> jax.export.Exported:
     try:
         return jax.export.deserialize(bytearray(code.tobytes()))
     except ValueError as error:
-        raise DataLossError(
+        raise NotImplementedError(
             f"The program of {name}() cannot be read by jax {jax.__version__}: {error}. Load the SavedModel with the version of jax that "
             "has written it, or a newer one."
         ) from error

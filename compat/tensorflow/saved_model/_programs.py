@@ -22,7 +22,7 @@ from tfdist_jax.compat.tensorflow.saved_model._structures import NotSavableError
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
 _TEXTS = (
-    "it computes with strings, which the host does before a program runs, and a SavedModel holds programs only. Save a function "
+    "it computes with strings or tables, which the host does before a program runs, and a SavedModel holds programs only. Save a function "
     "of what the strings become, such as the model behind its TextVectorization or StringLookup; a Keras model is saved whole by "
     "`model.save('name.keras')`"
 )
@@ -116,6 +116,11 @@ def _captured(concrete: ConcreteFunction, types: Sequence[Any]) -> Captured:
     if captured.checks:
         raise NotSavableError(
             "it checks tensors' values on the host when it has run, as tf.debugging.assert_equal does: leave the checks out of it"
+        )
+    if captured.jaxpr.effects:
+        raise NotSavableError(
+            "it calls Python or prints when it runs, as tf.print, tf.py_function and tf.numpy_function do, and a SavedModel holds no "
+            "Python: leave that out of it"
         )
     if any(cell.storage.per_replica for cell in captured.cells):
         raise NotSavableError(

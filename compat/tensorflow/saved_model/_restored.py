@@ -14,6 +14,7 @@ from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dic
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
+from tfdist_jax.compat.tensorflow.saved_model._structures import as_decoded
 
 
 @final
@@ -192,7 +193,7 @@ class RestoredFunction:
         """Return the function for one signature: tensors or `tf.TensorSpec`s, and constants."""
         if not args and not kwargs and len(self._concrete) == 1:
             return self._concrete[0]
-        given = self._form.of(args, kwargs)
+        given = self._form.of(*as_decoded((args, kwargs)))
         for concrete in self._concrete:
             if concrete.describes(*given):
                 return concrete
@@ -202,7 +203,7 @@ class RestoredFunction:
         if not self._concrete:
             reasons = "".join(f" It was not saved, since {reason}." for reason in self._reasons)
             raise ValueError(f"Found zero restored functions for caller function: {self.__name__}().{reasons}")
-        given = self._form.of(args, kwargs)
+        given = self._form.of(*as_decoded((args, dict(kwargs))))
         for concrete in self._concrete:
             fitted = concrete.fitted(*given)
             if fitted is not None:

@@ -1,6 +1,7 @@
 """Arguments and results of functions as JSON: structures of specs and constants."""
 
 import collections
+import functools
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -60,12 +61,29 @@ def decode(code: Mapping[str, Any]) -> Any:
             return {decode(key): decode(each) for key, each in content}
         case "namedtuple":
             name, fields = content
-            return collections.namedtuple(name, [field for field, _ in fields])(*(decode(each) for _, each in fields))
+            return _class_of(name, tuple(field for field, _ in fields))(*(decode(each) for _, each in fields))
         case "list":
             return [decode(each) for each in content]
         case "tuple":
             return tuple(decode(each) for each in content)
     raise ValueError(f"A SavedModel of this version has no {kind!r} among a function's arguments.")
+
+
+@functools.cache
+def _class_of(name: str, fields: tuple[str, ...]) -> Any:
+    return collections.namedtuple(name, fields)
+
+
+def as_decoded(value: Any) -> Any:
+    """Return a structure of the classes that `decode` makes: a named tuple is one by its name and fields."""
+    fields = getattr(value, "_fields", None)
+    if isinstance(value, tuple) and fields is not None:
+        return _class_of(type(value).__name__, tuple(fields))(*map(as_decoded, value))
+    if isinstance(value, Mapping):
+        return {key: as_decoded(each) for key, each in value.items()}
+    if isinstance(value, list) or type(value) is tuple:
+        return (list if isinstance(value, list) else tuple)(map(as_decoded, value))
+    return value
 
 
 def encode_parameters(signature: inspect.Signature | None) -> list[Any] | None:
