@@ -46,7 +46,16 @@ class Program:
 
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
         """Return the results one by one, computed with the variables' present values; then the variables have their new ones."""
-        outputs = list(self._call(*tensors, *map(_value, self._cells)))
+        try:
+            outputs = list(self._call(*tensors, *map(_value, self._cells)))
+        except ValueError as error:
+            if "polymorphic shapes specification" not in str(error):
+                raise
+            raise ValueError(
+                f"{self.name}() of a SavedModel does not take tensors of these sizes: {[tuple(tensor.shape) for tensor in tensors]}. Sizes "
+                "that its signature leaves open are at least 1, and equal where the function needs them to be: leave empty batches out; "
+                f"save it for what comes. {error}"
+            ) from error
         split = len(outputs) - len(self._written)
         for variable, value in zip(self._written, outputs[split:], strict=True):
             variable.assign(value)

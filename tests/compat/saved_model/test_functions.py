@@ -58,8 +58,15 @@ def test_sizes_that_two_arguments_share_may_be_any(tmp_path):
     loaded = reload(make_module(lambda x, y: x + y, rows, rows), tmp_path)
     for size in (1, 2, 5):
         np.testing.assert_allclose(loaded.f(tf.ones([size, 3]), tf.ones([size, 3])), np.full([size, 3], 2.0))
-    with pytest.raises(ValueError, match="Found inconsistency between dimension size"):
-        loaded.f(tf.ones([2, 3]), tf.ones([4, 3]))
+    for others in (4, 0):
+        with pytest.raises(ValueError, match=r"does not take tensors of these sizes: \[\(2, 3\), "):
+            loaded.f(tf.ones([2, 3]), tf.ones([others, 3]))
+
+
+def test_empty_batches_are_refused(tmp_path):
+    loaded = reload(make_module(lambda x: x * 2.0, tf.TensorSpec([None], tf.float32)), tmp_path)
+    with pytest.raises(ValueError, match="leave empty batches out"):
+        loaded.f(tf.ones([0]))
 
 
 def test_sizes_of_each_argument_are_its_own_where_that_is_possible(tmp_path):
