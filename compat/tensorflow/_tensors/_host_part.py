@@ -24,6 +24,11 @@ from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, holds_texts
 from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer, TextTracer
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 
+
+class HostValueRequiredError(ConcreteValueRequiredError):
+    """What the host is to compute with is known by its type only."""
+
+
 _part: ContextVar["HostPart | None"] = ContextVar("host_part", default=None)
 
 
@@ -225,7 +230,7 @@ class HostPart:
         constants = [part if number is None else None for part, number in zip(parts, numbers, strict=True)]
         slots = [(place, number) for place, number in enumerate(numbers) if number is not None]
         if any(isinstance(self.values[number], jax.ShapeDtypeStruct) for _, number in slots):
-            raise ConcreteValueRequiredError(
+            raise HostValueRequiredError(
                 "An operation of strings runs on the host, before the compiled program, and takes a number of which only the type is known "
                 "where a function is traced for a TensorSpec."
             )

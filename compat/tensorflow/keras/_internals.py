@@ -58,7 +58,7 @@ from keras.src.backend.jax.core import JaxVariable
 from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.callbacks import orbax_checkpoint, tensorboard
 from keras.src.callbacks.callback_list import CallbackList
-from keras.src.export import export_utils, saved_model
+from keras.src.export import export_utils
 from keras.src.layers import layer as layer_module
 from keras.src.layers.core import masking
 from keras.src.layers.preprocessing import (
@@ -193,7 +193,6 @@ __all__ = [
     "python_utils",
     "register_tree_node_class",
     "rng_utils",
-    "saved_model",
     "saving",
     "saving_api",
     "saving_lib",

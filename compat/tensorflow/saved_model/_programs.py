@@ -15,7 +15,7 @@ from tfdist_jax._stateful._state import Cell, load
 from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
 from tfdist_jax.compat.tensorflow._functions._results import has_host_values, restore_constants
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._tensors._host_part import HostCell
+from tfdist_jax.compat.tensorflow._tensors._host_part import HostCell, HostValueRequiredError
 from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
 from tfdist_jax.compat.tensorflow.saved_model._structures import NotSavableError
@@ -64,6 +64,8 @@ def export(concrete: ConcreteFunction) -> Exported:
         try:
             captured = _captured(concrete, types)
             code, not_differentiable = _serialized(captured, types)
+        except HostValueRequiredError as error:
+            raise NotSavableError(_TEXTS) from error
         except NotCompilableError as error:
             raise NotSavableError(
                 f"it cannot be one compiled program: {error} Save a function of tensors whose sizes follow from its arguments' sizes"

@@ -160,6 +160,12 @@ def test_a_model_of_strings_says_what_to_save(tmp_path):
         model.export(tmp_path, verbose=False)
 
 
+def test_a_model_of_a_table_of_numbers_says_so(tmp_path):
+    model = keras.Sequential([keras.Input([1], dtype="int64"), keras.layers.IntegerLookup(vocabulary=[1, 2])])
+    with pytest.raises(ValueError, match="computes with strings or tables"):
+        model.export(tmp_path, verbose=False)
+
+
 def test_saving_inside_a_function_is_refused(tmp_path):
     save = tf.function(lambda: tf.saved_model.save(Scale(), tmp_path))
     with pytest.raises(AssertionError, match="not supported inside a traced"):

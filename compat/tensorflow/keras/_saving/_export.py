@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, final
 
 import keras
+import keras.export
 
 from tfdist_jax.compat.tensorflow._functions._function import Function
 from tfdist_jax.compat.tensorflow._functions._function_type import several_lines
@@ -13,7 +14,7 @@ from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow._variables._module import Module
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
-from tfdist_jax.compat.tensorflow.keras._internals import export_utils, saved_model
+from tfdist_jax.compat.tensorflow.keras._internals import export_utils
 from tfdist_jax.compat.tensorflow.saved_model import _folder
 from tfdist_jax.compat.tensorflow.saved_model._constants import DEFAULT_SERVING_SIGNATURE_DEF_KEY
 from tfdist_jax.compat.tensorflow.saved_model._loading import load_with
@@ -219,7 +220,7 @@ def _making_archive(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 CHANGES = (
-    Hook(saved_model.ExportArchive, "__new__", _making_archive, "cls format", "Keras writes graphs of TensorFlow's"),
+    Hook(keras.export.ExportArchive, "__new__", _making_archive, "cls format", "Keras writes graphs of TensorFlow's"),
     Hook(
         keras.layers.TFSMLayer,
         "__init__",
