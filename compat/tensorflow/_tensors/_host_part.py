@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from tfdist_jax._errors import ConcreteValueRequiredError
+from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._stateful._state import leaving_programs, read
 from tfdist_jax._stateful._storage import PLAIN
 from tfdist_jax.compat.tensorflow._names._symbolic import note_with
@@ -25,7 +25,7 @@ from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer, TextT
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 
 
-class HostValueRequiredError(ConcreteValueRequiredError):
+class HostValueRequiredError(NotCompilableError):
     """What the host is to compute with is known by its type only."""
 
 
@@ -223,7 +223,8 @@ class HostPart:
         One that `has_effect` is called in runs alone: what is traced may not come to run.
 
         Raises:
-            ConcreteValueRequiredError: If an argument is a number that the program computes, or has no value.
+            ConcreteValueRequiredError: If an argument is a number that the program computes.
+            HostValueRequiredError: If one is known by its type only.
         """
         parts, tree = jax.tree.flatten(in_order((tuple(args), dict(kwargs))))
         numbers = list(map(self._find, parts))
