@@ -228,7 +228,13 @@ class _NamedStep:
 
 @final
 class StatefulProgram:
-    """A compiled function of arrays that reads and writes cells; written cells' memory is reused (`_runtime.reuses_memory`)."""
+    """A compiled function of arrays that reads and writes cells; written cells' memory is reused (`_runtime.reuses_memory`).
+
+    Attributes:
+        is_whole: Whether it does all that the function does: not where somebody has to do something before each run.
+    """
+
+    is_whole = True
 
     def __init__(
         self,

@@ -249,6 +249,7 @@ class CallCache:
         tensors = [leaf for leaf in inputs if not isinstance(leaf, HostTensor)]
         traced, is_for_all_calls = self._checked(functools.partial(StatefulProgram, program, tensors, name=name))
         host_part.finish()
+        traced.is_whole = host_part.is_empty
         return _Compiled(traced, host_part, returns_host_values=returns_host_values), is_for_all_calls
 
     def _checked(self, trace: Callable[[], StatefulProgram]) -> tuple[StatefulProgram, bool]:

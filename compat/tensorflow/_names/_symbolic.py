@@ -124,21 +124,15 @@ def unwrap(function: Any) -> Any:
 
 
 def _looking_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    trying = noting(function)
+
     @functools.wraps(function)
     def looking(*args: Any, **kwargs: Any) -> Any:
         override = _find_override(function, args, kwargs, deep=False) if _overriding else None
         if override is not None:
             return override()
         result = call_on_symbols(looking, args, kwargs)
-        if result is not NotImplemented:
-            return result
-        try:
-            return function(*args, **kwargs)
-        except Exception:
-            result = _note(function, args, kwargs)
-            if result is NotImplemented:
-                raise
-            return result
+        return trying(*args, **kwargs) if result is NotImplemented else result
 
     return looking
 

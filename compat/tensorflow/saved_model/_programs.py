@@ -13,9 +13,9 @@ from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._stateful._capture import Captured
 from tfdist_jax._stateful._state import Cell, load
 from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
-from tfdist_jax.compat.tensorflow._functions._results import has_host_values, restore_constants
+from tfdist_jax.compat.tensorflow._functions._results import restore_constants
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
-from tfdist_jax.compat.tensorflow._tensors._host_part import HostCell, HostValueRequiredError
+from tfdist_jax.compat.tensorflow._tensors._host_part import HostValueRequiredError
 from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
 from tfdist_jax.compat.tensorflow.saved_model._structures import NotSavableError
@@ -105,11 +105,9 @@ def _types(specs: Sequence[TensorSpec], *, is_shared: bool) -> list[jax.ShapeDty
 
 
 def _captured(concrete: ConcreteFunction, types: Sequence[Any]) -> Captured:
-    captured = concrete.program_for(types).captured
-    leaves = range(captured.out_tree.num_leaves)
-    if any(isinstance(cell, HostCell) for cell in captured.cells) or has_host_values(
-        captured.out_tree.unflatten(leaves)
-    ):
+    program = concrete.program_for(types)
+    captured = program.captured
+    if not program.is_whole:
         raise NotSavableError(_TEXTS)
     if captured.mesh is not None:
         raise NotSavableError(

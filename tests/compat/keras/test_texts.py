@@ -1,5 +1,8 @@
 """Models that take strings: what they compute of them runs on the host, and the rest trains as any other model."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -114,6 +117,24 @@ def test_a_saved_model_takes_strings(tmp_path):
         m.fit(tf.constant(TEXTS), np.array(LABELS), shuffle=False, verbose=0).history["loss"] for m in (model, loaded)
     ]
     np.testing.assert_allclose(*history, rtol=1e-6)
+
+
+def test_a_model_that_takes_strings_is_freed():
+    model = make_model()
+    model.predict(tf.constant(TEXTS), verbose=0)
+    freed = weakref.ref(model)
+    del model
+    gc.collect()
+    assert freed() is None
+
+
+def test_a_model_that_gives_strings_is_refused_in_steps():
+    name = tf.keras.Input((), dtype=tf.string)
+    number = tf.keras.layers.StringLookup(vocabulary=["a"])(name)
+    model = tf.keras.Model(name, tf.keras.layers.StringLookup(vocabulary=["x"], invert=True)(number))
+    assert model(tf.constant(["a", "q"])).numpy().tolist() == [b"x", b"[UNK]"]
+    with pytest.raises(RuntimeError, match="looked up on the host"):
+        model.predict(tf.constant(["a"]), verbose=0)
 
 
 def test_a_vocabulary_may_change_after_training_has_begun():

@@ -1,7 +1,6 @@
 """Models that take strings: what they compute of these runs on the host, before each step, and the rest is the step's program."""
 
 import functools
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
@@ -47,7 +46,7 @@ class TextFront:
             graph: The functional model, some inputs of which are strings.
 
         Raises:
-            ValueError: If what it computes of strings has weights that are trained, or strings are its result.
+            ValueError: If what it computes of strings has weights that are trained.
         """
         self._graph = graph
         nodes = [
@@ -83,18 +82,19 @@ class TextFront:
         )
 
 
-_fronts: weakref.WeakKeyDictionary[Any, TextFront | None] = weakref.WeakKeyDictionary()
+_FRONT = "_tfdist_text_front"
+"""The attribute in which a functional model keeps its front: what is kept beside it would keep the model, too."""
 
 
 def front_of(model: keras.Model) -> TextFront | None:
     """Return the front of a model that takes strings; None of one that takes none, or is not functional."""
-    graph = getattr(model, "_functional", None) if isinstance(model, keras.Sequential) else model
+    graph: Any = getattr(model, "_functional", None) if isinstance(model, keras.Sequential) else model
     if not isinstance(graph, Functional):
         return None
-    if graph not in _fronts:
+    if _FRONT not in vars(graph):
         takes_texts = any(x.dtype == _TEXT for x in graph.inputs)
-        _fronts[graph] = TextFront(graph) if takes_texts else None
-    return _fronts[graph]
+        object.__setattr__(graph, _FRONT, TextFront(graph) if takes_texts else None)
+    return vars(graph)[_FRONT]
 
 
 def with_front_values(model: keras.Model, batch: Any) -> Any:
@@ -122,7 +122,8 @@ def _building_rest(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def _symbolic_build(self: keras.Model, iterator: Any = None, data_batch: Any = None) -> Any:
         if not _may_take_texts(self):
-            return original(self, iterator and _checked(iterator), data_batch and _without_texts(data_batch))
+            checked = None if iterator is None else _checked(iterator)
+            return original(self, checked, None if data_batch is None else _without_texts(data_batch))
         if data_batch is None:
             data_batch = _first_batch(iterator)
         x, *_ = keras.utils.unpack_x_y_sample_weight(data_batch)
