@@ -3,6 +3,7 @@
 Ref: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 """
 
+import functools
 import mmap
 import struct
 from collections.abc import Iterator, Sequence
@@ -42,21 +43,38 @@ def read_records(path: str, compression: str = "", buffer_bytes: int | None = No
         NotFoundError: If there is no such file.
         DataLossError: If it is damaged, or ends within a record.
     """
-    at = 0
+    at, data = 0, b""
     with open_to_read(path, compression, buffer_bytes) as file:
-        while header := file.read(_BEFORE):
-            if len(header) < _BEFORE:
-                raise _truncated(path, at)
-            if header[8:] != checksum(header[:8]):
-                raise DataLossError(None, None, f"{path}: corrupted record at {at} (Is this even a TFRecord file?)")
-            (length,) = _LENGTH.unpack_from(header)
-            record, end = file.read(length), file.read(_AFTER)
-            if len(end) < _AFTER:
-                raise _truncated(path, at)
-            if end != checksum(record):
-                raise DataLossError(None, None, f"{path}: corrupted record at {at + _BEFORE}")
-            yield record
-            at += _BEFORE + length + _AFTER
+        while more := file.read1():
+            data += more
+            start, last = 0, len(data) - _BEFORE
+            while start <= last:
+                length = _read_length(data[start : start + _BEFORE])
+                if length is None:
+                    raise DataLossError(
+                        None, None, f"{path}: corrupted record at {at + start} (Is this even a TFRecord file?)"
+                    )
+                first = start + _BEFORE
+                end = first + length
+                if end + _AFTER > len(data):
+                    # Of a large record all at once: bytes that are added to bytes are copied.
+                    data += file.read(end + _AFTER - len(data))
+                    if end + _AFTER > len(data):
+                        break
+                record = data[first:end]
+                if _CHECKSUM.unpack_from(data, end)[0] != mask(google_crc32c.value(record)):
+                    raise DataLossError(None, None, f"{path}: corrupted record at {at + first}")
+                yield record
+                start = end + _AFTER
+            at, data = at + start, data[start:]
+        if data:
+            raise _truncated(path, at)
+
+
+@functools.lru_cache(4096)
+def _read_length(header: bytes) -> int | None:
+    """Return the length in front of a record; None if its checksum is another. Many records of a file have one length."""
+    return _LENGTH.unpack_from(header)[0] if header[8:] == checksum(header[:8]) else None
 
 
 def _truncated(path: str, at: int) -> DataLossError:
