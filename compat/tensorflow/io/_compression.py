@@ -2,7 +2,7 @@
 
 import io
 import zlib
-from typing import Any, BinaryIO, cast, final
+from typing import Any, cast, final
 
 from etils import epath
 
@@ -28,7 +28,7 @@ def compression_of(compression_type: Any) -> str:
     return name
 
 
-def open_to_read(path: str, compression: str, buffer_bytes: int | None = None) -> BinaryIO:
+def open_to_read(path: str, compression: str, buffer_bytes: int | None = None) -> io.BufferedReader:
     """Open a file whose bytes are read as they were before they were compressed.
 
     Raises:
@@ -40,7 +40,7 @@ def open_to_read(path: str, compression: str, buffer_bytes: int | None = None) -
     except FileNotFoundError:
         raise NotFoundError(None, None, f"{path}; No such file or directory") from None
     raw = _Inflated(file, path, _WINDOW_BITS[compression]) if compression else file
-    return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", raw), buffer_bytes or _BUFFER_BYTES))
+    return io.BufferedReader(cast("io.RawIOBase", raw), buffer_bytes or _BUFFER_BYTES)
 
 
 def inflate(data: bytes, compression: str) -> bytes:

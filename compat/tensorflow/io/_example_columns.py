@@ -6,7 +6,7 @@ another way are read in further rounds, and in the end one by one by the protoco
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -163,12 +163,46 @@ class _Layout:
     start: int
     end: int
 
-    def header(self, example: bytes) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bytes in front of the values, and the bits of them that are the same in other examples, `[width]`."""
-        mask = np.full(self.start - self.begin, 0xFF, np.uint8)
-        for start, end in self.numbers:
-            mask[start - self.begin : end - self.begin] = _MORE
-        return np.frombuffer(example[self.begin : self.start], np.uint8) & mask, mask
+    def compare(self, first: bytes, data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return how many bytes the values have in the examples whose entries begin `at` these places, and which are laid out so."""
+        places = [(start - self.begin, end - self.begin) for start, end in self.numbers]
+        header = first[self.begin : self.start]
+        is_short = all(end - start == 1 for start, end in places)
+        return (_compare_short if is_short else _compare)(header, places, data, at)
+
+
+def _compare_short(
+    header: bytes, places: Sequence[tuple[int, int]], data: np.ndarray, at: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compare eight bytes at a time: where all sizes are below 128, they differ from the first example's by one number."""
+    numbers = [start for start, _ in places]
+    whole = -(-len(header) // 8) * 8
+    found = _look(data, at, whole)
+    sizes = found[:, numbers[-1]].astype(np.uint64)
+    change = sizes - np.uint64(header[numbers[-1]])
+    in_words = lambda raw: np.frombuffer(bytes(raw).ljust(whole, b"\0"), "<u8")
+    at_numbers = lambda byte: in_words(byte if i in numbers else 0 for i in range(len(header)))
+    wrong = np.zeros(len(at), np.uint64)
+    columns = (found.view("<u8").T, in_words(header), in_words(b"\xff" * len(header)), at_numbers(1), at_numbers(_MORE))
+    for words, usual, inside, step, more in zip(*columns, strict=True):
+        wrong |= (words & inside) ^ (usual + change * step if step else usual)
+        if step:
+            wrong |= words & more
+    return sizes.view(np.int64), wrong == 0
+
+
+def _compare(
+    header: bytes, places: Sequence[tuple[int, int]], data: np.ndarray, at: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    mask = np.full(len(header), 0xFF, np.uint8)
+    for start, end in places:
+        mask[start:end] = _MORE
+    found = _look(data, at, len(header))
+    alike = ((found & mask) == (np.frombuffer(header, np.uint8) & mask)).all(1)
+    ends = [end + _number(found, start, end) for start, end in places]
+    for end in ends[1:]:
+        alike &= end == ends[0]
+    return ends[0] - len(header), alike
 
 
 @final
@@ -198,16 +232,11 @@ def _walk(data: np.ndarray, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarra
     at = at + width
     entries = {}
     for layout in layouts:
-        header, mask = layout.header(first)
-        heads = _look(data, at, len(mask))
-        alike &= ((heads & mask) == header).all(1)
-        places = [(start - layout.begin, end - layout.begin) for start, end in layout.numbers]
-        after = [end + _number(heads, start, end) for start, end in places]
-        for end in after[1:]:
-            alike &= end == after[0]
-        entries[layout.key] = _Entry(layout.kind, at + len(mask), after[0] - len(mask))
-        at = at + after[0]
-        alike &= at <= ends
+        sizes, is_alike = layout.compare(first, data, at)
+        alike &= is_alike
+        at = at + (layout.start - layout.begin)
+        entries[layout.key] = _Entry(layout.kind, at, sizes)
+        at = at + sizes
     return alike & (at == ends), entries
 
 
@@ -292,19 +321,19 @@ def _number(heads: np.ndarray, start: int, end: int) -> np.ndarray:
 
 def _look(data: np.ndarray, at: np.ndarray, width: int) -> np.ndarray:
     """Return the bytes from each place on, `[N, width]`."""
-    windows = np.lib.stride_tricks.sliding_window_view(data, width)
-    return windows[np.minimum(at, len(windows) - 1)]
+    # Items of `width` bytes, one at each byte: NumPy copies an item at once.
+    count = len(data) - width + 1
+    windows = np.ndarray((count,), np.dtype((np.void, width)), data, strides=(1,))
+    return windows[np.minimum(at, count - 1)].view(np.uint8).reshape(-1, width)
 
 
 def _decode(
     data: np.ndarray, entries: Mapping[bytes, _Entry], wanted: Mapping[bytes, int]
 ) -> dict[bytes, tuple[np.ndarray, Any]] | None:
     """Return for each entry how many values each example has, and the values if they are wanted; None if some are damaged."""
-    integers = [key for key, entry in entries.items() if entry.kind == KINDS["int64"]]
-    decoded = _decode_integers(data, [entries[key] for key in integers]) if integers else []
-    if decoded is None:
+    found = _decode_integers(data, {key: entry for key, entry in entries.items() if entry.kind == KINDS["int64"]})
+    if found is None:
         return None
-    found: dict[bytes, tuple[np.ndarray, Any]] = dict(zip(integers, decoded, strict=True))
     for key, entry in entries.items():
         if entry.kind == KINDS["string"]:
             found[key] = np.ones(len(entry.starts), np.int64), _decode_strings(data, entry) if wanted[key] == 1 else ()
@@ -325,14 +354,51 @@ def _decode_strings(data: np.ndarray, entry: _Entry) -> np.ndarray:
     return values
 
 
-def _decode_integers(data: np.ndarray, entries: Sequence[_Entry]) -> list[tuple[np.ndarray, np.ndarray]] | None:
+def _decode_integers(data: np.ndarray, entries: Mapping[bytes, _Entry]) -> dict[bytes, tuple[np.ndarray, Any]] | None:
     """Return numbers and values of several entries: fewer and larger operations than for each on its own."""
-    sizes = np.concatenate([entry.sizes for entry in entries])
-    decoded = _read_varints(_gather(data, np.concatenate([entry.starts for entry in entries]), sizes), sizes)
-    if decoded is None:
+    found: dict[bytes, tuple[np.ndarray, Any]] = {}
+    short = {key: entry for key, entry in entries.items() if entry.sizes.min() > 0 and entry.sizes.max() <= 8}
+    values = _read_single_varints(data, *_placed(short.values())) if short else None
+    if values is not None:
+        rows = values.reshape(len(short), -1)
+        found |= {key: (np.ones(len(row), np.int64), row) for key, row in zip(short, rows, strict=True)}
+    rest = {key: entry for key, entry in entries.items() if key not in found}
+    if rest:
+        starts, sizes = _placed(rest.values())
+        decoded = _read_varints(_gather(data, starts, sizes), sizes)
+        if decoded is None:
+            return None
+        counts = decoded[0].reshape(len(rest), -1)
+        found |= zip(rest, zip(counts, np.split(decoded[1], np.cumsum(counts.sum(1))[:-1]), strict=True), strict=True)
+    return found
+
+
+def _placed(entries: Iterable[_Entry]) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the values of entries begin, one entry behind the other, and their sizes."""
+    entries = list(entries)
+    return np.concatenate([entry.starts for entry in entries]), np.concatenate([entry.sizes for entry in entries])
+
+
+# By their sizes in bytes: a number's bits, and the bits that say that more bytes follow.
+_BITS = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
+_MORE_BITS = _BITS & np.uint64(0x8080808080808080)
+_FOLLOWED = np.concatenate([[np.uint64(0)], _MORE_BITS[:-1]])
+
+
+def _read_single_varints(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
+    """Return the numbers at places of up to eight bytes that hold one each; None if some hold more, or are damaged."""
+    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))[starts]
+    if ((words & _MORE_BITS[sizes]) != _FOLLOWED[sizes]).any():
         return None
-    counts = decoded[0].reshape(len(entries), -1)
-    return list(zip(counts, np.split(decoded[1], np.cumsum(counts.sum(1))[:-1]), strict=True))
+    words &= _BITS[sizes]
+    # Seven bits of each byte, then fourteen of two, then twenty-eight of four.
+    for low, width in ((0x007F007F007F007F, 8), (0x00003FFF00003FFF, 16), (0x000000000FFFFFFF, 32)):
+        high = words >> np.uint64(width)
+        high &= np.uint64(low)
+        high <<= np.uint64(width // 8 * 7)
+        words &= np.uint64(low)
+        words |= high
+    return words.view(np.int64)
 
 
 def _gather(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
