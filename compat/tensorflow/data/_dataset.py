@@ -54,8 +54,11 @@ class Dataset(Sources, Groups, Unsupported):
         use_unbounded_threadpool: bool = False,
         name: str | None = None,
     ) -> "Dataset":
-        """Apply `map_func` to each element; traced once and compiled where possible."""
-        return self._with(_mapping.mapped(self._plan, map_func))
+        """Apply `map_func` to each element; traced once and compiled where possible.
+
+        With `num_parallel_calls`, elements are taken and computed before they are asked for, strings of many elements at once.
+        """
+        return self._with(_mapping.mapped(self._plan, map_func, is_ahead=num_parallel_calls is not None))
 
     def shuffle(
         self,

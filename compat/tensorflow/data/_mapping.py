@@ -16,14 +16,18 @@ from tfdist_jax.compat.tensorflow.data import _elements, _failures, _order, _pla
 from tfdist_jax.compat.tensorflow.data._bindings import Bindings
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction, call_in_python
 from tfdist_jax.compat.tensorflow.data._element_program import tuple_of
+from tfdist_jax.compat.tensorflow.data._mapped_groups import MappedBatches, MappedGroups
 from tfdist_jax.compat.tensorflow.data._plan import Part, Plan, Rows, Stream, Uncounted, made_once, rows_at_once
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog, SeedSource
 
 _logger = logging.getLogger("tfdist_jax")
 
 
-def mapped(plan: Plan, fn: Callable[..., Any]) -> Plan:
-    """Apply `fn` to each element: to many rows at once where it can be compiled for them."""
+def mapped(plan: Plan, fn: Callable[..., Any], *, is_ahead: bool = False) -> Plan:
+    """Apply `fn` to each element: to many rows at once where it can be compiled for them.
+
+    Of a stream, elements are taken before they are asked for only if `is_ahead`.
+    """
     function = ElementFunction(fn)
     if isinstance(plan, Rows):
         example = _elements.example_of(plan.make_spec())
@@ -31,7 +35,7 @@ def mapped(plan: Plan, fn: Callable[..., Any]) -> Plan:
             spec = function.spec_of(example)
             at_once = 1 if function.reads_variables(example) else min(plan.at_once(), rows_at_once(spec))
             return MapRows(plan, function, example, spec, at_once, is_random=function.is_random(example))
-    return Map(plan, function)
+    return Map(plan, function, is_ahead=is_ahead)
 
 
 @final
@@ -75,14 +79,20 @@ class Map(Stream):
 
     parent: Plan
     map_func: ElementFunction
+    is_ahead: bool = dataclasses.field(default=False, repr=False)
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return map(self.map_func.caller(seed_log), self.parent.elements(seed_log.part("mapped")))
+        if not self.is_ahead:
+            return map(self.map_func.caller(seed_log), self.parent.elements(seed_log.part("mapped")))
+        first = self.map_func.words(seed_log)
+        return _failures.flatten(MappedGroups(self.map_func, self.parent.elements(seed_log.part("mapped")), first))
 
     def batches(self, seed_log: SeedLog, size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
         first = self.map_func.words(seed_log)
         elements = self.parent.elements(seed_log.part("mapped"))
-        return _MappedBatches(self.map_func, elements, first, size, size if drop_remainder else 1)
+        return MappedBatches(
+            self.map_func, elements, first, size, drop_remainder=drop_remainder, is_ahead=self.is_ahead
+        )
 
     @made_once
     def make_spec(self) -> Any:
@@ -90,50 +100,6 @@ class Map(Stream):
 
     def cardinality(self) -> int:
         return self.parent.cardinality()
-
-
-@final
-class _MappedBatches(Iterator[Any]):
-    """Batches of what a function makes of elements: of strings, for all elements of a batch at once.
-
-    Where that fails, as in a batch with an element that is an error, the iteration goes on with one element after the other.
-    """
-
-    def __init__(
-        self, function: ElementFunction, elements: Iterator[Any], first: np.ndarray, size: int, least: int
-    ) -> None:
-        self._function, self._elements, self._first = function, elements, first
-        self._size, self._least = size, least
-        self._number = 0
-        self._one_by_one: Iterator[list[Any]] | None = None
-
-    def __next__(self) -> Any:
-        if self._one_by_one is None:
-            group = self._take()
-            batch = self._compute(group) if len(group) == self._size > 1 else None
-            if batch is not None:
-                self._number += len(group)
-                return batch
-            rest = map(self._function.caller_from(self._first, self._number), itertools.chain(group, self._elements))
-            self._one_by_one = _failures.groups(rest, self._size, drop_remainder=self._least > 1)
-        return _elements.stack(next(self._one_by_one))
-
-    def _take(self) -> list[Any]:
-        group: list[Any] = []
-        try:
-            for element in itertools.islice(self._elements, self._size):
-                group.append(element)  # Those before an error have been taken, too.
-        except Exception:
-            self._number += len(group)
-            raise
-        return group
-
-    def _compute(self, group: list[Any]) -> Any:
-        try:
-            return self._function.call_together(group, self._first, self._number)
-        except Exception as error:  # It comes again, with its element.
-            _logger.debug("map: elements are computed one by one from number %d on: %s", self._number, error)
-            return None
 
 
 def first_of(plan: Plan) -> Any:

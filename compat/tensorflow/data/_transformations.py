@@ -145,7 +145,8 @@ def map_and_batch(
     num_parallel_calls: int | None = None,
 ) -> Transformation:
     """Return `Dataset.map` followed by `Dataset.batch` as a transformation."""
-    return lambda dataset: dataset.map(map_func).batch(batch_size, drop_remainder)
+    calls = num_parallel_batches if num_parallel_calls is None else num_parallel_calls
+    return lambda dataset: dataset.map(map_func, calls).batch(batch_size, drop_remainder)
 
 
 def dense_to_ragged_batch(

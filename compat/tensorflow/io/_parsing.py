@@ -56,7 +56,15 @@ def parse_single_example(
     return as_tensors(parse_rows([record.item()], features, lambda row: "", is_single=True), is_one=True)
 
 
-computes_rows(parse_single_example, parse_example)
+def _parse_together(serialized: Any, features: Any, *names: Any, **more_names: Any) -> dict[str, Any]:
+    """Return the dense tensors of the examples of several elements, `[n, ...]` or `[n, N, ...]`."""
+    records = np.asarray(serialized, object)
+    parsed = parse_rows(records.reshape(-1).tolist(), features, lambda row: "")
+    return {key: convert_to_tensor(value.reshape(*records.shape, *value.shape[1:])) for key, value in parsed.items()}
+
+
+computes_rows(parse_single_example, _parse_together)
+computes_rows(parse_example, _parse_together)
 
 
 @final

@@ -58,21 +58,26 @@ def one_by_one(texts, function, size, drop_remainder):
 @settings(deadline=None, max_examples=25)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @given(
-    texts=st.lists(st.sampled_from([b"a", b"bb", b"", b" a ", b"\xc3\xa9", b"z\0"]), min_size=1, max_size=7),
+    texts=st.lists(st.sampled_from([b"a", b"bb", b"", b" a ", b"\xc3\xa9", b"z\0"]), min_size=1, max_size=15),
     size=st.integers(1, 4),
     drop_remainder=st.booleans(),
 )
 def test_a_batch_has_what_each_element_gives(name, texts, size, drop_remainder):
+    def batches(calls, *, is_between):
+        dataset = tf.data.Dataset.from_tensor_slices(texts).map(FUNCTIONS[name], calls)
+        dataset = dataset.prefetch(1) if is_between else dataset
+        return list(map(flat, dataset.batch(size, drop_remainder=drop_remainder).as_numpy_iterator()))
+
     found = []
-    for make in (one_by_one, None):
+    for make in (
+        lambda: one_by_one(texts, FUNCTIONS[name], size, drop_remainder),
+        lambda: batches(None, is_between=False),
+        lambda: batches(2, is_between=False),
+        lambda: batches(tf.data.AUTOTUNE, is_between=True),
+    ):
         tf.random.set_seed(7)
-        if make is not None:
-            found.append(_or_error(lambda make=make: make(texts, FUNCTIONS[name], size, drop_remainder)))
-        else:
-            dataset = tf.data.Dataset.from_tensor_slices(texts).map(FUNCTIONS[name])
-            batches = dataset.batch(size, drop_remainder=drop_remainder)
-            found.append(_or_error(lambda batches=batches: list(map(flat, batches.as_numpy_iterator()))))
-    assert found[0] == found[1]
+        found.append(_or_error(make))
+    assert found == [found[0]] * 4
 
 
 def _or_error(make):
@@ -82,25 +87,82 @@ def _or_error(make):
         return "other shapes" if "shape" in str(error) else str(error)
 
 
-@pytest.mark.parametrize("wrong", [0, 1, 4, 5, 7])
+@pytest.mark.parametrize("wrong", [{0}, {1}, {4}, {5}, {7}, {3, 4}, {2, 8}])
 def test_an_error_comes_where_its_element_is(wrong):
-    texts = [str(i) for i in range(8)]
-    texts[wrong] = "x"
-    batches = iter(tf.data.Dataset.from_tensor_slices(texts).map(S.to_number).batch(3))
-    elements = iter(
-        tf.data.Dataset.from_tensor_slices(texts).map(lambda text: S.to_number(text) + 0).prefetch(1).batch(3)
-    )
-    told = []
-    for iterator in (batches, elements):
-        told.append([])
-        while True:
-            try:
-                told[-1].append(next(iterator).numpy().tolist())
-            except StopIteration:
-                break
-            except tf.errors.InvalidArgumentError as error:
-                told[-1].append(str(error))
-    assert told[0] == told[1] and any("could not correctly convert string: x" in str(part) for part in told[0])
+    texts = ["x" if i in wrong else str(i) for i in range(12)]
+    dataset = tf.data.Dataset.from_tensor_slices(texts)
+    one_by_one = dataset.map(lambda text: S.to_number(text) + 0).prefetch(1)
+    assert _told(dataset.map(S.to_number, 2)) == _told(one_by_one)
+    batches = _told(one_by_one.batch(3))
+    assert any("could not correctly convert string: x" in str(part) for part in batches)
+    assert _told(dataset.map(S.to_number).batch(3)) == _told(dataset.map(S.to_number, 2).batch(3)) == batches
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 4, 5, 11])
+def test_elements_before_and_behind_an_error_come(wrong):
+    texts = ["x" if i == wrong else str(i) for i in range(12)]
+    numbers = tf.data.Dataset.from_tensor_slices(texts).map(lambda text: S.as_string(S.to_number(text) + 0)).prefetch(1)
+    one_by_one, together = numbers.map(S.length), numbers.map(S.length, 2)
+    assert len(_told(one_by_one)) == 12
+    assert _told(one_by_one) == _told(together)
+    assert _told(one_by_one.prefetch(1).batch(3)) == _told(one_by_one.batch(3)) == _told(together.batch(3))
+
+
+def _told(dataset):
+    """The elements, with errors where they come."""
+    told, iterator = [], iter(dataset)
+    while True:
+        try:
+            told.append(next(iterator).numpy().tolist())
+        except StopIteration:
+            return told
+        except tf.errors.InvalidArgumentError as error:
+            told.append(str(error))
+
+
+def test_elements_are_taken_ahead_only_where_calls_are_parallel():
+    taken = []
+
+    def texts():
+        for i in range(40):
+            taken.append(i)
+            yield str(i)
+
+    source = tf.data.Dataset.from_generator(texts, output_signature=tf.TensorSpec([], tf.string))
+    for calls, is_ahead in ((None, False), (2, True)):
+        iterator = iter(source.map(S.length, calls))
+        first = [next(iterator).numpy() for _ in range(2)]
+        assert first == [1, 1]
+        assert (max(taken) > 2) == is_ahead
+        taken.clear()
+
+
+def test_batches_are_parsed_together(tmp_path):
+    path = str(tmp_path / "some.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for i in range(101):
+            feature = {
+                "x": tf.train.Feature(float_list=tf.train.FloatList(value=[i, i + 0.5])),
+                "y": tf.train.Feature(int64_list=tf.train.Int64List(value=[1000 * i - 3])),
+                "name": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"n%d" % i])),
+            }
+            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+    features = {
+        "x": tf.io.FixedLenFeature([2], tf.float32),
+        "y": tf.io.FixedLenFeature([], tf.int64),
+        "name": tf.io.FixedLenFeature([], tf.string),
+        "more": tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True),
+    }
+
+    def parse(records):
+        parsed = tf.io.parse_example(records, features)
+        return parsed["x"] * 2, parsed["y"], S.upper(parsed["name"]), parsed["more"]
+
+    records = tf.data.TFRecordDataset(path).batch(4)
+    for found, expected in zip(records.map(parse, 2).repeat(2), records.map(parse).repeat(2), strict=True):
+        for part, other in zip(found, expected, strict=True):
+            assert part.shape == other.shape
+            assert np.asarray(part).tolist() == np.asarray(other).tolist()
 
 
 def test_what_has_effects_has_them_element_by_element():
