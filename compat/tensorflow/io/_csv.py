@@ -89,6 +89,34 @@ class CsvTable:
 
     def columns(self, lines: Sequence[bytes], *, numbered: bool = True) -> list[np.ndarray]:
         """Return an array for each column; messages say the line's number if lines are `numbered`, and else an empty one is a value."""
+        columns = self._split_alike(lines)
+        if columns is None:
+            columns = self._split_each(lines, numbered=numbered)
+        return [self._column(i, fields, numbered=numbered) for i, fields in enumerate(columns)]
+
+    def _split_alike(self, lines: Sequence[bytes]) -> list[list[bytes]] | None:
+        """Return the fields of each column, if all lines have as many and none has quotes; None if not.
+
+        One list is split and cut up: a list for each line would set Python's garbage collector off again and again.
+        """
+        whole, splits = self._delimiter.join(lines), [line.count(self._delimiter) for line in lines]
+        if not lines or not all(lines) or min(splits) < max(splits):
+            return None
+        if self.quotes and any(mark in whole for mark in (b'"', b"\n", b"\r")):
+            return None
+        width = splits[0] + 1
+        chosen = self._chosen if self._chosen is not None else range(width)
+        if len(chosen) != len(self.types) or chosen[-1] >= width:
+            return None
+        fields = whole.split(self._delimiter)
+        return [fields[i::width] for i in chosen]
+
+    def _split_each(self, lines: Sequence[bytes], *, numbered: bool) -> list[list[bytes]]:
+        """Return the fields of each column.
+
+        Raises:
+            InvalidArgumentError: If a line has too many or too few.
+        """
         rows = [self._fields(line) if line or numbered else [line] for line in lines]
         if self._chosen is not None:
             rows = [[row[i] for i in self._chosen] if len(row) > self._chosen[-1] else row for row in rows]
@@ -96,7 +124,7 @@ class CsvTable:
         for number, row in enumerate(rows):
             if len(row) != count:
                 raise invalid(f"Expect {count} fields but have {len(row)} in record{f' {number}' if numbered else ''}")
-        return [self._column(i, [row[i] for row in rows], numbered=numbered) for i in range(count)]
+        return [[row[i] for row in rows] for i in range(count)]
 
     def is_open(self, line: bytes) -> bool:
         """Whether a line ends within quotes that stand at the beginning of a value, so that the next one belongs to it."""
