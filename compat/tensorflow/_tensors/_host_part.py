@@ -316,7 +316,7 @@ def _stack(leaves: Sequence[Any]) -> Any:
     if holds_texts(leaves[0]):
         column = np.empty((len(leaves), *np.shape(leaves[0])), object)
         for row, leaf in enumerate(leaves):
-            column[row] = leaf
+            column[row, ...] = np.asarray(leaf)
         return column
     return np.stack(leaves) if isinstance(leaves[0], jax.Array) else leaves[0]
 

@@ -90,11 +90,18 @@ class Rebatch(Uncounted):
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         rows = _failures.guarded(Unbatch(self.parent).elements(seed_log))
-        return map(self._joined, self._groups(rows))
+        return map(self._joined, _failures.raising(self._groups(rows)))
 
-    def _groups(self, rows: Iterator[Any]) -> Iterator[list[Any]]:
+    def _groups(self, rows: Iterator[Any]) -> Iterator[Any]:
+        """Yield lists of rows; a failure takes the place of the rows that it comes behind."""
         for size in itertools.cycle(self.batch_size):
-            group = list(itertools.islice(rows, size))
+            group: list[Any] = []
+            while len(group) < size and (row := next(rows, None)) is not None:
+                if type(row) is _failures.Failure:
+                    group.clear()
+                    yield row
+                else:
+                    group.append(row)
             if (size and not group) or (self.drop_remainder and len(group) < size):
                 return
             yield group
@@ -103,7 +110,7 @@ class Rebatch(Uncounted):
         if not group:  # TensorFlow has empty batches for a size of zero among others.
             example = _elements.example_of(Unbatch(self.parent).make_spec())
             return _elements.map_structure(lambda array: array[None][:0], example)
-        return _elements.stack(list(_failures.raising(iter(group))))
+        return _elements.stack(group)
 
     def make_spec(self) -> Any:
         size = self.batch_size[0] if len(set(self.batch_size)) == 1 and self._is_even() else None

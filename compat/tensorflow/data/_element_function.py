@@ -125,6 +125,11 @@ class ElementFunction:
         """Tell whether the function has been compiled for elements such as this one."""
         return self._program(element) is not None
 
+    def checks(self, element: Any) -> bool:
+        """Tell whether the function, compiled for elements such as this one, asserts what may not hold."""
+        program = self._program(element)
+        return program is not None and bool(program.checks)
+
     def is_random(self, element: Any) -> bool:
         """Tell whether the function, compiled for elements such as this one, draws random numbers."""
         program = self._program(element)

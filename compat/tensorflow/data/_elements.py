@@ -43,6 +43,14 @@ class DatasetSpec:
             return False
         return all(parts)
 
+    def example(self) -> Any:
+        """Return a dataset of one element."""
+        # The class of datasets is built on this module.
+        from tfdist_jax.compat.tensorflow.data._dataset import Dataset
+        from tfdist_jax.compat.tensorflow.data._source_plans import Elements
+
+        return Dataset(Elements([example_of(self.element_spec)], self.element_spec))
+
     def __repr__(self) -> str:
         return f"DatasetSpec({self.element_spec!r}, {TensorShape(self.dataset_shape)!r})"
 
@@ -279,7 +287,10 @@ def example_of(spec: Any) -> Any:
 def _example(spec: Any) -> Any:
     if hasattr(spec, "example"):
         return spec.example()
-    return np.zeros([1 if size is None else size for size in spec.shape], _numpy_dtype(spec))
+    array = np.zeros([1 if size is None else size for size in spec.shape], _numpy_dtype(spec))
+    if array.dtype == object:
+        array[...] = b""
+    return array
 
 
 def _numpy_dtype(spec: Any) -> Any:
@@ -305,6 +316,8 @@ def _common(first: Any, second: Any) -> Any:
         return first
     if type(first) is not type(second):
         raise TypeError
+    if isinstance(first, DatasetSpec):
+        return DatasetSpec(common_spec(first.element_spec, second.element_spec), first.dataset_shape)
     if first.dtype != second.dtype or getattr(first, "ragged_rank", 0) != getattr(second, "ragged_rank", 0):
         raise TypeError
     shape = common_shape(first.shape, second.shape)

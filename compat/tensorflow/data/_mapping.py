@@ -24,14 +24,14 @@ _logger = logging.getLogger("tfdist_jax")
 
 
 def mapped(plan: Plan, fn: Callable[..., Any], *, is_ahead: bool = False) -> Plan:
-    """Apply `fn` to each element: to many rows at once where it can be compiled for them.
+    """Apply `fn` to each element: to many rows at once where it can be compiled for them, and none of them can be an error.
 
     Of a stream, elements are taken before they are asked for only if `is_ahead`.
     """
     function = ElementFunction(fn)
     if isinstance(plan, Rows):
         example = _elements.example_of(plan.make_spec())
-        if function.compiles(example):
+        if function.compiles(example) and not function.checks(example):
             spec = function.spec_of(example)
             at_once = 1 if function.reads_variables(example) else min(plan.at_once(), rows_at_once(spec))
             return MapRows(plan, function, example, spec, at_once, is_random=function.is_random(example))
@@ -102,22 +102,48 @@ class Map(Stream):
         return self.parent.cardinality()
 
 
+# How many errors are passed over in a search for an element.
+_MOST_ERRORS = 16
+
+
 def first_of(plan: Plan) -> Any:
-    """Return the first element; an example of what it would be if there is none."""
-    for element in plan.elements(SeedLog(is_example=True)):
-        return element
-    return _elements.example_of(plan.make_spec())
+    """Return the first element that is no error; an example of what it would be if there is none."""
+    return next(iter(_examples(plan, 1) or [_elements.example_of(plan.make_spec())]))
+
+
+def _examples(plan: Plan, count: int) -> list[Any]:
+    """Return up to `count` of the first elements.
+
+    Raises:
+        OpError: If the first elements are errors.
+    """
+    found: list[Any] = []
+    failed: list[Exception] = []
+    elements = _failures.guarded(plan.elements(SeedLog(is_example=True)))
+    while len(found) < count and len(failed) < _MOST_ERRORS and (element := next(elements, _END)) is not _END:
+        if type(element) is not _failures.Failure:
+            found.append(element)
+        elif isinstance(element.error, OpError):
+            failed.append(element.error)
+        else:
+            raise element.error
+    if failed and not found:
+        raise failed[0]
+    return found
+
+
+_END = object()
 
 
 def _mapped_spec(function: ElementFunction, plan: Plan) -> Any:
     """Find the results' types, and which sizes are open: those that follow the open sizes of the elements."""
     first, spec = first_of(plan), plan.make_spec()
     if not function.compiles(first):
-        examples = list(itertools.islice(plan.elements(SeedLog(is_example=True)), 2)) or [first]
-        found = [_elements.spec_of(function.example(element)) for element in examples]
-        found += [] if (fewer := _with_fewer_rows(examples[0], spec)) is None else _spec_if_taken(function, fewer)
+        results = _examples(Map(plan, function), 2) or [function.example(first)]
+        found = [_elements.spec_of(result) for result in results]
+        found += [] if (fewer := _with_fewer_rows(first, spec)) is None else _spec_if_taken(function, fewer)
         return functools.reduce(_elements.common_spec, found)
-    result = _elements.spec_of(function.example(first))
+    result = function.spec_of(first)
     if all(isinstance(s, TensorSpec) and s.shape.is_fully_defined() for s in _elements.leaves(spec)):
         return result
     larger = function.spec_of(_elements.map_structure(_doubled, first, spec))
@@ -249,7 +275,7 @@ class DatasetFunction:
 
     def spec_for(self, plan: Plan) -> Any:
         """Find the type of the datasets' elements; sizes in which the first two datasets differ are open."""
-        elements = list(itertools.islice(plan.elements(SeedLog(is_example=True)), 2)) or [first_of(plan)]
+        elements = _examples(plan, 2) or [first_of(plan)]
         return functools.reduce(_elements.common_spec, (self.plan_of(element).make_spec() for element in elements))
 
 
@@ -280,8 +306,7 @@ class Interleave(Uncounted):
     block_length: int
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        # A dataset that cannot be made is a failure, which raises as an element of its own.
-        iterations = map(_failures.guarded, _failures.guarded(self.map_func.iterations(self.parent, seed_log)))
+        iterations = _failures.guarded(self.map_func.iterations(self.parent, seed_log))
         return _failures.raising(in_turn(iterations, self.cycle_length, self.block_length))
 
     @made_once
@@ -290,11 +315,14 @@ class Interleave(Uncounted):
 
 
 def in_turn(iterations: Iterator[Iterator[Any]], cycle_length: int, block_length: int) -> Iterator[Any]:
-    """Yield `block_length` items of each of `cycle_length` iterations in turn; others take the places of those at their end."""
+    """Yield `block_length` items of each of `cycle_length` iterations in turn; others take the places of those at their end.
+
+    An iteration that is a `Failure`, and items that are, come and take no place.
+    """
     cycle: list[Iterator[Any] | None] = [None] * cycle_length
     idle = 0
     for slot in itertools.cycle(range(cycle_length)):
-        items = cycle[slot] or next(iterations, None)
+        items = cycle[slot] or (yield from _opened(iterations))
         idle = 0 if items else idle + 1
         if idle == cycle_length:
             return
@@ -302,11 +330,22 @@ def in_turn(iterations: Iterator[Iterator[Any]], cycle_length: int, block_length
         cycle[slot] = items if is_whole else None
 
 
+def _opened(iterations: Iterator[Iterator[Any]]) -> Generator[Any, None, Iterator[Any] | None]:
+    """Yield the failures before the next iteration, and return that; None at the end."""
+    for items in iterations:
+        if type(items) is not _failures.Failure:
+            return _failures.guarded(items)
+        yield items
+    return None
+
+
 def _block(items: Iterator[Any], length: int) -> Generator[Any, None, bool]:
-    """Yield up to `length` items; return whether there were so many."""
-    for _ in range(length):
+    """Yield up to `length` items, and the failures between them; return whether there were so many."""
+    left = length
+    while left:
         item = next(items, None)
         if item is None:
             return False
         yield item
+        left -= type(item) is not _failures.Failure
     return True

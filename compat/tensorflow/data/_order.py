@@ -1,5 +1,6 @@
 """Orders of examples: streams of positions, in chunks, that index into arrays."""
 
+import collections
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, final
@@ -79,11 +80,16 @@ def every(chunks: Iterable[np.ndarray], step: int, first: int) -> Iterator[np.nd
         seen += len(chunk)
 
 
+# The most errors in a row that wait for their turn.
+_MOST_ERRORS = 64
+
+
 @final
 class shuffled(Iterator[Any]):
     """Items in the order of a buffer from which each next one is drawn, and which then takes the next item.
 
-    With a buffer for all items it is a uniformly random order. An item that raises does so when the buffer asks for it.
+    With a buffer for all items it is a uniformly random order. An item that raises does so while the buffer is filled, or behind the
+    one whose place in the buffer it would have taken.
     """
 
     def __init__(self, items: Iterable[Any], buffer_size: int, rng: np.random.Generator) -> None:
@@ -94,8 +100,11 @@ class shuffled(Iterator[Any]):
         self._buffer: list[Any] = []
         self._draws: Iterator[int] | None = None
         self._rest: Iterator[Any] | None = None
+        self._errors: collections.deque[Exception] = collections.deque()
 
     def __next__(self) -> Any:
+        if self._errors:
+            raise self._errors.popleft()
         if self._rest is not None:
             return next(self._rest)
         while len(self._buffer) < self._size:
@@ -104,7 +113,7 @@ class shuffled(Iterator[Any]):
             except StopIteration:
                 return self._next_of_rest()
         try:
-            item = next(self._source)
+            item = self._take()
         except StopIteration:
             return self._next_of_rest()
         if self._draws is None:
@@ -112,6 +121,18 @@ class shuffled(Iterator[Any]):
         position = next(self._draws)
         drawn, self._buffer[position] = self._buffer[position], item
         return drawn
+
+    def _take(self) -> Any:
+        """Return the next item, and keep the errors that come before it."""
+        while True:
+            try:
+                return next(self._source)
+            except StopIteration:
+                raise
+            except Exception as error:
+                self._errors.append(error)
+                if len(self._errors) > _MOST_ERRORS:
+                    raise self._errors.popleft() from None
 
     def _next_of_rest(self) -> Any:
         self._rng.shuffle(order := np.arange(len(self._buffer)))
