@@ -56,8 +56,8 @@ _NAMES: dict[str, str] = {
         "tf.train.Coordinator"
     ),
     "estimators have gone from TensorFlow. Use `tf.keras`, whose `fit` works under every strategy.": "tf.estimator",
-    "in TensorFlow 1's graphs it makes variables of its own. Use `tf.keras.layers.DenseFeatures(columns)`, with a Dense layer behind it for "
-    "a linear model.": (
+    "in TensorFlow 1's graphs it makes variables of its own. Use `tf.keras.layers.DenseFeatures(columns)`, and a Dense layer behind it "
+    "for a linear model.": (
         "tf.compat.v1.feature_column.input_layer tf.compat.v1.feature_column.linear_model "
         "tf.compat.v1.feature_column.make_parse_example_spec tf.compat.v1.feature_column.shared_embedding_columns"
     ),

@@ -28,6 +28,7 @@ class StateManager(Protocol):
 
     def has_resource(self, feature_column: Any, name: str) -> bool:
         """Whether a table of a column is kept."""
+        ...
 
     def get_resource(self, feature_column: Any, name: str) -> Any:
         """Return a table of a column."""

@@ -28,13 +28,13 @@ class CrossedColumn(Configured, CategoricalColumn, _CrossedFields):
 
     @property
     def name(self) -> str:
-        return "_X_".join(sorted(key if isinstance(key, str) else key.name for key in self._leaves()))
+        return "_X_".join(sorted(key if isinstance(key, str) else key.name for key in self.leaves()))
 
-    def _leaves(self) -> Iterator[Any]:
+    def leaves(self) -> Iterator[Any]:
         """Go through the keys, those of columns that are crosses themselves in their place."""
         for key in self.keys:
             if isinstance(key, CrossedColumn):
-                yield from key._leaves()
+                yield from key.leaves()
             else:
                 yield key
 
@@ -61,7 +61,7 @@ class CrossedColumn(Configured, CategoricalColumn, _CrossedFields):
             ValueError: If a column has weights.
         """
         inputs = []
-        for key in self._leaves():
+        for key in self.leaves():
             if isinstance(key, str):
                 inputs.append(transformation_cache.get(key, state_manager))
                 continue
@@ -86,8 +86,8 @@ def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | N
         hash_key: What the hashes begin with.
 
     Raises:
-        ValueError: If there are fewer than two keys, one is neither a key nor a column of categories, or is a column of hashes; or if there are
-            no numbers.
+        ValueError: If there are fewer than two keys, one is neither a key nor a column of categories, or is a column of hashes; or if there
+            are no numbers.
     """
     if not hash_bucket_size or hash_bucket_size < 1:
         raise ValueError(f"hash_bucket_size must be at least 1. Received: {hash_bucket_size}")

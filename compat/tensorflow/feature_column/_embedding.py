@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._ops._cast import cast
 from tfdist_jax.compat.tensorflow._ops._clip import clip_by_norm
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
@@ -71,7 +72,7 @@ class _VectorsOfCategories(Configured, DenseColumn, SequenceDenseColumn):
         if isinstance(self.categorical_column, SequenceCategoricalColumn):
             raise ValueError(
                 f"{self._kind}_column {self.name} is made of sequences of categories, and one vector is wanted for each example. Make "
-                f"it of `{'categorical_column_with_*'}`, or use `tf.keras.experimental.SequenceFeatures` in place of DenseFeatures. "
+                f"it of `categorical_column_with_*`, or use `tf.keras.experimental.SequenceFeatures` in place of DenseFeatures. "
                 f"Received: {self.categorical_column!r}"
             )
         return self._read(transformation_cache, state_manager)
@@ -88,7 +89,7 @@ class _VectorsOfCategories(Configured, DenseColumn, SequenceDenseColumn):
 
     def combine_sequence_rows(self, rows: Rows, state_manager: Any) -> TensorSequenceLengthPair:
         *own, lengths = rows
-        return TensorSequenceLengthPair(self.combine_rows(tuple(own), state_manager), convert_to_tensor(lengths))
+        return TensorSequenceLengthPair(self.combine_rows(tuple(own), state_manager), cast(lengths, _dtypes.int64))
 
 
 class _IndicatorFields(NamedTuple):
@@ -184,7 +185,7 @@ class EmbeddingColumn(_VectorsOfCategories, _EmbeddingFields):  # pyright: ignor
         )
 
     def _load(self, shape: Any, dtype: Any = None, **kwargs: Any) -> Any:
-        array = load_variable(self.ckpt_to_load_from, self.tensor_name_in_ckpt)
+        array = load_variable(self.ckpt_to_load_from, self.tensor_name_in_ckpt or "")
         if array.shape != tuple(shape):
             raise ValueError(
                 f"{self.tensor_name_in_ckpt} in {self.ckpt_to_load_from} has shape {array.shape}, and the table of {self.name} "

@@ -1,5 +1,6 @@
 """`tf.feature_column.numeric_column`, `bucketized_column`: vectors of numbers, and intervals of numbers."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
@@ -188,6 +189,6 @@ def bucketized_column(source_column: Any, boundaries: Any) -> BucketizedColumn:
         raise ValueError(f"source_column must be one-dimensional column. Received: {source_column!r}")
     if not isinstance(boundaries, list | tuple) or not boundaries:
         raise ValueError(f"boundaries must be a sorted list that is not empty. Received: {boundaries!r}")
-    if any(low >= high for low, high in zip(boundaries, boundaries[1:], strict=False)):
+    if any(low >= high for low, high in itertools.pairwise(boundaries)):
         raise ValueError(f"boundaries must be a sorted list. Received: {boundaries!r}")
     return BucketizedColumn(source_column, tuple(boundaries))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
+from tfdist_jax.compat.tensorflow._ops._cast import cast
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
@@ -46,6 +47,10 @@ class SequenceNumericColumn(Configured, SequenceDenseColumn, _SequenceNumericFie
     def parse_example_spec(self) -> dict[str, Any]:
         return {self.key: VarLenFeature(self.dtype)}
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments, a function as it is."""
+        return {**super().get_config(), "normalizer_fn": self.normalizer_fn}
+
     @property
     def variable_shape(self) -> TensorShape:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The shape of the vectors."""
@@ -62,12 +67,14 @@ class SequenceNumericColumn(Configured, SequenceDenseColumn, _SequenceNumericFie
         whole = to_dense(given, self.default_value)
         batch = int(given.shape[0])
         if whole.size % max(batch * count, 1):
-            raise invalid(f"{self.name} reads steps of {count} numbers. Received: a tensor of shape {tuple(given.shape)}")
+            raise invalid(
+                f"{self.name} reads steps of {count} numbers. Received: a tensor of shape {tuple(given.shape)}"
+            )
         vectors = whole.reshape((batch, whole.size // max(batch * count, 1), *self.shape))
         return vectors, sequence_lengths(given, count if len(given.shape) == 2 else 1)
 
     def combine_sequence_rows(self, rows: Rows, state_manager: Any) -> TensorSequenceLengthPair:
-        return TensorSequenceLengthPair(convert_to_tensor(rows[0]), convert_to_tensor(rows[1]))
+        return TensorSequenceLengthPair(convert_to_tensor(rows[0]), cast(rows[1], _dtypes.int64))
 
 
 def sequence_numeric_column(

@@ -64,8 +64,9 @@ def _written(value: Any) -> Any:
         return value.name
     if isinstance(value, tuple) and any(isinstance(part, FeatureColumn) for part in value):
         return tuple(map(_written, value))
-    if hasattr(value, "get_config"):
-        return {"class_name": type(value).__name__, "config": value.get_config()}
+    get_config = getattr(value, "get_config", None)
+    if get_config is not None:
+        return {"class_name": type(value).__name__, "config": get_config()}
     return value.__name__ if callable(value) and hasattr(value, "__name__") else value
 
 

@@ -5,7 +5,7 @@ listed in `_internals`. `tests/compat/keras/test_internals.py` compares this lis
 checks for each replaced name that Keras still has it, with the parameters that the replacement counts on.
 """
 
-from tfdist_jax.compat.tensorflow.keras import _data_modules, _downloads, _messages, _text_layers
+from tfdist_jax.compat.tensorflow.keras import _data_modules, _downloads, _feature_layers, _messages, _text_layers
 from tfdist_jax.compat.tensorflow.keras._change import Change
 from tfdist_jax.compat.tensorflow.keras._legacy import (
     _arguments,
@@ -77,6 +77,7 @@ CHANGES: tuple[Change, ...] = (
     *_messages.CHANGES,
     *_data_modules.CHANGES,
     *_text_layers.CHANGES,
+    *_feature_layers.CHANGES,
     *_hdf5.CHANGES,
     *_saving.CHANGES,
     *_orbax_folders.CHANGES,

@@ -12,6 +12,7 @@ import keras._tf_keras.keras as tf_keras
 import numpy as np
 
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Change, Hook, instead
+from tfdist_jax.compat.tensorflow.keras._feature_layers import SequenceFeatures
 from tfdist_jax.compat.tensorflow.keras._internals import (
     BaseOptimizer,
     activations,
@@ -148,7 +149,6 @@ def _experimental() -> Any:
         "LinearModel": "Use a Dense layer.",
         "WideDeepModel": "Add the outputs of two models.",
         "PeepholeLSTMCell": "Use `keras.layers.LSTMCell`, or a cell of your own.",
-        "SequenceFeatures": "Use `keras.layers.Embedding`, or the columns as arrays.",
         "SidecarEvaluator": "Start the program with `tfdist-jax launch --evaluator`.",
     }
     return _namespace(
@@ -157,6 +157,7 @@ def _experimental() -> Any:
         CosineDecayRestarts=schedules.CosineDecayRestarts,
         LinearCosineDecay=_old_schedules.LinearCosineDecay,
         NoisyLinearCosineDecay=_old_schedules.NoisyLinearCosineDecay,
+        SequenceFeatures=SequenceFeatures,
         **{name: _refusing(f"experimental.{name}", remedy) for name, remedy in gone.items()},
     )
 

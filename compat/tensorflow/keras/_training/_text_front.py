@@ -1,7 +1,7 @@
 """Models that take strings: what they compute of these runs on the host, before each step, and the rest is the step's program."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -9,6 +9,12 @@ import keras
 import numpy as np
 
 from tfdist_jax.compat.tensorflow.keras._change import Hook
+from tfdist_jax.compat.tensorflow.keras._feature_layers import (
+    FeatureColumnLayer,
+    FeatureRows,
+    feature_layers,
+    read_features,
+)
 from tfdist_jax.compat.tensorflow.keras._internals import Functional, JAXTrainer, functional, register_tree_node_class
 
 _TEXT = "string"
@@ -37,26 +43,29 @@ class FrontValues:
 
 @final
 class TextFront:
-    """The part of a functional model that computes with strings, up to its first numbers, and the rest of it."""
+    """The part of a functional model that computes with strings, up to its first numbers, and the rest of it.
+
+    Layers of feature columns are parted: what they read of features is the front's, their variables are the rest's.
+    """
 
     def __init__(self, graph: Any) -> None:
         """Part a model.
 
         Args:
-            graph: The functional model, some inputs of which are strings.
+            graph: The functional model, some inputs of which are strings, or go to layers of feature columns.
 
         Raises:
             ValueError: If what it computes of strings has weights that are trained.
         """
         self._graph = graph
-        nodes = [
-            node
-            for depth in sorted(graph._nodes_by_depth, reverse=True)
-            for node in graph._nodes_by_depth[depth]
-            if any(x.dtype == _TEXT for x in node.input_tensors)
+        nodes = [node for depth in sorted(graph._nodes_by_depth, reverse=True) for node in graph._nodes_by_depth[depth]]
+        self._readers = [node for node in nodes if isinstance(node.operation, FeatureColumnLayer)]
+        texts = [
+            node for node in nodes if any(x.dtype == _TEXT for x in node.input_tensors) and node not in self._readers
         ]
-        border = [x for node in nodes for x in node.outputs if x.dtype != _TEXT]
-        self._front = keras.Function(graph.inputs, border)
+        border = [x for node in texts for x in node.outputs if x.dtype != _TEXT]
+        self._read = [x for node in self._readers for x in node.input_tensors]
+        self._front = keras.Function(graph.inputs, [*border, *self._read])
         trained = [
             weight.path for layer in self._front.operations for weight in getattr(layer, "trainable_weights", ())
         ]
@@ -67,18 +76,33 @@ class TextFront:
                 "Sequential([vectorize, model])."
             )
         self._numbers = [i for i, x in enumerate(graph.inputs) if x.dtype != _TEXT]
-        self._rest = keras.Function([*border, *(graph.inputs[i] for i in self._numbers)], graph._outputs_struct)
+        numbers = [graph.inputs[i] for i in self._numbers]
+        vectors = [x for node in self._readers for x in node.outputs]
+        self._rest = keras.Function([*vectors, *border, *numbers], graph._outputs_struct)
 
     def prepare(self, x: Any) -> FrontValues:
         """Return what is computed of a batch's inputs on the host."""
         inputs = self._graph._standardize_inputs(x)
         found = keras.tree.flatten(self._front(inputs))
-        return FrontValues(self, [*map(np.asarray, found), *(np.asarray(inputs[i]) for i in self._numbers)])
+        end = len(found) - len(self._read)
+        values = {id(tensor): value for tensor, value in zip(self._read, found[end:], strict=True)}
+        rows = []
+        for node in self._readers:
+            (features, *_), _ = node.arguments.fill_in(values)
+            rows.append(jax.tree.map(np.asarray, node.operation.read(features)))
+        numbers = [np.asarray(inputs[i]) for i in self._numbers]
+        return FrontValues(self, [rows, [*map(np.asarray, found[:end]), *numbers]])
 
     def run(self, values: FrontValues, **options: Any) -> Any:
         """Return the model's results."""
+        rows, arrays = values.arrays
+        vectors = [
+            node.operation(FeatureRows({}, [node.operation], [own]))
+            for node, own in zip(self._readers, rows, strict=True)
+        ]
         return self._rest._run_through_graph(
-            list(values.arrays), operation_fn=lambda layer: functional.operation_fn(layer, **options)
+            [*keras.tree.flatten(vectors), *arrays],
+            operation_fn=lambda layer: functional.operation_fn(layer, **options),
         )
 
 
@@ -92,18 +116,21 @@ def front_of(model: keras.Model) -> TextFront | None:
     if not isinstance(graph, Functional):
         return None
     if _FRONT not in vars(graph):
-        takes_texts = any(x.dtype == _TEXT for x in graph.inputs)
-        object.__setattr__(graph, _FRONT, TextFront(graph) if takes_texts else None)
+        has_front = any(x.dtype == _TEXT for x in graph.inputs) or any(
+            isinstance(layer, FeatureColumnLayer) for layer in graph.operations
+        )
+        object.__setattr__(graph, _FRONT, TextFront(graph) if has_front else None)
     return vars(graph)[_FRONT]
 
 
 def with_front_values(model: keras.Model, batch: Any) -> Any:
     """Return a batch with what the front of a model computes of its inputs in their place."""
     front = front_of(model)
-    if front is None:
-        return _without_texts(batch)
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
-    return front.prepare(x), y, sample_weight
+    if front is not None:
+        return front.prepare(x), y, sample_weight
+    rows = read_features(model, x)
+    return _without_texts(batch) if rows is None else (rows, y, sample_weight)
 
 
 def _running_rest(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,7 +161,28 @@ def _building_rest(original: Callable[..., Any]) -> Callable[..., Any]:
     return _symbolic_build
 
 
+def _building_in_call(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let models that are given strings, or what layers have read of them, be built by the call itself."""
+
+    @functools.wraps(original)
+    def _maybe_build(self: Any, call_spec: Any) -> None:
+        if not isinstance(self, keras.Model) or self.built or not _holds_texts(call_spec.first_arg):
+            original(self, call_spec)
+        elif isinstance(self, keras.Sequential):
+            self.build(None)
+
+    return _maybe_build
+
+
+def _holds_texts(features: Any) -> bool:
+    if isinstance(features, FeatureRows):
+        return True
+    return isinstance(features, Mapping) and any(map(_is_text, jax.tree.leaves(dict(features))))
+
+
 def _may_take_texts(model: keras.Model) -> bool:
+    if feature_layers(model):
+        return True
     if isinstance(model, keras.Sequential) and not model.built:
         return bool(model.layers) and getattr(model.layers[0], "compute_dtype", None) == _TEXT
     return front_of(model) is not None
@@ -178,6 +226,13 @@ CHANGES = (
     *(
         Hook(kind, "__call__", _running_rest, "self", "what a front has computed takes the place of its inputs")
         for kind in (Functional, keras.Sequential)
+    ),
+    Hook(
+        keras.layers.Layer,
+        "_maybe_build",
+        _building_in_call,
+        "self call_spec",
+        "Keras would trace a model's call with strings",
     ),
     Hook(
         JAXTrainer,
