@@ -67,6 +67,10 @@ _MODULES = {
     "eager.forwardprop": "tf.autodiff",
     "eager.monitoring": "_former._monitoring",
     "eager.function": "function=tf.function ConcreteFunction=tf.types.experimental.ConcreteFunction",
+    **{
+        f"feature_column.{name}": "tf.feature_column _former._column_classes"
+        for name in ("feature_column_lib", "feature_column_v2", "sequence_feature_column", "serialization")
+    },
     "framework.config": _DEVICES,
     "framework.constant_op": "constant=tf.constant convert_to_tensor=tf.convert_to_tensor constant_v1=tf.constant",
     "framework.convert_to_constants": (

@@ -59,7 +59,7 @@ _NAMES: dict[str, str] = {
     "in TensorFlow 1's graphs it makes variables of its own. Use `tf.keras.layers.DenseFeatures(columns)`, and a Dense layer behind it "
     "for a linear model.": (
         "tf.compat.v1.feature_column.input_layer tf.compat.v1.feature_column.linear_model "
-        "tf.compat.v1.feature_column.make_parse_example_spec tf.compat.v1.feature_column.shared_embedding_columns"
+        "tf.compat.v1.feature_column.shared_embedding_columns"
     ),
     "TensorFlow Lite converts TensorFlow's graphs. `jax.export` writes a program to a file; the `ai-edge` packages "
     "convert Keras and JAX models for small devices.": "tf.lite",

@@ -18,6 +18,6 @@ __getattr__ = LazyNames(
         "random._random_state": "set_random_seed=set_seed",
         "_platform._logging": "get_logger",
     },
-    modules="app flags gfile keras logging",
+    modules="app feature_column flags gfile keras logging",
 )
 __dir__ = __getattr__.names
