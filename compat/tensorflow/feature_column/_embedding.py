@@ -1,5 +1,6 @@
 """`tf.feature_column.indicator_column`, `embedding_column`: categories as vectors."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, final
@@ -27,8 +28,6 @@ from tfdist_jax.compat.tensorflow.feature_column._sequence_categories import Seq
 from tfdist_jax.compat.tensorflow.feature_column._serialization import Configured, register_object
 from tfdist_jax.compat.tensorflow.random._samplers import truncated_normal
 from tfdist_jax.compat.tensorflow.train._reader import load_variable
-
-COMBINERS = ("mean", "sqrtn", "sum")
 
 
 class _VectorsOfCategories(Configured, DenseColumn, SequenceDenseColumn):
@@ -92,6 +91,32 @@ class _VectorsOfCategories(Configured, DenseColumn, SequenceDenseColumn):
         return TensorSequenceLengthPair(self.combine_rows(tuple(own), state_manager), cast(lengths, _dtypes.int64))
 
 
+@functools.partial(jax.jit, static_argnames="count")
+def _count(ids: Any, weights: Any, count: int) -> Any:
+    """Return for each number how often it is in `ids`, `[..., n]`, or the sum of its weights: `[..., count]`."""
+    hot = jax.nn.one_hot(ids, count, dtype=jnp.float32)
+    return jnp.sum(hot if weights is None else hot * weights[..., None], axis=-2)
+
+
+@functools.partial(jax.jit, static_argnames="combiner")
+def _combine(table: Any, ids: Any, weights: Any, combiner: str, max_norm: Any) -> Any:
+    """Return the rows of a table that `ids`, `[..., n]`, name, combined; those below zero, and those without weight, do not count."""
+    vectors = jnp.take(table, jnp.maximum(ids, 0), axis=0)
+    if max_norm is not None:
+        vectors = clip_by_norm(vectors, max_norm, axes=-1)
+    counts = ids >= 0
+    if weights is None:
+        amounts = counts.astype(vectors.dtype)
+    else:
+        counts = counts if combiner == "sum" else counts & (weights > 0)
+        amounts = jnp.where(counts, weights, 0).astype(vectors.dtype)
+    total = jnp.sum(vectors * amounts[..., None], axis=-2)
+    if combiner == "sum":
+        return total
+    divisor = jnp.sum(amounts, -1) if combiner == "mean" else jnp.sqrt(jnp.sum(jnp.square(amounts), -1))
+    return total / jnp.where(divisor == 0, 1, divisor)[..., None]
+
+
 class _IndicatorFields(NamedTuple):
     categorical_column: CategoricalColumn
 
@@ -113,8 +138,7 @@ class IndicatorColumn(_VectorsOfCategories, _IndicatorFields):  # pyright: ignor
 
     def combine_rows(self, rows: Rows, state_manager: Any) -> Any:
         ids, *weights = rows
-        hot = jax.nn.one_hot(ids, self.categorical_column.num_buckets, dtype=jnp.float32)
-        return jnp.sum(hot * weights[0][..., None] if weights else hot, axis=-2)
+        return _count(ids, weights[0] if weights else None, self.categorical_column.num_buckets)
 
 
 def indicator_column(categorical_column: Any) -> IndicatorColumn:
@@ -205,20 +229,7 @@ class EmbeddingColumn(_VectorsOfCategories, _EmbeddingFields):  # pyright: ignor
     def combine_rows(self, rows: Rows, state_manager: Any) -> Any:
         table = convert_to_tensor(state_manager.get_variable(self, "embedding_weights"))
         ids, *weights = rows
-        vectors = jnp.take(table, jnp.maximum(ids, 0), axis=0)
-        if self.max_norm is not None:
-            vectors = clip_by_norm(vectors, self.max_norm, axes=-1)
-        is_there = ids >= 0
-        if not weights:
-            amounts = is_there.astype(vectors.dtype)
-        else:
-            counts = is_there if self.combiner == "sum" else is_there & (weights[0] > 0)
-            amounts = jnp.where(counts, weights[0], 0).astype(vectors.dtype)
-        total = jnp.sum(vectors * amounts[..., None], axis=-2)
-        if self.combiner == "sum":
-            return total
-        divisor = jnp.sum(amounts, -1) if self.combiner == "mean" else jnp.sqrt(jnp.sum(jnp.square(amounts), -1))
-        return total / jnp.where(divisor == 0, 1, divisor)[..., None]
+        return _combine(table, ids, weights[0] if weights else None, self.combiner, self.max_norm)
 
 
 def embedding_column(

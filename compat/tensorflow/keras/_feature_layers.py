@@ -10,7 +10,9 @@ import keras
 import keras._tf_keras.keras as tf_keras
 import numpy as np
 
+from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax.compat.tensorflow._tensors._host_part import note_on_host
+from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import UnavailableString
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape
 from tfdist_jax.compat.tensorflow.feature_column._base import (
     DenseColumn,
@@ -231,6 +233,7 @@ class FeatureColumnLayer(keras.layers.Layer):
             raise ValueError(f"We expected a dictionary here. Instead we got: {features!r}")
         if any(isinstance(value, keras.KerasTensor) for value in features.values()):
             return super().__call__(dict(features), *args, **kwargs)
+        check_strings_are_known(features)
         rows = jax.tree.map(jnp.asarray, self.read(features))
         return super().__call__(rows, *args, **kwargs)
 
@@ -371,6 +374,15 @@ class SequenceFeatures(FeatureColumnLayer):
             keras.KerasTensor((size, None, width), dtype=self.compute_dtype),
             keras.KerasTensor((size,), dtype="int64"),
         )
+
+
+def check_strings_are_known(features: Mapping[str, Any]) -> None:
+    """Raise ConcreteValueRequiredError, by which a step runs replica by replica, if it is traced with each replica's own strings."""
+    for key, value in features.items():
+        if isinstance(value, UnavailableString):
+            raise ConcreteValueRequiredError(
+                f"A layer of feature columns reads the strings of {key!r} on the host, and each replica has its own."
+            )
 
 
 def read_features(model: keras.Model, features: Any) -> FeatureRows | None:

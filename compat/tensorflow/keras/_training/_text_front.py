@@ -12,6 +12,7 @@ from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._feature_layers import (
     FeatureColumnLayer,
     FeatureRows,
+    check_strings_are_known,
     feature_layers,
     read_features,
 )
@@ -143,6 +144,16 @@ def _running_rest(original: Callable[..., Any]) -> Callable[..., Any]:
     return __call__
 
 
+def _reading_strings_of_replicas(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], Mapping) and feature_layers(self):
+            check_strings_are_known(args[0])
+        return original(self, *args, **kwargs)
+
+    return __call__
+
+
 def _building_rest(original: Callable[..., Any]) -> Callable[..., Any]:
     """Build models that take strings from what their front makes of a batch."""
 
@@ -223,6 +234,13 @@ def _is_text(x: Any) -> bool:
 
 
 CHANGES = (
+    Hook(
+        keras.Model,
+        "__call__",
+        _reading_strings_of_replicas,
+        "self",
+        "Keras would make arrays of strings that a traced step does not know",
+    ),
     *(
         Hook(kind, "__call__", _running_rest, "self", "what a front has computed takes the place of its inputs")
         for kind in (Functional, keras.Sequential)
