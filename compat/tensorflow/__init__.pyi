@@ -332,6 +332,7 @@ from tfdist_jax.compat.tensorflow import (
     dtypes as dtypes,
     errors as errors,
     experimental as experimental,
+    feature_column as feature_column,
     image as image,
     io as io,
     keras as keras,

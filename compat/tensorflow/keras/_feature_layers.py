@@ -26,7 +26,7 @@ from tfdist_jax.compat.tensorflow.feature_column._serialization import (
     serialize_feature_columns,
 )
 from tfdist_jax.compat.tensorflow.keras._change import Addition
-from tfdist_jax.compat.tensorflow.keras._internals import name_scope, register_tree_node_class
+from tfdist_jax.compat.tensorflow.keras._internals import global_state, name_scope, register_tree_node_class
 
 
 @final
@@ -244,7 +244,8 @@ class FeatureColumnLayer(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None) -> Any:
         """Return the layer of a configuration."""
-        known = {**keras.saving.get_custom_objects(), **(custom_objects or {})}
+        in_scope = global_state.get_global_attribute("custom_objects_scope_dict") or {}
+        known = {**keras.saving.get_custom_objects(), **in_scope, **(custom_objects or {})}
         rest = {name: value for name, value in config.items() if name not in ("feature_columns", "partitioner")}
         return cls(deserialize_feature_columns(config["feature_columns"], known), **rest)
 

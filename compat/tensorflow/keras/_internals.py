@@ -16,7 +16,8 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `export_utils.get_input_signature`, `make_input_spec`: what a model takes.
 - `get_keras_mask`, `set_keras_mask`: the mask that a layer has attached to its output.
 - `get_stateless_scope`: the scope in which Keras maps variables to explicit values, or None.
-- `global_state`'s "current_call_ctx": whether the layer that is called trains.
+- `global_state`'s "current_call_ctx": whether the layer that is called trains; "custom_objects_scope_dict": a program's own objects by
+  name, where a file is loaded.
 - `global_seed_generator`: what unseeded draws come from.
 - `is_default`: tells a callback's own methods from those that do nothing.
 - `JAXTrainer._compute_loss`, `_loss_tracker`, `_call_has_training_arg`: what a training step is made of; `_jax_state`:

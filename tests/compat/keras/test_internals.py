@@ -409,6 +409,7 @@ def test_models_are_built_by_a_symbolic_call():
 def test_scopes_of_custom_objects_keep_their_own_and_what_was_there_before():
     scope = keras.saving.custom_object_scope({"a": 1})
     with scope, keras.saving.custom_object_scope({"b": 2}) as inner:
+        assert global_state.get_global_attribute("custom_objects_scope_dict").items() >= {"b": 2}.items()
         assert (inner.custom_objects, inner.backup) == ({"b": 2}, {"a": 1})
         assert keras.saving.get_registered_object("a") == 1 and keras.saving.get_registered_object("b") == 2
     assert keras.saving.get_registered_object("a") is None

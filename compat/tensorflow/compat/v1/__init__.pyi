@@ -29,6 +29,7 @@ from tfdist_jax.compat.tensorflow.random._random_state import (
 )
 from tfdist_jax.compat.tensorflow.compat.v1 import (
     app as app,
+    feature_column as feature_column,
     flags as flags,
     gfile as gfile,
     keras as keras,
