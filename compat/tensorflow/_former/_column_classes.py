@@ -10,8 +10,6 @@ from tfdist_jax.compat.tensorflow.feature_column._base import (
 from tfdist_jax.compat.tensorflow.feature_column._categories import (
     HashedCategoricalColumn as HashedCategoricalColumn,
     IdentityCategoricalColumn as IdentityCategoricalColumn,
-    VocabularyFileCategoricalColumn as VocabularyFileCategoricalColumn,
-    VocabularyListCategoricalColumn as VocabularyListCategoricalColumn,
 )
 from tfdist_jax.compat.tensorflow.feature_column._crossed import CrossedColumn as CrossedColumn
 from tfdist_jax.compat.tensorflow.feature_column._embedding import (
@@ -31,5 +29,9 @@ from tfdist_jax.compat.tensorflow.feature_column._serialization import (
     deserialize_feature_columns as deserialize_feature_columns,
     serialize_feature_column as serialize_feature_column,
     serialize_feature_columns as serialize_feature_columns,
+)
+from tfdist_jax.compat.tensorflow.feature_column._vocabularies import (
+    VocabularyFileCategoricalColumn as VocabularyFileCategoricalColumn,
+    VocabularyListCategoricalColumn as VocabularyListCategoricalColumn,
 )
 from tfdist_jax.compat.tensorflow.feature_column._weighted import WeightedCategoricalColumn as WeightedCategoricalColumn

@@ -9,10 +9,8 @@ __getattr__ = LazyNames(
     __name__,
     {
         "feature_column._numeric": "bucketized_column numeric_column",
-        "feature_column._categories": (
-            "categorical_column_with_hash_bucket categorical_column_with_identity categorical_column_with_vocabulary_file "
-            "categorical_column_with_vocabulary_list"
-        ),
+        "feature_column._categories": "categorical_column_with_hash_bucket categorical_column_with_identity",
+        "feature_column._vocabularies": "categorical_column_with_vocabulary_file categorical_column_with_vocabulary_list",
         "feature_column._weighted": "weighted_categorical_column",
         "feature_column._crossed": "crossed_column",
         "feature_column._embedding": "embedding_column indicator_column shared_embeddings",

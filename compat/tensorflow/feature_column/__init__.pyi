@@ -2,8 +2,6 @@
 from tfdist_jax.compat.tensorflow.feature_column._categories import (
     categorical_column_with_hash_bucket as categorical_column_with_hash_bucket,
     categorical_column_with_identity as categorical_column_with_identity,
-    categorical_column_with_vocabulary_file as categorical_column_with_vocabulary_file,
-    categorical_column_with_vocabulary_list as categorical_column_with_vocabulary_list,
 )
 from tfdist_jax.compat.tensorflow.feature_column._crossed import (
     crossed_column as crossed_column,
@@ -28,6 +26,10 @@ from tfdist_jax.compat.tensorflow.feature_column._sequence_categories import (
 )
 from tfdist_jax.compat.tensorflow.feature_column._sequence_numbers import (
     sequence_numeric_column as sequence_numeric_column,
+)
+from tfdist_jax.compat.tensorflow.feature_column._vocabularies import (
+    categorical_column_with_vocabulary_file as categorical_column_with_vocabulary_file,
+    categorical_column_with_vocabulary_list as categorical_column_with_vocabulary_list,
 )
 from tfdist_jax.compat.tensorflow.feature_column._weighted import (
     weighted_categorical_column as weighted_categorical_column,

@@ -6,7 +6,7 @@ import numpy as np
 
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
-from tfdist_jax.compat.tensorflow.feature_column import _categories
+from tfdist_jax.compat.tensorflow.feature_column import _categories, _vocabularies
 from tfdist_jax.compat.tensorflow.feature_column._base import (
     CategoricalColumn,
     FeatureTransformationCache,
@@ -107,7 +107,9 @@ def sequence_categorical_column_with_vocabulary_list(
     errors are those of `categorical_column_with_vocabulary_list`; the feature is `[batch, steps]`.
     """
     return SequenceCategoricalColumn(
-        _categories.categorical_column_with_vocabulary_list(key, vocabulary_list, dtype, default_value, num_oov_buckets)
+        _vocabularies.categorical_column_with_vocabulary_list(
+            key, vocabulary_list, dtype, default_value, num_oov_buckets
+        )
     )
 
 
@@ -126,7 +128,7 @@ def sequence_categorical_column_with_vocabulary_file(
     errors are those of `categorical_column_with_vocabulary_file`; the feature is `[batch, steps]`.
     """
     return SequenceCategoricalColumn(
-        _categories.categorical_column_with_vocabulary_file(
+        _vocabularies.categorical_column_with_vocabulary_file(
             key, vocabulary_file, vocabulary_size, dtype, default_value, num_oov_buckets, file_format
         )
     )

@@ -1,7 +1,7 @@
 """Keras 2's layers of feature columns: what they read of texts is found on the host, in `fit` before each step."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -25,62 +25,9 @@ from tfdist_jax.compat.tensorflow.feature_column._serialization import (
     deserialize_feature_columns,
     serialize_feature_columns,
 )
+from tfdist_jax.compat.tensorflow.feature_column._state import ColumnState
 from tfdist_jax.compat.tensorflow.keras._change import Addition
 from tfdist_jax.compat.tensorflow.keras._internals import global_state, name_scope, register_tree_node_class
-
-
-@final
-class ColumnState:
-    """The variables and tables of a layer's columns, as columns ask for them."""
-
-    def __init__(self, make_variable: Callable[..., Any]) -> None:
-        """Make variables by a function that takes a column, a name, a shape, an initializer and whether they are trained."""
-        self._make_variable = make_variable
-        self._variables: dict[Any, Any] = {}
-        self._resources: dict[Any, Any] = {}
-
-    def create_variable(
-        self,
-        feature_column: Any,
-        name: str,
-        shape: Any,
-        dtype: Any = None,
-        trainable: bool = True,
-        use_resource: bool = True,
-        initializer: Any = None,
-    ) -> Any:
-        """Make a variable of a column.
-
-        Raises:
-            ValueError: If it has one with this name.
-        """
-        if (feature_column, name) in self._variables:
-            raise ValueError(f"{feature_column.name} has a variable {name!r} already.")
-        variable = self._make_variable(feature_column, name, shape, initializer, trainable)
-        self._variables[feature_column, name] = variable
-        return variable
-
-    def get_variable(self, feature_column: Any, name: str) -> Any:
-        """Return a variable of a column.
-
-        Raises:
-            ValueError: If it has none with this name.
-        """
-        if (feature_column, name) not in self._variables:
-            raise ValueError(f"{feature_column.name} has no variable {name!r}.")
-        return self._variables[feature_column, name]
-
-    def add_resource(self, feature_column: Any, name: str, resource: Any) -> None:
-        """Keep a table of a column."""
-        self._resources[feature_column, name] = resource
-
-    def has_resource(self, feature_column: Any, name: str) -> bool:
-        """Whether a table of a column is kept."""
-        return (feature_column, name) in self._resources
-
-    def get_resource(self, feature_column: Any, name: str) -> Any:
-        """Return a table of a column."""
-        return self._resources[feature_column, name]
 
 
 @final
@@ -387,10 +334,14 @@ def check_strings_are_known(features: Mapping[str, Any]) -> None:
 
 
 def read_features(model: keras.Model, features: Any) -> FeatureRows | None:
-    """Return what the layers of a model read of a batch's features; None if it has no layers of feature columns for them."""
+    """Return what the layers of a model read of a batch's features; None if it has no layers of feature columns for them.
+
+    Raises:
+        ValueError: If a layer reads some of the features, and another that is not there.
+    """
     if not isinstance(features, Mapping) or isinstance(features, FeatureRows):
         return None
-    layers = [layer for layer in feature_layers(model) if set(layer.feature_keys) <= set(features)]
+    layers = [layer for layer in feature_layers(model) if not features.keys().isdisjoint(layer.feature_keys)]
     if not layers:
         return None
     is_number = lambda value: isinstance(value, np.ndarray | jax.Array) and value.dtype.kind not in "OSU"

@@ -115,13 +115,6 @@ def test_weights_belong_to_the_categories():
         dense(column, {"words": [["a", "b"]], "weights": [[0.5, 0.0]]})
 
 
-def test_vocabulary_in_tfrecords_is_refused(tmp_path):
-    path = tmp_path / "words.tfrecord.gz"
-    path.write_bytes(b"")
-    with pytest.raises(NotImplementedError, match="categorical_column_with_vocabulary_list"):
-        fc.categorical_column_with_vocabulary_file("words", str(path))
-
-
 @pytest.mark.parametrize("name", ["input_layer", "linear_model", "shared_embedding_columns"])
 def test_functions_of_graphs_name_the_layer(name):
     with pytest.raises(AttributeError, match="DenseFeatures"):

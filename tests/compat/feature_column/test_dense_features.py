@@ -322,6 +322,20 @@ def test_a_step_has_no_texts_but_for_the_layers():
         model.fit(dataset(), verbose=0)
 
 
+def test_a_feature_that_a_dataset_lacks_is_named():
+    model = sequential()
+    model.compile("sgd", LOSS)
+    with pytest.raises(ValueError, match="Feature age is not in features dictionary"):
+        model.fit(dataset().map(lambda features, label: ({"thal": features["thal"]}, label)), verbose=0)
+
+
+def test_features_beside_those_of_the_columns_are_left_alone():
+    model = sequential()
+    model.compile("sgd", LOSS)
+    more = dataset().map(lambda features, label: ({**features, "name": features["thal"]}, label))
+    assert model.evaluate(more, verbose=0) == pytest.approx(model.evaluate(dataset(), verbose=0))
+
+
 def test_sequences_and_their_lengths():
     ids = fc.sequence_categorical_column_with_vocabulary_list("words", ["a", "b"])
     layer = tf.keras.experimental.SequenceFeatures([fc.indicator_column(ids), fc.sequence_numeric_column("values")])

@@ -73,6 +73,18 @@ show_ids(
     features,
 )
 show_ids("with a default", fc.categorical_column_with_vocabulary_file("color", path, default_value=0), features)
+records = os.path.join(folder, "colors.tfrecord.gz")
+for name, values in (("color", ["green", "red", "blue"]), ("number", ["9", "3"])):
+    with tf.io.TFRecordWriter(records, "GZIP") as writer:
+        for value in values:
+            writer.write(value)
+    kind = tf.int64 if name == "number" else tf.string
+    column = fc.categorical_column_with_vocabulary_file(name, records, dtype=kind)
+    show("of records", [int(column.vocabulary_size), column.file_format])
+    show_ids("of records", column, features)
+    show_ids(
+        "of a record", fc.categorical_column_with_vocabulary_file(name, records, 1, kind, num_oov_buckets=2), features
+    )
 show_column(fc.indicator_column(colors))
 show_column(fc.indicator_column(pairs))
 show("indicator of intervals", vectors(fc.indicator_column(pairs), features))
