@@ -1,0 +1,48 @@
+"""Random pipelines of transformations give the elements that TensorFlow's give, in their order, errors included."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import tfdist_jax.compat.tensorflow as tf
+
+PROGRAM = Path(__file__).parents[2] / "parity/programs/_pipelines.py"
+
+
+def load(tensorflow):
+    """The module that makes pipelines, of one of the two."""
+    spec = importlib.util.spec_from_file_location(f"pipelines_of_{tensorflow.__name__}", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    known = sys.modules.get("tensorflow")
+    sys.modules["tensorflow"] = tensorflow
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.modules.pop("tensorflow")
+        sys.modules |= {} if known is None else {"tensorflow": known}
+    return module
+
+
+def outcome(pipelines, seed, length):
+    """The elements, or of which class the error is that making them raises."""
+    try:
+        dataset, calls = pipelines.make(seed, length)
+    except (TypeError, ValueError) as error:
+        return type(error).__name__
+    return calls, pipelines.tell(dataset)
+
+
+@pytest.mark.peers
+@pytest.mark.exhaustive
+def test_random_pipelines_give_tensorflows_elements():
+    ours, real = load(tf), load(pytest.importorskip("tensorflow"))
+
+    @settings(max_examples=600, deadline=None)
+    @given(seed=st.integers(0, 2**32), length=st.integers(1, 10))
+    def compare(seed, length):
+        assert outcome(ours, seed, length) == outcome(real, seed, length)
+
+    compare()
