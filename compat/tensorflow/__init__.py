@@ -90,7 +90,7 @@ __getattr__ = LazyNames(
         "strings._numbers": "as_string",
     },
     modules=(
-        "autodiff autograph bitwise compat config data debugging distribute dtypes errors experimental feature_column image "
+        "audio autodiff autograph bitwise compat config data debugging distribute dtypes errors experimental feature_column image "
         "io keras linalg lookup math nest nn profiler ragged random raw_ops saved_model signal sparse strings summary "
         "sysconfig test tpu train types version xla"
     ),

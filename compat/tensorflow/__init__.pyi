@@ -321,6 +321,7 @@ from tfdist_jax.compat.tensorflow.strings._numbers import (
     as_string as as_string,
 )
 from tfdist_jax.compat.tensorflow import (
+    audio as audio,
     autodiff as autodiff,
     autograph as autograph,
     bitwise as bitwise,

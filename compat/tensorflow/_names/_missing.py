@@ -70,7 +70,6 @@ _NAMES: dict[str, str] = {
     "processes find each other by themselves: start the program in each, with its TF_CONFIG, or all with `tfdist-jax launch`.": (
         "tf.distribute.Server"
     ),
-    "sound files are read by Python's `wave` or `scipy.io.wavfile`; `tf.signal` makes spectra of the samples.": "tf.audio",
     "results have sizes that depend on values. Use Python's or NumPy's sets, before the data become tensors.": "tf.sets",
     "embeddings are variables here: use `tf.nn.embedding_lookup` or `tf.keras.layers.Embedding`.": (
         "tf.tpu.experimental.embedding"

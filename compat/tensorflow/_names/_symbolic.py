@@ -21,6 +21,7 @@ _COMPUTING = (
     "_gradients._custom_gradient",
     "strings.",
     "io._decoding",
+    "io._wave",
     "io._csv",
     "io._parsing",
     "io._sequence_parsing",

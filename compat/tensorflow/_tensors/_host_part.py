@@ -141,7 +141,15 @@ def computes_rows(function: AnyFunction, many: Callable[..., Any] | None = None)
 _PURE = tuple(
     f"tfdist_jax.compat.tensorflow.{module}"
     for module in (
-        *("strings.", "io._decoding", "io._csv", "io._parsing", "io._sequence_parsing", "io._tensor_messages"),
+        *(
+            "strings.",
+            "io._decoding",
+            "io._csv",
+            "io._parsing",
+            "io._sequence_parsing",
+            "io._tensor_messages",
+            "io._wave",
+        ),
         *(
             "image.",
             "_ops._shapes",
