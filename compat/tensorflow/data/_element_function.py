@@ -107,11 +107,11 @@ class ElementFunction:
         with jax.enable_x64(True), jax.default_device(self._device):
             return program.call(words() if program.is_random else NO_WORDS, leaves, values)
 
-    def explain(self, element: Any) -> str:
-        """Return how the function runs for elements such as this one, and why."""
+    def explain(self, element: Any, *, is_ahead: bool = False) -> str:
+        """Return how the function runs for elements such as this one, and why; `is_ahead` if they may be taken before they are asked for."""
         leaves = _elements.leaves(element)
         for program in self._candidates(element, leaves):
-            return program.explain()
+            return program.explain(is_ahead=is_ahead)
         whole = next((leaf for leaf in leaves if not isinstance(leaf, np.ndarray | np.generic)), None)
         if whole is not None:
             return f"in Python for each element: it takes a {type(whole).__name__}, which XLA has not"

@@ -60,11 +60,12 @@ class ElementProgram:
         """Tell whether the variables hold what they held when the function was traced."""
         return all(cell.stored is array for cell, array in self.variables)
 
-    def explain(self) -> str:
-        """Return how it runs."""
+    def explain(self, *, is_ahead: bool = False) -> str:
+        """Return how it runs; `is_ahead` if elements may be taken before they are asked for."""
         if not self.host_part.is_empty:
             compiled = "" if self.only_forwards else ", the rest compiled"
-            return f"for each element: {', '.join(self.host_part.names())} on the host{compiled}"
+            each = "several elements at once" if is_ahead else "for each element"
+            return f"{each}: {', '.join(self.host_part.names())} on the host{compiled}"
         return "nothing is computed" if self.only_forwards else "compiled, for each element"
 
     def compute_on_host(self, leaves: Sequence[Any]) -> Sequence[Any] | None:

@@ -46,6 +46,6 @@ def _explain_step(plan: Any) -> str:
 
 def _explain_function(function: ElementFunction, plan: Any) -> str:
     try:
-        return function.explain(_mapping.first_of(plan.parent))
+        return function.explain(_mapping.first_of(plan.parent), is_ahead=getattr(plan, "is_ahead", False))
     except (TypeError, ValueError, ArithmeticError, OpError) as error:
         return f"not known: the first element is an error, {type(error).__name__}: {error}".splitlines()[0]

@@ -50,6 +50,12 @@ def test_functions_of_elements(elements, function, way):
     assert name == "map" and told.startswith(way)
 
 
+def test_parallel_calls_take_several_strings_at_once():
+    texts = Dataset.from_tensor_slices(["a", "b"])
+    assert ways(texts.map(tf.strings.upper, 2))[-1][1] == "several elements at once: upper on the host"
+    assert ways(texts.map(tf.strings.upper))[-1][1] == "for each element: upper on the host"
+
+
 def test_strings_of_many_sizes_run_in_python():
     lines = Dataset.from_tensor_slices(["a " * (i + 1) for i in range(9)])
     dataset = lines.map(lambda text: tf.strings.length(tf.strings.split(text)))
