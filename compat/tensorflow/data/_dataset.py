@@ -128,10 +128,16 @@ class Dataset(Sources, Groups, Unsupported):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> "Dataset":
-        """Take `block_length` elements in turn from `cycle_length` of the datasets that `map_func` makes."""
+        """Take `block_length` elements in turn from `cycle_length` of the datasets that `map_func` makes.
+
+        With `num_parallel_calls`, the files of these are read at once, each in a thread.
+        """
         cycle = os.cpu_count() or 1 if cycle_length in (None, AUTOTUNE) else cycle_length
         lengths = positive("cycle_length", cycle), positive("block_length", block_length or 1)
-        return self._with(_mapping.Interleave(self._plan, _mapping.DatasetFunction(map_func), *lengths))
+        is_ahead = num_parallel_calls is not None
+        return self._with(
+            _mapping.Interleave(self._plan, _mapping.DatasetFunction(map_func), *lengths, is_ahead=is_ahead)
+        )
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> "Dataset":
         """Keep the elements before the first for which `predicate` is false."""

@@ -108,7 +108,7 @@ class ElementFunction:
             return program.call(words() if program.is_random else NO_WORDS, leaves, values)
 
     def explain(self, element: Any, *, is_ahead: bool = False) -> str:
-        """Return how the function runs for elements such as this one, and why; `is_ahead` if they may be taken before they are asked for."""
+        """Return how the function runs for elements such as this one, and why; `is_ahead` if they may be taken before they are wanted."""
         leaves = _elements.leaves(element)
         for program in self._candidates(element, leaves):
             return program.explain(is_ahead=is_ahead)

@@ -55,6 +55,11 @@ class ReadFiles(Uncounted, Named):
     def _read_named(self, name: Any) -> Iterator[Any]:
         return self.read(np.asarray(name).item().decode())
 
+    def reading_ahead(self) -> Plan:
+        if self.num_parallel_reads is not None:
+            return self
+        return dataclasses.replace(self, num_parallel_reads=1)  # pyright: ignore[reportArgumentType] -- Each kind is one.
+
     def make_spec(self) -> Any:
         return TensorSpec(TensorShape([]), string)
 

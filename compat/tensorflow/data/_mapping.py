@@ -267,10 +267,14 @@ class DatasetFunction:
             raise TypeError(f"`map_func` must return a `Dataset` object. Got {got}.")
         return dataset._plan
 
-    def iterations(self, plan: Plan, seed_log: SeedLog) -> Iterator[Iterator[Any]]:
-        """Return an iteration over each dataset that is made of the elements of `plan`."""
+    def iterations(self, plan: Plan, seed_log: SeedLog, *, is_ahead: bool = False) -> Iterator[Iterator[Any]]:
+        """Return an iteration over each dataset that is made of the elements of `plan`; threads read its files if `is_ahead`."""
         part, numbers = seed_log.parts(self.seed), itertools.count()
-        iteration = lambda element: self.plan_of(element).elements(part(next(numbers)))
+
+        def iteration(element: Any) -> Iterator[Any]:
+            made = self.plan_of(element)
+            return (made.reading_ahead() if is_ahead else made).elements(part(next(numbers)))
+
         return map(iteration, plan.elements(seed_log.part("outer")))
 
     def spec_for(self, plan: Plan) -> Any:
@@ -298,15 +302,19 @@ class FlatMap(Uncounted):
 @final
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Interleave(Uncounted):
-    """`block_length` elements in turn from `cycle_length` of the datasets that are made from the elements."""
+    """`block_length` elements in turn from `cycle_length` of the datasets that are made from the elements.
+
+    With `is_ahead`, files that these read are read each in a thread of its own.
+    """
 
     parent: Plan
     map_func: DatasetFunction
     cycle_length: int
     block_length: int
+    is_ahead: bool = dataclasses.field(default=False, repr=False)
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        iterations = _failures.guarded(self.map_func.iterations(self.parent, seed_log))
+        iterations = _failures.guarded(self.map_func.iterations(self.parent, seed_log, is_ahead=self.is_ahead))
         return _failures.raising(in_turn(iterations, self.cycle_length, self.block_length))
 
     @made_once

@@ -52,6 +52,12 @@ class Plan(abc.ABC):
     def cardinality(self) -> int:
         """Return the number of elements, `INFINITE` or `UNKNOWN`."""
 
+    def reading_ahead(self) -> "Plan":
+        """Return a plan of the same elements whose files are read by threads, ahead of their use."""
+        parent = getattr(self, "parent", None)
+        ahead = parent.reading_ahead() if isinstance(parent, Plan) else parent
+        return self if ahead is parent else dataclasses.replace(self, parent=ahead)  # pyright: ignore[reportArgumentType]
+
     def __repr__(self) -> str:
         return "\n".join(_calls(self))
 

@@ -170,7 +170,7 @@ def parallel_interleave(
     prefetch_input_elements: int | None = None,
 ) -> Transformation:
     """Return `Dataset.interleave` as a transformation."""
-    return methodcaller("interleave", map_func, cycle_length, block_length)
+    return methodcaller("interleave", map_func, cycle_length, block_length, num_parallel_calls=cycle_length)
 
 
 def prefetch_to_device(device: Any, buffer_size: int | None = None) -> Transformation:

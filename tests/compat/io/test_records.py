@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import threading
 import zlib
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow.data import _file_plans
 from tfdist_jax.compat.tensorflow.data._seed_log import DataShard
+from tfdist_jax.compat.tensorflow.io._records import read_records
 
 RECORDS = st.lists(st.binary(max_size=300), max_size=12)
 
@@ -95,6 +98,26 @@ def test_files_are_read_at_once_only_as_far_as_they_are_wanted(tmp_path):
     assert values(dataset.take(3)) == [b"0 0", b"1 0", b"0 1"]
     assert len(values(dataset)) == 3000
     assert sorted(values(dataset)) == sorted(values(tf.data.TFRecordDataset(paths)))
+
+
+def test_interleaved_files_are_read_by_threads_if_calls_are_parallel(tmp_path, monkeypatch):
+    paths = [write(tmp_path / str(i), [b"%d %d" % (i, j) for j in range(400)]) for i in range(3)]
+    readers = []
+
+    def read(path, *how):
+        readers.append(threading.current_thread().name)
+        yield from read_records(path, *how)
+
+    monkeypatch.setattr(_file_plans, "read_records", read)
+    found = []
+    for calls in (None, 2):
+        readers.clear()
+        of_file = lambda path: tf.data.TFRecordDataset(path).map(tf.strings.length).shuffle(1).batch(3)
+        dataset = tf.data.Dataset.from_tensor_slices(paths).interleave(of_file, 2, 5, num_parallel_calls=calls)
+        readers.clear()
+        found.append([row.tolist() for row in values(dataset)])
+        assert ("prefetch" in readers) == (calls is not None)
+    assert found[0] == found[1] and len(found[0]) == 3 * 134
 
 
 def test_the_files_of_a_dataset_are_shared_out(tmp_path):
