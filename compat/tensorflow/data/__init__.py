@@ -8,7 +8,7 @@ __getattr__ = LazyNames(
         "data._dataset": "Dataset",
         "data._elements": "DatasetSpec",
         "data._file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
-        "data._iterator": "Iterator=DatasetIterator",
+        "data._iterator": "Iterator=DatasetIterator NumpyIterator",
         "data._options": "AUTOTUNE Options ThreadingOptions",
         "data._plan": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
     },

@@ -12,6 +12,7 @@ from tfdist_jax.compat.tensorflow.data._file_datasets import (
 )
 from tfdist_jax.compat.tensorflow.data._iterator import (
     DatasetIterator as _Iterator,
+    NumpyIterator as NumpyIterator,
 )
 from tfdist_jax.compat.tensorflow.data._options import (
     AUTOTUNE as AUTOTUNE,

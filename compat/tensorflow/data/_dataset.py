@@ -16,7 +16,7 @@ from tfdist_jax.compat.tensorflow.data._batch_methods import Groups
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._element_program import tuple_of
 from tfdist_jax.compat.tensorflow.data._host_values import needing_values
-from tfdist_jax.compat.tensorflow.data._iterator import DatasetIterator
+from tfdist_jax.compat.tensorflow.data._iterator import DatasetIterator, NumpyIterator
 from tfdist_jax.compat.tensorflow.data._options import AUTOTUNE, SHARD_HINT, Options
 from tfdist_jax.compat.tensorflow.data._planned import positive
 from tfdist_jax.compat.tensorflow.data._prefetch import Prefetch
@@ -241,7 +241,7 @@ class Dataset(Sources, Groups, Unsupported):
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Yield the elements with NumPy arrays."""
         require_host()
-        return map(_elements.as_numpy, self._plan.elements(SeedLog()))
+        return NumpyIterator(self)
 
     def get_single_element(self, name: str | None = None) -> Any:
         """Return the only element.

@@ -19,7 +19,7 @@ from tfdist_jax.compat.tensorflow.io._compression import compression_of
 
 
 class FileDataset(Dataset):
-    """Strings of files; what transforms it gives a `Dataset`."""
+    """What files hold; what transforms it gives a `Dataset`."""
 
     def _read(
         self, kind: Callable[..., _file_plans.ReadFiles], filenames: Any, *parameters: Any, **options: Any

@@ -185,3 +185,18 @@ class DatasetIterator(Resumable):
     def element_spec(self) -> Any:
         """Types and shapes of the elements."""
         return self._plan.make_spec()
+
+
+@final
+class NumpyIterator(Iterator[Any]):
+    """Drop-in for `tf.data.NumpyIterator`: the elements of a dataset with NumPy arrays.
+
+    Ref: https://www.tensorflow.org/api_docs/python/tf/data/NumpyIterator
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        """Iterate over a dataset."""
+        self._elements = dataset._plan.elements(SeedLog())
+
+    def __next__(self) -> Any:
+        return _elements.as_numpy(next(self._elements))

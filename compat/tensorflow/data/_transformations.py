@@ -1,18 +1,22 @@
 """`tf.data.experimental`'s functions: most give transformations for `Dataset.apply` that are methods by now."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import methodcaller
 from typing import Any, final
 
+import numpy as np
+
 from tfdist_jax.compat.tensorflow._platform._errors import FailedPreconditionError
-from tfdist_jax.compat.tensorflow._tensors._dtypes import int64
-from tfdist_jax.compat.tensorflow.data import _elements
+from tfdist_jax.compat.tensorflow._tensors._dtypes import int64, string
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
+from tfdist_jax.compat.tensorflow.data import _elements, _failures
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
 from tfdist_jax.compat.tensorflow.data._plan import UNKNOWN, Plan, Stream
 from tfdist_jax.compat.tensorflow.data._planned import Planned
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
 from tfdist_jax.compat.tensorflow.data._source_plans import FromTensorSlices
+from tfdist_jax.compat.tensorflow.io._parsing import parse_example
 
 Transformation = Callable[[Dataset], Dataset]
 
@@ -38,12 +42,12 @@ class AssertCardinality(Stream):
     expected_cardinality: int
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
-        return self._checked(self.parent.elements(seed_log))
+        return _failures.raising(self._checked(_failures.guarded(self.parent.elements(seed_log))))
 
     def _checked(self, elements: Iterator[Any]) -> Iterator[Any]:
         found, count = 0, self.expected_cardinality
         for element in elements:
-            found += 1
+            found += type(element) is not _failures.Failure
             if count >= 0 and found > count:
                 break
             yield element
@@ -237,3 +241,52 @@ def unbatch() -> Transformation:
 def unique() -> Transformation:
     """Return `Dataset.unique` as a transformation."""
     return methodcaller("unique")
+
+
+def pad_to_cardinality(cardinality: int, mask_key: str = "valid") -> Transformation:
+    """Return a transformation that fills a dataset of dictionaries up with zeros, to so many elements.
+
+    Args:
+        cardinality: How many elements there will be.
+        mask_key: Where each element says whether it was there before, `[]` bool.
+
+    Raises:
+        ValueError: If elements are no dictionaries, it is not known how many there are, or there are more; when it is applied.
+    """
+
+    def transformation(dataset: Dataset) -> Dataset:
+        spec, count = dataset.element_spec, dataset._plan.cardinality()
+        if not isinstance(spec, Mapping):
+            raise ValueError(f"`pad_to_cardinality` requires its input dataset to be a dictionary. Received: {spec}")
+        if not 0 <= count <= cardinality:
+            raise ValueError(
+                f"The dataset passed into `pad_to_cardinality` must have a known cardinality of at most {cardinality}, "
+                f"but has cardinality {count}"
+            )
+        zeros = _elements.map_structure(np.zeros_like, _elements.example_of(spec))
+        texts = _elements.map_structure(lambda zero: np.full_like(zero, b"") if zero.dtype == object else zero, zeros)
+        filling = Dataset.from_tensors({**texts, mask_key: np.bool_(False)}).repeat(cardinality - count)
+        return dataset.map(lambda element: {**element, mask_key: True}).concatenate(filling)
+
+    return transformation
+
+
+def parse_example_dataset(
+    features: Any, num_parallel_calls: int | None = 1, deterministic: bool | None = None
+) -> Transformation:
+    """Return a transformation that parses vectors of examples, as `tf.io.parse_example` does.
+
+    Raises:
+        ValueError: If there are no features.
+        TypeError: If elements are something else than vectors of strings; when it is applied.
+    """
+    if features is None:
+        raise ValueError("Argument `features` is required, but not specified.")
+
+    def transformation(dataset: Dataset) -> Dataset:
+        spec = dataset.element_spec
+        if not isinstance(spec, TensorSpec) or spec.dtype != string or spec.shape.rank != 1:
+            raise TypeError(f"Input dataset should be a dataset of vectors of strings. Instead it is `{spec}`.")
+        return dataset.map(lambda records: parse_example(records, features), num_parallel_calls)
+
+    return transformation

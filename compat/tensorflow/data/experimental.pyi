@@ -6,6 +6,11 @@ from tfdist_jax.compat.tensorflow.data._csv_datasets import (
 from tfdist_jax.compat.tensorflow.data._dataset import (
     cardinality as cardinality,
 )
+from tfdist_jax.compat.tensorflow.data._dataset_tables import (
+    DatasetInitializer as DatasetInitializer,
+    index_table_from_dataset as index_table_from_dataset,
+    table_from_dataset as table_from_dataset,
+)
 from tfdist_jax.compat.tensorflow.data._example_datasets import (
     make_batched_features_dataset as make_batched_features_dataset,
 )
@@ -31,6 +36,13 @@ from tfdist_jax.compat.tensorflow.data._plan import (
 from tfdist_jax.compat.tensorflow.data._random_access import (
     at as at,
 )
+from tfdist_jax.compat.tensorflow.data._reducers import (
+    Reducer as Reducer,
+    group_by_reducer as group_by_reducer,
+)
+from tfdist_jax.compat.tensorflow.data._sql import (
+    SqlDataset as SqlDataset,
+)
 from tfdist_jax.compat.tensorflow.data._transformations import (
     RandomDataset as RandomDataset,
     assert_cardinality as assert_cardinality,
@@ -48,7 +60,9 @@ from tfdist_jax.compat.tensorflow.data._transformations import (
     group_by_window as group_by_window,
     ignore_errors as ignore_errors,
     map_and_batch as map_and_batch,
+    pad_to_cardinality as pad_to_cardinality,
     parallel_interleave as parallel_interleave,
+    parse_example_dataset as parse_example_dataset,
     prefetch_to_device as prefetch_to_device,
     rejection_resample as rejection_resample,
     sample_from_datasets as sample_from_datasets,
