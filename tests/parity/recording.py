@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -78,9 +79,15 @@ class _Line:
 
 def _record(name: str) -> tuple[str, list[str], bool]:
     try:
-        ran = subprocess.run(
-            tensorflow_command(name), capture_output=True, text=True, timeout=TIMEOUT_S, cwd=HERE, env=_environment()
-        )
+        with tempfile.TemporaryDirectory() as folder:  # For the files that programs write.
+            ran = subprocess.run(
+                tensorflow_command(name),
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                cwd=folder,
+                env=_environment(),
+            )
     except subprocess.TimeoutExpired:
         return name, [f"did not end within {TIMEOUT_S} s"], False
     if ran.returncode:
