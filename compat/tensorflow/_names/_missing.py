@@ -11,7 +11,6 @@ _MESSAGES = (
     "messages of other kinds than examples and tensors are read and written by the `protobuf` package: use the class that "
     "`protoc` makes of them."
 )
-_SPARSE = "write `indices`, `values` and `dense_shape` with `tf.io.serialize_tensor`, and read them with `tf.io.parse_tensor`."
 _SAVED = "a SavedModel here holds variables and programs. Keep other files beside its folder, and read them with `tf.io.gfile.GFile`."
 _QUANTIZED = "XLA's arrays have no quantized types. Use `tf.int8` and a scale, or `model.quantize('int8')`."
 _RNN = "these wrappers are for cells of TensorFlow 1. Use arguments of `tf.keras.layers.RNN` and its cells."
@@ -29,8 +28,6 @@ _NAMES: dict[str, str] = {
         "tf.experimental.StructuredTensor"
     ),
     _MESSAGES: "tf.io.decode_proto tf.io.encode_proto",
-    _SPARSE: "tf.io.deserialize_many_sparse tf.io.serialize_many_sparse tf.io.serialize_sparse",
-    "Python's patterns do it: use `tf.io.gfile.glob`.": "tf.io.match_filenames_once",
     _SAVED: "tf.saved_model.Asset tf.saved_model.experimental",
     "a session's settings belong to TensorFlow 1. Leave them and `set_session` out; let a GPU's memory grow with "
     "`tf.config.experimental.set_memory_growth(gpu, True)`.": (

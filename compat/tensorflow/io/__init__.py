@@ -8,10 +8,11 @@ from tfdist_jax.compat.tensorflow._names._lazy_names import LazyNames
 __getattr__ = LazyNames(
     __name__,
     {
-        "io._files": "matching_files read_file write_file",
+        "io._files": "match_filenames_once matching_files read_file write_file",
         "io._csv": "decode_csv",
         "io._decoding": "decode_base64 decode_compressed decode_json_example decode_raw encode_base64",
         "io._tensor_messages": "parse_tensor serialize_tensor",
+        "io._sparse_messages": "deserialize_many_sparse serialize_many_sparse serialize_sparse",
         "io._features": "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature",
         "io._ragged_features": "RaggedFeature",
         "io._parsing": "parse_example parse_single_example",

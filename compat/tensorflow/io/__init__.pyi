@@ -29,6 +29,7 @@ from tfdist_jax.compat.tensorflow.io._features import (
     VarLenFeature as VarLenFeature,
 )
 from tfdist_jax.compat.tensorflow.io._files import (
+    match_filenames_once as match_filenames_once,
     matching_files as matching_files,
     read_file as read_file,
     write_file as write_file,
@@ -47,6 +48,11 @@ from tfdist_jax.compat.tensorflow.io._record_writer import (
 from tfdist_jax.compat.tensorflow.io._sequence_parsing import (
     parse_sequence_example as parse_sequence_example,
     parse_single_sequence_example as parse_single_sequence_example,
+)
+from tfdist_jax.compat.tensorflow.io._sparse_messages import (
+    deserialize_many_sparse as deserialize_many_sparse,
+    serialize_many_sparse as serialize_many_sparse,
+    serialize_sparse as serialize_sparse,
 )
 from tfdist_jax.compat.tensorflow.io._tensor_messages import (
     parse_tensor as parse_tensor,

@@ -29,5 +29,14 @@ def matching_files(pattern: Any, name: str | None = None) -> HostTensor:
     return convert_to_tensor(_gfile.glob([one.decode() for one in names]), "string")
 
 
+def match_filenames_once(pattern: Any, name: str | None = None) -> HostTensor:
+    """Return the paths that match a pattern, or any of several, as they are now: a string tensor `[n]`.
+
+    Differs from TensorFlow, which returns a variable that holds them.
+    Ref: https://www.tensorflow.org/api_docs/python/tf/io/match_filenames_once
+    """
+    return matching_files(pattern)
+
+
 def _name(filename: Any) -> str:
     return convert_to_tensor(filename).numpy().decode()

@@ -1,4 +1,4 @@
-"""Protocol buffers that hold examples, tensors and what checkpoints hold: TensorFlow's messages, declared without TensorFlow.
+"""Protocol buffers of examples, tensors, checkpoints and saved datasets: TensorFlow's messages, declared without TensorFlow.
 
 They live in a pool of their own, where they do not meet those of a TensorFlow that is loaded too.
 
@@ -18,6 +18,7 @@ _TYPES = {
     "double": _FIELD.TYPE_DOUBLE,
     "int32": _FIELD.TYPE_INT32,
     "int64": _FIELD.TYPE_INT64,
+    "sint64": _FIELD.TYPE_SINT64,
     "uint32": _FIELD.TYPE_UINT32,
     "uint64": _FIELD.TYPE_UINT64,
     "fixed32": _FIELD.TYPE_FIXED32,
@@ -52,6 +53,43 @@ _EXAMPLE = {
         "*int32 half_val 13",
         "*uint32 uint32_val 16",
         "*uint64 uint64_val 17",
+    ],
+    "VariantTensorDataProto": ["string type_name 1", "bytes metadata 2", "*TensorProto tensors 3"],
+    # What a folder of saved elements is; of its fields the last one is ours.
+    "SnapshotMetadataRecord": [
+        "string graph_hash 1",
+        "string run_id 2",
+        "int64 creation_timestamp 3",
+        "int64 version 4",
+        "*int32 dtype 5",
+        "int64 num_elements 6",
+        "bool finalized 1000",
+        "bytes tfdist_jax 7001",
+    ],
+    # Structures of specs.
+    "TensorSpecProto": ["string name 1", "TensorShapeProto shape 2", "int32 dtype 3"],
+    "TypeSpecProto": [
+        "int32 type_spec_class 1",
+        "StructuredValue type_state 2",
+        "string type_spec_class_name 3",
+        "int32 num_flat_components 4",
+    ],
+    "NoneValue": [],
+    "TupleValue": ["*StructuredValue values 1"],
+    "DictValue": ["map StructuredValue fields 1"],
+    "PairValue": ["string key 1", "StructuredValue value 2"],
+    "NamedTupleValue": ["string name 1", "*PairValue values 2"],
+    "StructuredValue": [
+        "|NoneValue none_value 1",
+        "|sint64 int64_value 12",
+        "|TensorShapeProto tensor_shape_value 31",
+        "|int32 tensor_dtype_value 32",
+        "|TensorSpecProto tensor_spec_value 33",
+        "|TypeSpecProto type_spec_value 34",
+        "|TupleValue list_value 51",
+        "|TupleValue tuple_value 52",
+        "|DictValue dict_value 53",
+        "|NamedTupleValue named_tuple_value 54",
     ],
     # The index of a checkpoint, and the objects that it holds.
     "VersionDef": ["int32 producer 1", "int32 min_consumer 2", "*int32 bad_consumers 3"],
@@ -136,6 +174,9 @@ Example = _FOUND["Example"]
 SequenceExample = _FOUND["SequenceExample"]
 TensorShapeProto = _FOUND["TensorShapeProto"]
 TensorProto = _FOUND["TensorProto"]
+VariantTensorDataProto = _FOUND["VariantTensorDataProto"]
+SnapshotMetadataRecord = _FOUND["SnapshotMetadataRecord"]
+StructuredValue = _FOUND["StructuredValue"]
 BundleHeaderProto = _FOUND["BundleHeaderProto"]
 BundleEntryProto = _FOUND["BundleEntryProto"]
 TrackableObjectGraph = _FOUND["TrackableObjectGraph"]

@@ -1,6 +1,8 @@
 """`tf.io.serialize_tensor` and `parse_tensor`: tensors as protocol buffers."""
 
 import base64
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -77,6 +79,105 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Any
     return convert_to_tensor(array_of(message), wanted)
 
 
+def dtype_number(name: str) -> int:
+    """Return TensorFlow's number of a type, by its name."""
+    return _NUMBERS[name][0]
+
+
+def dtype_name(number: int) -> str | None:
+    """Return the name of the type that has a number of TensorFlow's; None if there is none here."""
+    return _NAMES.get(number)
+
+
+def encode_array(array: np.ndarray) -> bytes:
+    """Return an array as a serialized `TensorProto`, its values as they lie in memory; strings one behind the other, as bytes.
+
+    TensorFlow's `Tensor::AsProtoTensorContent`, byte for byte.
+    """
+    kind = "string" if array.dtype.kind in "OSU" else as_dtype(array.dtype).name
+    content = b"".join(encode_strings(array.reshape(-1).tolist())) if kind == "string" else array.tobytes()
+    head = content_head(kind, array.shape)
+    return b"".join((head, b'"', encode_varint(len(content)), content)) if content else head
+
+
+@functools.lru_cache(maxsize=256)
+def content_head(kind: str, shape: tuple[int, ...]) -> bytes:
+    """Return what of a serialized `TensorProto` comes before its content."""
+    message = _messages.TensorProto(dtype=_NUMBERS[kind][0])
+    message.tensor_shape.SetInParent()
+    for size in shape:
+        message.tensor_shape.dim.add(size=size)
+    return message.SerializeToString()
+
+
+def encode_strings(texts: list[bytes]) -> Iterator[bytes]:
+    """Yield strings as contents hold them: the lengths of all, then the bytes of all."""
+    yield from (encode_varint(len(text)) for text in texts)
+    yield from texts
+
+
+def decode_strings(content: bytes, count: int) -> list[bytes]:
+    """Return the strings of a content.
+
+    Raises:
+        InvalidArgumentError: If it does not hold so many.
+    """
+    lengths, at = [], 0
+    for _ in range(count):
+        length, at = decode_varint(content, at)
+        lengths.append(length)
+    if at + sum(lengths) != len(content):
+        raise invalid(f"The content of a TensorProto has {len(content)} bytes, which are not {count} strings.")
+    texts = []
+    for length in lengths:
+        texts.append(content[at : at + length])
+        at += length
+    return texts
+
+
+def encode_varint(number: int) -> bytes:
+    """Return a number as protocol buffers have it: seven bits a byte, the lowest first."""
+    parts = bytearray()
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+def decode_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at a place of some bytes, and the place behind it.
+
+    Raises:
+        InvalidArgumentError: If the bytes end within it.
+    """
+    number = shift = 0
+    while at < len(data):
+        part = data[at]
+        number |= (part & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if part < 0x80:
+            return number, at
+    raise invalid("The content of a TensorProto ends within a number.")
+
+
+def decode_array(serialized: bytes, what: str = "a serialized tensor") -> np.ndarray:
+    """Return the array of a serialized `TensorProto`; `what` names it in errors.
+
+    Raises:
+        InvalidArgumentError: If it is none.
+    """
+    try:
+        message = _messages.TensorProto.FromString(serialized)
+    except DecodeError:
+        raise invalid(f"Could not parse {what} as a TensorProto.") from None
+    if message.dtype not in _NAMES:
+        raise invalid(
+            f"Could not parse {what} as a TensorProto of a type that is known: its number is {message.dtype}."
+        )
+    return array_of(message)
+
+
 def array_of(message: Any) -> np.ndarray:
     """Return the values of a `TensorProto`.
 
@@ -87,8 +188,10 @@ def array_of(message: Any) -> np.ndarray:
     shape = tuple(dimension.size for dimension in message.tensor_shape.dim)
     count = int(np.prod(shape, dtype=np.int64))
     if kind == "string":
-        values = np.empty(len(message.string_val), object)
-        values[:] = list(message.string_val)
+        content = message.tensor_content
+        texts = decode_strings(content, count) if content else list(message.string_val)
+        values = np.empty(len(texts), object)
+        values[:] = texts
     elif message.tensor_content:
         values = np.frombuffer(message.tensor_content, as_dtype(kind).as_numpy_dtype)
     else:
