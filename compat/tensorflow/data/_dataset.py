@@ -15,11 +15,13 @@ from tfdist_jax.compat.tensorflow.data import _cache, _elements, _explanation, _
 from tfdist_jax.compat.tensorflow.data._batch_methods import Groups
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._element_program import tuple_of
+from tfdist_jax.compat.tensorflow.data._file_cache import cached_in_file
 from tfdist_jax.compat.tensorflow.data._host_values import needing_values
 from tfdist_jax.compat.tensorflow.data._iterator import DatasetIterator, NumpyIterator
 from tfdist_jax.compat.tensorflow.data._options import AUTOTUNE, SHARD_HINT, Options
 from tfdist_jax.compat.tensorflow.data._planned import positive
 from tfdist_jax.compat.tensorflow.data._prefetch import Prefetch
+from tfdist_jax.compat.tensorflow.data._saving import Saving, as_path
 from tfdist_jax.compat.tensorflow.data._seed_log import DataShard, SeedLog, SeedSource
 from tfdist_jax.compat.tensorflow.data._selections import (
     AutoShard,
@@ -38,7 +40,7 @@ _PREFETCH_DEPTH = 2
 
 
 @needing_values
-class Dataset(Sources, Groups, Unsupported):
+class Dataset(Sources, Groups, Saving, Unsupported):
     """Drop-in for `tf.data.Dataset`: elements planned with NumPy, handed out as tensors.
 
     Differs from TensorFlow: random orders are other ones, repeatable by the same rules.
@@ -107,10 +109,27 @@ class Dataset(Sources, Groups, Unsupported):
         return _explanation.explain(self._plan)
 
     def cache(self, filename: str = "", name: str | None = None) -> "Dataset":
-        """Keep the elements in memory once they have been seen."""
-        if filename:
-            raise NotImplementedError("Dataset.cache keeps elements in memory only. Leave `filename` out.")
-        return self._with(_cache.cached(self._plan))
+        """Keep the elements once they have been seen: in memory, or in a file, for later iterations, datasets and runs.
+
+        The first whole iteration writes them; one that is left before its end, or is stopped, leaves nothing. Several at once, also
+        in several processes, each write a file of their own, and the first that is whole is kept. The file is read until it is
+        deleted, whatever has become of the dataset. Each part of data that are shared out by files has a file.
+
+        Differs from TensorFlow: the form of the files, `<filename>.cache`; there is no lock that a stopped program leaves, and so no
+        AlreadyExistsError; a `take` of all elements completes the file; `tf.data.experimental.at` reads it.
+        Ref: https://www.tensorflow.org/api_docs/python/tf/data/Dataset#cache
+
+        Args:
+            filename: How the file's name begins, in a folder that is there, or in a bucket; in memory if empty.
+            name: Unused.
+
+        Raises:
+            NotFoundError: In an iteration, if the folder is not there.
+            InvalidArgumentError: In an iteration, if the file holds elements of another type.
+            DataLossError: In an iteration, if the file is damaged.
+        """
+        path = as_path(filename)
+        return self._with(cached_in_file(self._plan, path) if path else _cache.cached(self._plan))
 
     def flat_map(self, map_func: Callable[..., "Dataset"], name: str | None = None) -> "Dataset":
         """Join the datasets that `map_func` makes from the elements, one after the other.

@@ -67,6 +67,11 @@ class ElementFunction:
         return _plan_text.function(self._given)
 
     @property
+    def given(self) -> Callable[..., Any]:
+        """The function as it was given."""
+        return self._given
+
+    @property
     def _fn(self) -> Callable[..., Any]:
         """The function as it was given, with its control flow converted."""
         function = self._bindings.function()

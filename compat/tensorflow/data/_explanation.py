@@ -9,6 +9,7 @@ from tfdist_jax.compat.tensorflow.data import _mapping, _plan
 from tfdist_jax.compat.tensorflow.data._batching import Batch
 from tfdist_jax.compat.tensorflow.data._element_function import ElementFunction
 from tfdist_jax.compat.tensorflow.data._plan import Plan, Rows
+from tfdist_jax.compat.tensorflow.data._written import OnDisk
 
 
 def explain(plan: Plan) -> str:
@@ -28,6 +29,8 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _explain_step(plan: Any) -> str:
+    if isinstance(plan, OnDisk):
+        return plan.explain_files()
     if isinstance(plan, _mapping.MapRows):
         many = plan.at_once()
         return f"compiled, for {many} rows at once" if many > 1 else "compiled, for a row or a batch at once"

@@ -12,7 +12,15 @@ from tfdist_jax.compat.tensorflow._functions._autograph._host import require_hos
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
 from tfdist_jax.compat.tensorflow._platform._errors import FailedPreconditionError, OutOfRangeError, UnimplementedError
 from tfdist_jax.compat.tensorflow._tensors._tensor import is_tensor
-from tfdist_jax.compat.tensorflow.data import _cache, _elements, _mapping, _sampling, _selections, _source_plans
+from tfdist_jax.compat.tensorflow.data import (
+    _cache,
+    _elements,
+    _file_cache,
+    _mapping,
+    _sampling,
+    _selections,
+    _source_plans,
+)
 from tfdist_jax.compat.tensorflow.data._batching import Batch
 from tfdist_jax.compat.tensorflow.data._plan import Plan, Select, SelectRows
 from tfdist_jax.compat.tensorflow.data._planned import Planned
@@ -95,6 +103,11 @@ def _concatenated(plan: _sampling.Concatenate, index: int) -> Any:
     return _at(plan.parent, index) if index < count else _at(plan.dataset, index - count)
 
 
+def _cached_in_file(plan: Any, index: int) -> Any:
+    reader = plan.files.reader()
+    return _cached(plan, index) if reader is None else reader.at(index)
+
+
 def _cached(plan: Any, index: int) -> Any:
     kept = _kept.setdefault(plan, {})
     if index not in kept:
@@ -135,5 +148,6 @@ _WAYS: dict[Any, Callable[[Any, int], Any]] = {
     _sampling.Concatenate: _concatenated,
     Prefetch: lambda plan, index: _at(plan.parent, index),
     (_cache.CacheRows, _cache.Cache): _cached,
+    (_file_cache.FileCacheRows, _file_cache.FileCache): _cached_in_file,
     (SelectRows, Select): _selected,
 }

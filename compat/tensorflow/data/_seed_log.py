@@ -174,6 +174,23 @@ class SeedLog:
         """Count seeds as taken in this iteration too."""
         self._seeds.update(seeds)
 
+    @property
+    def is_example(self) -> bool:
+        """Whether the iteration only shows an example."""
+        return self._is_example
+
+    def earlier(self) -> dict[str, list[int]]:
+        """Return the seeds below this place that the earlier iteration, which is run again, has taken."""
+        return {place: seed for place, seed in self._earlier.items() if place.startswith(f"{self._place}/")}
+
+    def relative(self, seeds: Mapping[str, list[int]]) -> dict[str, list[int]]:
+        """Return seeds of places below this one by their way from here."""
+        return {place.removeprefix(self._place): seed for place, seed in seeds.items()}
+
+    def absolute(self, seeds: Mapping[str, list[int]]) -> dict[str, list[int]]:
+        """Return seeds that are known by their way from this place by their places."""
+        return {f"{self._place}{way}": seed for way, seed in seeds.items()}
+
     def generator(self, source: SeedSource) -> np.random.Generator:
         """Return random numbers for the dataset at this place."""
         repetitions = () if source.fixed else self._repetitions

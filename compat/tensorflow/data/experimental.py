@@ -8,6 +8,7 @@ __getattr__ = LazyNames(
         "data._csv_datasets": "CsvDataset make_csv_dataset",
         "data._dataset": "cardinality",
         "data._dataset_tables": "DatasetInitializer index_table_from_dataset table_from_dataset",
+        "data._experimental_files": "TFRecordWriter load save snapshot",
         "data._example_datasets": "make_batched_features_dataset",
         "data._optional": "Optional",
         "data._options": (

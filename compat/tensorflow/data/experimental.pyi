@@ -14,6 +14,12 @@ from tfdist_jax.compat.tensorflow.data._dataset_tables import (
 from tfdist_jax.compat.tensorflow.data._example_datasets import (
     make_batched_features_dataset as make_batched_features_dataset,
 )
+from tfdist_jax.compat.tensorflow.data._experimental_files import (
+    TFRecordWriter as TFRecordWriter,
+    load as load,
+    save as save,
+    snapshot as snapshot,
+)
 from tfdist_jax.compat.tensorflow.data._optional import (
     Optional as Optional,
 )

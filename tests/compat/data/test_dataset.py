@@ -392,18 +392,9 @@ def test_ignored_errors_are_told_if_it_is_wanted_or_if_nothing_is_left(caplog):
     assert "no element at all could be made: cannot compute add" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("call", "instead"),
-    [
-        (lambda d: d.save("folder"), "from_tensor_slices"),
-        (lambda d: Dataset.load("folder"), "tfds.load"),
-        (lambda d: d.snapshot("folder"), "cache"),
-        (lambda d: d.fingerprint(), "Compare the elements"),
-    ],
-)
-def test_what_is_not_there_names_what_to_use(call, instead):
-    with pytest.raises(NotImplementedError, match=instead):
-        call(Dataset.range(3))
+def test_what_is_not_there_names_what_to_use():
+    with pytest.raises(NotImplementedError, match="Compare the elements"):
+        Dataset.range(3).fingerprint()
 
 
 @pytest.mark.parametrize(
