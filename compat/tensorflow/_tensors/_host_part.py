@@ -324,7 +324,7 @@ def _stack(leaves: Sequence[Any]) -> Any:
     if holds_texts(leaves[0]):
         column = np.empty((len(leaves), *np.shape(leaves[0])), object)
         for row, leaf in enumerate(leaves):
-            column[row, ...] = np.asarray(leaf)
+            column[row, ...] = np.asarray(leaf)  # A string's own array has no axes, and would be put in as an object.
         return column
     return np.stack(leaves) if isinstance(leaves[0], jax.Array) else leaves[0]
 

@@ -101,7 +101,7 @@ def _head(spec: Any) -> tuple[bytes | None, Any, Any]:
     is_known = isinstance(spec, TensorSpec) and spec.shape.is_fully_defined() and spec.dtype.name != "string"
     if not is_known:
         return None, None, None
-    shape, dtype = tuple(int(size) for size in spec.shape.as_list()), np.dtype(spec.dtype.as_numpy_dtype)
+    shape, dtype = tuple(size or 0 for size in spec.shape.as_list()), np.dtype(spec.dtype.as_numpy_dtype)
     length = math.prod(shape) * dtype.itemsize
     return (
         (content_head(spec.dtype.name, shape) + b'"' + encode_varint(length), dtype, shape)

@@ -122,7 +122,13 @@ def get_next_as_optional(iterator: Any) -> Any:
 
 
 def get_single_element(dataset: Dataset) -> Any:
-    """Return `dataset.get_single_element()`."""
+    """Return `dataset.get_single_element()`.
+
+    Raises:
+        TypeError: If it is no dataset.
+    """
+    if not isinstance(dataset, Dataset):
+        raise TypeError(f"Invalid `dataset`. Expected a `tf.data.Dataset` object but got {type(dataset)}.")
     return dataset.get_single_element()
 
 
