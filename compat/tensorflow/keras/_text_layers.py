@@ -28,7 +28,7 @@ _FACADE = "tfdist_jax.compat.tensorflow"
 
 @final
 class _TensorFlowBackend:
-    """What these layers use of Keras's backend for TensorFlow."""
+    """What these layers, and datasets of images, use of Keras's backend for TensorFlow."""
 
     # By this end of the name Keras knows that `tf.math.bincount` is there.
     __name__ = "tensorflow"
@@ -38,7 +38,17 @@ class _TensorFlowBackend:
         """Itself."""
         return self
 
-    numpy = nn = core
+    numpy = nn = image = core
+
+    def convert_to_tensor(self, x: Any) -> Any:
+        """Return a tensor."""
+        return _tf().convert_to_tensor(x)
+
+    def resize(self, images: Any, size: Any, interpolation: str, data_format: str) -> Any:
+        """Return images, `[height, width, channels]` or a batch of them, in another size; channels may be first."""
+        if data_format == "channels_last":
+            return _tf().image.resize(images, size, interpolation)
+        return _tf().einsum("...hwc->...chw", self.resize(_tf().einsum("...chw->...hwc", images), size, interpolation, "channels_last"))
 
     def shape(self, x: Any) -> tuple[int | None, ...]:
         """Return the sizes; of ragged axes None."""
