@@ -59,7 +59,7 @@ class CacheWriter:
             self._file = part.open("xb+", buffering=0)
         except FileNotFoundError:
             raise NotFoundError(None, None, f"{path}: its folder is not there; make it first.") from None
-        self._unfinished = _unfinished.Unfinished(part)
+        self._unfinished = _unfinished.Unfinished(part, self._file.close)
         self._end = 0
         self.append(_HEAD)
 
@@ -128,7 +128,6 @@ class CacheWriter:
 
     def discard(self) -> None:
         """Remove what is written."""
-        self._file.close()
         self._unfinished.discard()
 
 

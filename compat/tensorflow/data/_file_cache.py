@@ -30,6 +30,9 @@ from tfdist_jax.compat.tensorflow.data._written import OnDisk, raising_once, wri
 _logger = logging.getLogger("tfdist_jax")
 _FORMAT = "tfdist_jax.cache"
 
+OTHER_ORDER = object()
+"""What is found for an iteration that is run again, and had another order than that of the file: the dataset gives it again."""
+
 
 def cached_in_file(plan: Plan, filename: str) -> Plan:
     """Keep the elements in a file, in their order, once an iteration has come to its end."""
@@ -62,7 +65,7 @@ class CacheFiles:
         return f"{self._filename}{part}.cache"
 
     def find(self, seed_log: SeedLog) -> Any:
-        """Return what reads the file, if it is there and can serve an iteration; else None.
+        """Return what reads the file, if it is there; None if not; `OTHER_ORDER` if the iteration is to have another one.
 
         Raises:
             DataLossError: If it is damaged.
@@ -75,7 +78,7 @@ class CacheFiles:
         # As if they had been drawn now: it is what brings the same order back.
         drawn = seed_log.absolute(seeds)
         if seed_log.is_again and seed_log.earlier() != drawn:
-            return None  # The iteration that is run again was one in another order.
+            return OTHER_ORDER
         seed_log.take(drawn)
         return reader
 
@@ -156,17 +159,21 @@ class FileCache(Batches, Named, OnDisk):
             reader = self.files.find(seed_log)
         except OpError as error:
             return raising_once(error)
-        return self._write(seed_log) if reader is None else reader.elements()
+        return self._others(seed_log, reader) if reader in (None, OTHER_ORDER) else reader.elements()
 
     def batches(self, seed_log: SeedLog, size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
         try:
             reader = self.files.find(seed_log)
         except OpError as error:
             return raising_once(error)
-        cut = None if reader is None else reader.batches(size, drop_remainder=drop_remainder)
+        is_read = reader not in (None, OTHER_ORDER)
+        cut = reader.batches(size, drop_remainder=drop_remainder) if is_read else None
         return super().batches(seed_log, size, drop_remainder=drop_remainder) if cut is None else cut
 
-    def _write(self, seed_log: SeedLog) -> Iterator[Any]:
+    def _others(self, seed_log: SeedLog, found: Any) -> Iterator[Any]:
+        """Return an iterator over elements that are not in the file, and are written if there is none."""
+        if found is OTHER_ORDER:
+            return self.parent.elements(seed_log.in_first_repetition().part("cached"))
         elements = self.parent.elements(seed_log.part("cached"))
         if seed_log.is_example:
             return elements
@@ -203,6 +210,7 @@ class FileCacheRows(Rows, Named, OnDisk):
     state: "_RowState" = dataclasses.field(default_factory=lambda: _RowState(), repr=False)
 
     def get(self, positions: np.ndarray) -> Any:
+        self.state.raise_failure()
         reader = self.state.reader
         if positions.ndim == 1 and (positions < 0).any():
             return reader.get(-1 - positions)
@@ -225,6 +233,8 @@ class FileCacheRows(Rows, Named, OnDisk):
             reader = self.files.find(seed_log)
         except OpError as error:
             return raising_once(error)
+        if reader is OTHER_ORDER:
+            return self.parent.order(seed_log.in_first_repetition().part("cached"))
         if reader is not None:
             self.state.read(reader)
             return (-1 - chunk for chunk in reader.order())
@@ -250,19 +260,22 @@ class FileCacheRows(Rows, Named, OnDisk):
         missing = writer.missing()
         at_once = max(1, self.at_once())
         for start in range(0, len(missing), at_once):
-            self._get_missing(missing[start : start + at_once])
+            self._write_missing(writer, missing[start : start + at_once])
         if self.state.writer is writer and writer.finish(self.files.describe(seed_log, writer.failed_count)):
             self.state.complete(writer, self.files.reader(seed_log.share))
 
-    def _get_missing(self, positions: np.ndarray) -> None:
+    def _write_missing(self, writer: RowWriter, positions: np.ndarray) -> None:
         try:
-            self.get(positions)
+            rows = self.parent.get(positions)
         except Exception as error:
             if len(positions) > 1:
                 for position in np.split(positions, len(positions)):
-                    self._get_missing(position)
+                    self._write_missing(writer, position)
             else:  # It comes again, when the row is asked for.
+                writer.fail(positions)
                 _logger.debug("cache: a row is left out, for an error: %s", error)
+        else:
+            self.state.put(writer, positions, rows)
 
     def make_spec(self) -> Any:
         return self.parent.make_spec()
@@ -292,6 +305,7 @@ class _RowState:
         self.writer: RowWriter | None = None
         self.finished: RowWriter | None = None
         self._lock = threading.Lock()
+        self._failure: BaseException | None = None
 
     def read(self, reader: Any) -> None:
         """Read from a file from now on."""
@@ -301,7 +315,7 @@ class _RowState:
     def begin(self, writer: RowWriter) -> None:
         """Write to another file from now on."""
         with self._lock:
-            earlier, self.writer, self.finished = self.writer, writer, None
+            earlier, self.writer, self.finished, self._failure = self.writer, writer, None, None
         if earlier is not None:
             earlier.discard()
 
@@ -311,9 +325,16 @@ class _RowState:
             with self._lock:
                 if self.writer is writer:
                     writer.put(positions, rows)
-        except BaseException:
+        except BaseException as error:
             self.leave(writer)
+            self._failure = error
             raise
+
+    def raise_failure(self) -> None:
+        """Raise the error of writing again: after the first one rows are got one by one, as if one of them could not be."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def complete(self, writer: RowWriter, reader: Any) -> None:
         """Read from the file that a writer has finished."""

@@ -8,6 +8,7 @@ Ref: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/data/s
 
 import base64
 import dataclasses
+import functools
 import json
 import os
 import time
@@ -200,8 +201,9 @@ class FolderWriter:
         self._compression, self._shard_of, self._describe = compression, shard_of, describe
         self._run = epath.Path(path) / str(uuid.uuid4().int >> 65)
         self._run.mkdir(parents=True)
-        self._unfinished = None if is_url(path) else _unfinished.Unfinished(Path(self._run))
         self._shards: dict[str, _ShardWriter] = {}
+        close = functools.partial(_abandon, self._shards)
+        self._unfinished = None if is_url(path) else _unfinished.Unfinished(Path(self._run), close)
 
     def write(self, element: Any) -> None:
         """Append an element."""
@@ -257,9 +259,8 @@ class FolderWriter:
 
     def discard(self) -> None:
         """Remove what is written."""
-        for shard in self._shards.values():
-            shard.abandon()
         if self._unfinished is None:
+            _abandon(self._shards)
             self._run.rmtree()
         else:
             self._unfinished.discard()
@@ -270,17 +271,25 @@ def _replace(path: epath.Path, data: bytes) -> None:
     if is_url(str(path)):
         path.write_bytes(data)
         return
-    part = _unfinished.beside(Path(path))
-    try:
-        with part.open("xb") as file:
+    local = Path(path)
+    _unfinished.remove_rests(local)
+    part = _unfinished.beside(local)
+    with part.open("xb") as file:
+        unfinished = _unfinished.Unfinished(part, file.close)
+        try:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        except BaseException:
+            unfinished.discard()
+            raise
+    unfinished.finish(lambda: part.replace(local))
     put_on_disk(Path(path).parent)
+
+
+def _abandon(shards: Mapping[str, "_ShardWriter"]) -> None:
+    for shard in shards.values():
+        shard.abandon()
 
 
 @final

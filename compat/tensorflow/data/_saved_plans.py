@@ -161,6 +161,8 @@ class Snapshot(Batches, ReadFolder):
             drawn = seed_log.absolute(folder.manifest.get("seeds", {}))
             if not seed_log.is_again or seed_log.earlier() == drawn:
                 return self._read(folder, seed_log, drawn)
+            # The iteration that is run again had another order.
+            return self.parent.elements(seed_log.in_first_repetition().part("saved"))
         elements = self.parent.elements(seed_log.part("saved"))
         if seed_log.is_example:
             return elements

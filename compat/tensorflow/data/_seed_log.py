@@ -183,6 +183,12 @@ class SeedLog:
         """Return the seeds below this place that the earlier iteration, which is run again, has taken."""
         return {place: seed for place, seed in self._earlier.items() if place.startswith(f"{self._place}/")}
 
+    def in_first_repetition(self) -> "SeedLog":
+        """Return what this dataset draws when its elements come for the first time, before they are repeated."""
+        part = copy.copy(self)
+        part._repetitions = (1,) * len(self._repetitions)  # noqa: SLF001
+        return part
+
     def relative(self, seeds: Mapping[str, list[int]]) -> dict[str, list[int]]:
         """Return seeds of places below this one by their way from here."""
         return {place.removeprefix(self._place): seed for place, seed in seeds.items()}

@@ -58,12 +58,12 @@ def remove_unless_held(path: Path) -> None:
 class Unfinished:
     """A file or folder that is there, and goes again unless it is finished; also where the program forgets it."""
 
-    def __init__(self, path: Path) -> None:
-        """Hold a file or folder."""
+    def __init__(self, path: Path, close: Callable[[], None]) -> None:
+        """Hold a file or folder; `close`, which must not refer to this object, closes what is open of it before it is removed."""
         self.path = path
         handle = os.open(path, os.O_RDONLY)
         _lock(handle)
-        self._let_go = weakref.finalize(self, _abandon, path, handle, os.getpid())
+        self._let_go = weakref.finalize(self, _abandon, path, handle, close, os.getpid())
 
     def finish(self, publish: Callable[[], Result]) -> Result:
         """Return what `publish` returns, which gives what is written its name; after an error it is removed."""
@@ -82,9 +82,10 @@ class Unfinished:
         self._let_go()
 
 
-def _abandon(path: Path, handle: int, process: int) -> None:
+def _abandon(path: Path, handle: int, close: Callable[[], None], process: int) -> None:
     if os.getpid() != process:  # A fork, which has not written it.
         return
+    close()
     _remove(path)
     os.close(handle)
 

@@ -48,7 +48,9 @@ class _TensorFlowBackend:
         """Return images, `[height, width, channels]` or a batch of them, in another size; channels may be first."""
         if data_format == "channels_last":
             return _tf().image.resize(images, size, interpolation)
-        return _tf().einsum("...hwc->...chw", self.resize(_tf().einsum("...chw->...hwc", images), size, interpolation, "channels_last"))
+        return _tf().einsum(
+            "...hwc->...chw", self.resize(_tf().einsum("...chw->...hwc", images), size, interpolation, "channels_last")
+        )
 
     def shape(self, x: Any) -> tuple[int | None, ...]:
         """Return the sizes; of ragged axes None."""
