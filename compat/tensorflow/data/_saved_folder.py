@@ -125,11 +125,9 @@ def read_folder(path: str) -> SavedFolder | None:
         return None
     try:
         message = _messages.SnapshotMetadataRecord.FromString((folder / _METADATA).read_bytes())
-        manifest = json.loads(message.tfdist_jax or b"{}")
+        manifest = _open(message.tfdist_jax)
     except (DecodeError, ValueError):
-        raise DataLossError(
-            None, None, f"{folder / _METADATA} is damaged, from byte 0 on: it is no SnapshotMetadataRecord."
-        ) from None
+        raise DataLossError(None, None, f"{folder / _METADATA} is damaged, at byte 0 or behind it.") from None
     if not message.finalized:
         return None
     if message.version != _VERSION:
@@ -141,16 +139,29 @@ def read_folder(path: str) -> SavedFolder | None:
     return SavedFolder(path, message.run_id, spec, message.num_elements, manifest)
 
 
+def _open(sealed: bytes) -> dict[str, Any]:
+    """Return a manifest, which is kept as a record is, with its checksum; nothing of TensorFlow's folders.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    if not sealed:
+        return {}
+    before, after = 12, 4
+    data = sealed[before : len(sealed) - after]
+    if sealed != frame(data):
+        raise ValueError("a manifest with another checksum")
+    return json.loads(data)
+
+
 def _read_spec(file: epath.Path, manifest: Mapping[str, Any]) -> Any:
     """Return the spec beside the metadata, or that in them: the other one may be that of a run that was not completed."""
-    if "spec" in manifest:
-        return decode_spec(base64.b64decode(manifest["spec"]))
-    if not file.exists():
+    if "spec" not in manifest and not file.exists():
         return None
     try:
-        return decode_spec(file.read_bytes())
+        return decode_spec(base64.b64decode(manifest["spec"]) if "spec" in manifest else file.read_bytes())
     except ValueError:
-        raise DataLossError(None, None, f"{file} is damaged, from byte 0 on: it is no spec of elements.") from None
+        raise DataLossError(None, None, f"{file} is damaged, at byte 0 or behind it: it is no spec of elements.") from None
     except NotImplementedError as error:
         raise NotImplementedError(
             f"The dataset saved at {file.parent} has elements that are not there: {error}. In TensorFlow, map them to tensors and "
@@ -243,7 +254,7 @@ class FolderWriter:
             dtype=[dtype_number(spec.dtype.name) for spec in self._parts.specs if type(spec).__name__ == "TensorSpec"],
             num_elements=sum(counts.values()),
             finalized=True,
-            tfdist_jax=json.dumps(manifest).encode(),
+            tfdist_jax=frame(json.dumps(manifest).encode()),
         )
         folder = epath.Path(self._path)
         _replace(folder / _SPEC, self._encoded)
