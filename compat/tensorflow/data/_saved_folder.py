@@ -77,11 +77,10 @@ class SavedFolder:
             DataLossError: If it is damaged.
         """
         count = 0
-        with _unfinished.reading(Path(self.path, self.run), is_local=not is_url(self.path)):
-            for file in sorted(str(entry) for entry in epath.Path(shard).iterdir() if entry.name.endswith(_FILE)):
-                for element in _elements_of_file(file, decoder, compression):
-                    count += 1
-                    yield element
+        for file in sorted(str(entry) for entry in epath.Path(shard).iterdir() if entry.name.endswith(_FILE)):
+            for element in _elements_of_file(file, decoder, compression):
+                count += 1
+                yield element
         wanted = self.count_of(shard)
         if wanted not in (count, UNKNOWN):
             raise DataLossError(None, None, f"{shard}: {wanted} elements were written to it, and {count} are there.")
@@ -139,6 +138,21 @@ def read_folder(path: str) -> SavedFolder | None:
     return SavedFolder(path, message.run_id, spec, message.num_elements, manifest)
 
 
+def open_folder(path: str) -> tuple[SavedFolder, Any] | None:
+    """Return what a folder holds, and an object as long as which it stays, whoever saves there again; None if there is none."""
+    while True:
+        folder = read_folder(path)
+        if folder is None or is_url(path):
+            return None if folder is None else (folder, None)
+        try:
+            held = _unfinished.Reading(Path(path, folder.run))
+        except FileNotFoundError:
+            held = None
+        again = read_folder(path)
+        if again is not None and again.run == folder.run:
+            return folder, held
+
+
 def _open(sealed: bytes) -> dict[str, Any]:
     """Return a manifest, which is kept as a record is, with its checksum; nothing of TensorFlow's folders.
 
@@ -161,7 +175,9 @@ def _read_spec(file: epath.Path, manifest: Mapping[str, Any]) -> Any:
     try:
         return decode_spec(base64.b64decode(manifest["spec"]) if "spec" in manifest else file.read_bytes())
     except ValueError:
-        raise DataLossError(None, None, f"{file} is damaged, at byte 0 or behind it: it is no spec of elements.") from None
+        raise DataLossError(
+            None, None, f"{file} is damaged, at byte 0 or behind it: it is no spec of elements."
+        ) from None
     except NotImplementedError as error:
         raise NotImplementedError(
             f"The dataset saved at {file.parent} has elements that are not there: {error}. In TensorFlow, map them to tensors and "
@@ -197,6 +213,8 @@ class FolderWriter:
         compression: str,
         shard_of: Callable[[Any], int],
         describe: Callable[[], Mapping[str, Any]] = dict,
+        *,
+        keeps_first: bool = False,
     ) -> None:
         """Begin a run.
 
@@ -206,10 +224,12 @@ class FolderWriter:
             compression: "" or "GZIP".
             shard_of: Which shard an element belongs to.
             describe: What else is to be known, at the end.
+            keeps_first: Whether elements that are there at the end stay, rather than those that were written.
         """
         self._path, self._spec, self._parts = path, spec, ElementParts(spec)
         self._encoded = encode_spec(spec)
         self._compression, self._shard_of, self._describe = compression, shard_of, describe
+        self._keeps_first = keeps_first
         self._run = epath.Path(path) / str(uuid.uuid4().int >> 65)
         self._run.mkdir(parents=True)
         self._shards: dict[str, _ShardWriter] = {}
@@ -235,9 +255,13 @@ class FolderWriter:
             raise
         if self._unfinished is None:
             self._publish(failed)
-        else:
-            self._unfinished.finish(lambda: self._publish(failed))
-        self._remove_other_runs()
+            return
+        with _unfinished.alone_in(Path(self._path)):
+            if self._keeps_first and read_folder(self._path) is not None:
+                self.discard()
+            else:
+                self._unfinished.finish(lambda: self._publish(failed))
+                self._remove_other_runs()
 
     def _publish(self, failed: int) -> None:
         counts = {name: shard.count for name, shard in self._shards.items()}
@@ -262,8 +286,6 @@ class FolderWriter:
 
     def _remove_other_runs(self) -> None:
         """Remove the runs before, and what stopped processes have left of others; in a bucket nobody can tell who reads them."""
-        if self._unfinished is None:
-            return
         for entry in Path(self._path).iterdir():
             if entry.name.isdecimal() and entry.is_dir() and entry.name != self._run.name:
                 _unfinished.remove_unless_held(entry)

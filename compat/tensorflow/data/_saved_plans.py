@@ -15,11 +15,11 @@ from tfdist_jax.compat.tensorflow.data._element_parts import ElementParts
 from tfdist_jax.compat.tensorflow.data._element_records import ElementDecoder
 from tfdist_jax.compat.tensorflow.data._fingerprint import fingerprint
 from tfdist_jax.compat.tensorflow.data._plan import Batches, Plan, Stream, rows_in_each
-from tfdist_jax.compat.tensorflow.data._saved_folder import FolderWriter, SavedFolder, missing, read_folder
+from tfdist_jax.compat.tensorflow.data._saved_folder import FolderWriter, SavedFolder, missing, open_folder, read_folder
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
 from tfdist_jax.compat.tensorflow.data._source_plans import Elements
 from tfdist_jax.compat.tensorflow.data._spec_messages import fits
-from tfdist_jax.compat.tensorflow.data._written import OnDisk, raising_once, written
+from tfdist_jax.compat.tensorflow.data._written import OnDisk, holding, raising_once, written
 
 
 @final
@@ -110,26 +110,28 @@ class Load(Stream, ReadFolder):
 
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         try:
-            return self.plan().elements(seed_log.part("read"))
+            plan, held = self.plan()
         except OpError as error:
             return raising_once(error)
+        return holding(plan.elements(seed_log.part("read")), held)
 
-    def plan(self) -> Plan:
-        """Return the plan of what is there now.
+    def plan(self) -> tuple[Plan, Any]:
+        """Return the plan of what is there now, and an object as long as which that stays.
 
         Raises:
             NotFoundError: If nothing is.
             InvalidArgumentError: If it is of another type.
         """
-        folder = read_folder(self.path)
-        if folder is None:
+        found = open_folder(self.path)
+        if found is None:
             raise missing(self.path)
+        folder, held = found
         if folder.spec is not None and not fits(folder.spec, self.element_spec):
             raise invalid(f"{self.path} holds elements of the type {folder.spec}, and not {self.element_spec}.")
         if folder.run not in self._plans:
             self._plans.clear()
             self._plans[folder.run] = self.read_plan(folder, self.element_spec)
-        return self._plans[folder.run]
+        return self._plans[folder.run], held
 
     def make_spec(self) -> Any:
         return self.element_spec
@@ -154,13 +156,14 @@ class Snapshot(Batches, ReadFolder):
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:
         path = self.folder(seed_log)
         try:
-            folder = read_folder(path)
+            found = open_folder(path)
         except OpError as error:
             return raising_once(error)
-        if folder is not None:
+        if found is not None:
+            folder, held = found
             drawn = seed_log.absolute(folder.manifest.get("seeds", {}))
             if not seed_log.is_again or seed_log.earlier() == drawn:
-                return self._read(folder, seed_log, drawn)
+                return holding(self._read(folder, seed_log, drawn), held)
             # The iteration that is run again had another order.
             return self.parent.elements(seed_log.in_first_repetition().part("saved"))
         elements = self.parent.elements(seed_log.part("saved"))
@@ -170,7 +173,7 @@ class Snapshot(Batches, ReadFolder):
         def make_writer() -> FolderWriter:
             shard_of = shard_function(self.shard_func, seed_log)
             describe = lambda: {"seeds": seed_log.relative(seed_log.taken())}
-            return FolderWriter(path, self.make_spec(), self.compression, shard_of, describe)
+            return FolderWriter(path, self.make_spec(), self.compression, shard_of, describe, keeps_first=True)
 
         return written(elements, make_writer, self.parent.cardinality())
 

@@ -30,17 +30,29 @@ def remove_rests(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def reading(path: Path, *, is_local: bool = True) -> Iterator[None]:
-    """Let nobody remove a folder meanwhile, as far as the system can do that."""
-    if not is_local:
-        yield
-        return
-    handle = os.open(path, os.O_RDONLY)
+def alone_in(folder: Path) -> Iterator[None]:
+    """Let those who give names in a folder do it one after the other, as far as the system can do that."""
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        _lock(handle, is_shared=True)
+        _lock(handle, waits=True)
         yield
     finally:
         os.close(handle)
+
+
+@final
+class Reading:
+    """Lets nobody remove a folder as long as this object is there, as far as the system can do that."""
+
+    def __init__(self, path: Path) -> None:
+        """Hold a folder.
+
+        Raises:
+            FileNotFoundError: If it is not there.
+        """
+        handle = os.open(path, os.O_RDONLY)
+        _lock(handle, is_shared=True)
+        weakref.finalize(self, os.close, handle)
 
 
 def remove_unless_held(path: Path) -> None:
@@ -97,14 +109,15 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _lock(handle: int, *, is_shared: bool = False) -> bool:
+def _lock(handle: int, *, is_shared: bool = False, waits: bool = False) -> bool:
     """Lock an open file or folder, for its readers or a writer; return whether that was possible."""
     try:
         import fcntl  # Not on every system.
     except ImportError:
         return False
+    kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(handle, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(handle, kind if waits else kind | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

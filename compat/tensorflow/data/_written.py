@@ -92,6 +92,22 @@ class written(Iterator[Any]):
             writer.discard()
 
 
+@final
+class holding(Iterator[Any]):
+    """The items of an iterator, until the end of which an object is there."""
+
+    def __init__(self, items: Iterator[Any], held: Any) -> None:
+        """Hold an object."""
+        self._items, self._held = items, held
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._items)
+        except StopIteration:
+            self._held = None
+            raise
+
+
 def raising_once(error: Exception) -> Iterator[Any]:
     """Return an iteration that is nothing but an error."""
     return Failure(error)

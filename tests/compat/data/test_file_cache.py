@@ -347,7 +347,7 @@ def train(folder, said):
         with open(said, "a") as file:
             file.write(json.dumps(step) + "\\n")
         # The next step writes all of them anew.
-        for name in tf.io.gfile.glob(f"{folder}/*.cache"):
+        for name in tf.io.gfile.glob([f"{folder}/*.cache", f"{folder}/kept/*/snapshot.metadata"]):
             tf.io.gfile.remove(name)
         tf.io.gfile.rmtree(f"{folder}/kept")
 """
@@ -415,6 +415,36 @@ def _check(forking, tmp_path, kills, seed):
         values(Dataset.from_tensor_slices(np.ones([3000, 100], np.int64)).cache(str(folder / name)))
         Dataset.range(2).save(folder / f"saved {name}")
     assert _has_no_rests(folder)
+
+
+TWO = """
+import tensorflow as tf
+
+Dataset = tf.data.Dataset
+
+
+def train(folder, number):
+    for name in (f"{folder}/{number}" for number in range(30)):
+        numbers = Dataset.range(500)
+        stream = Dataset.from_generator(lambda: iter(range(500)), output_signature=tf.TensorSpec([], tf.int64))
+        for data in (numbers.cache(f"{name}-rows"), stream.cache(f"{name}-stream"), numbers.snapshot(f"{name}-snapshot")):
+            for _ in range(2):
+                assert [int(x) for x in data.as_numpy_iterator()] == list(range(500))
+        numbers.save(f"{name}-saved")
+        assert [int(x) for x in Dataset.load(f"{name}-saved").as_numpy_iterator()] == list(range(500))
+"""
+
+
+def test_two_processes_at_once_write_whole_files(tmp_path, forking):
+    train = forking(TWO)
+    codes = []
+    first = train(tmp_path, 1, meanwhile=lambda pid: codes.append(train(tmp_path, 2)))
+    assert [first, *codes] == [0, 0]
+    for number in range(30):
+        assert values(Dataset.range(500).cache(str(tmp_path / f"{number}-rows"))) == list(range(500))
+        assert values(stream(*range(500)).cache(str(tmp_path / f"{number}-stream"))) == list(range(500))
+        assert values(Dataset.load(tmp_path / f"{number}-saved")) == list(range(500))
+    assert not list(tmp_path.rglob("*.part"))
 
 
 @pytest.mark.slow("kills four processes")
