@@ -33,9 +33,9 @@ def write_digits(path):
 
     from tfdist_jax.compat import tensorflow as tf
 
-    digits = load_digits()
+    images, labels = load_digits(return_X_y=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for pixels, label in zip(digits.images, digits.target, strict=True):
+        for pixels, label in zip(images.reshape(-1, 8, 8), labels, strict=True):
             file = io.BytesIO()
             Image.fromarray((pixels * 15).astype("u1")).convert("RGB").resize((SIZE, SIZE)).save(file, "JPEG")
             feature = {
@@ -43,7 +43,7 @@ def write_digits(path):
                 "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[int(label)])),
             }
             writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
-    return len(digits.target)
+    return len(labels)
 
 
 def make_dataset(tf, path):

@@ -60,7 +60,12 @@ class Cache(Batches):
         def keep(seen: list[Any]) -> None:
             self.kept[seed_log.share] = seen, seed_log.taken()
 
-        return _failures.remember(self.parent.elements(seed_log.part("cached")), keep, self.parent.cardinality())
+        made = _failures.remember(self.parent.elements(seed_log.part("cached")), keep, self.parent.cardinality())
+        # Another iteration may come to its end before the first element of this one is wanted, as in a concatenation with itself.
+        return _failures.flatten(self._latest(seed_log.share, made) for _ in range(1))
+
+    def _latest(self, share: DataShard | None, made: Iterator[Any]) -> Iterator[Any]:
+        return iter(self.kept[share][0]) if share in self.kept else made
 
     def make_spec(self) -> Any:
         return self.parent.make_spec()
