@@ -7,6 +7,7 @@ import collections
 import itertools
 import logging
 import math
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, final
 
@@ -20,26 +21,38 @@ _logger = logging.getLogger("tfdist_jax")
 
 # The most rows of a group, and bytes of its strings and of what is made of them.
 _MOST_ROWS, _MOST_BYTES, _MOST_MADE = 2048, 1 << 20, 1 << 23
+# The most seconds to wait for the elements of a group.
+_MOST_SECONDS = 0.05
 # After so many groups in a row that could not be computed at once, it is not tried again.
 _MOST_MISSES = 2
 
 
 @final
 class _Together:
-    """Calls a function for elements in their order: for a group of them at once, if it can."""
+    """Calls a function for elements in their order: for a group of them at once, if it can.
+
+    Attributes:
+        elements: The elements to come.
+        pace: How many to take at once: twice as many each time, so that never many more are taken than are wanted, and fewer where
+            that takes long.
+    """
 
     def __init__(self, function: ElementFunction, elements: Iterator[Any], first: np.ndarray) -> None:
         self._function, self._first = function, first
         self._number = 0
         self.elements = guarded(elements)
+        self.pace = 1
 
     def take(self, count: int) -> tuple[list[Any], Failure | None]:
         """Return the next elements, so many or those before the end; and the failure before which they ended."""
         group: list[Any] = []
+        began = time.perf_counter()
         for element in itertools.islice(self.elements, count):
             if type(element) is Failure:
                 return group, element
             group.append(element)
+        is_fast = time.perf_counter() - began < _MOST_SECONDS
+        self.pace = min(_MOST_ROWS, 2 * max(self.pace, len(group))) if is_fast else max(1, self.pace // 2)
         return group, None
 
     def compute(self, group: Sequence[Any]) -> Any:
@@ -71,9 +84,11 @@ class _Together:
 
 
 def _worth_together(element: Any, result: Any) -> int:
-    """Return how many elements such as this one are worth a group."""
+    """Return how many elements such as this one are worth a group: one if it holds no strings."""
     texts = [leaf for leaf in _elements.leaves(element) if isinstance(leaf, np.ndarray) and leaf.dtype == object]
-    rows = max((leaf.size for leaf in texts), default=1)
+    if not texts:
+        return 1
+    rows = max(leaf.size for leaf in texts)
     given = sum(sum(map(len, leaf.ravel().tolist())) for leaf in texts)
     made = sum(math.prod(np.shape(leaf)) * np.dtype(leaf.dtype).itemsize for leaf in _elements.leaves(result))
     return max(1, min(_MOST_ROWS // max(1, rows), _MOST_BYTES // max(1, given), _MOST_MADE // max(1, made)))
@@ -86,17 +101,17 @@ class MappedGroups(Iterator[Iterable[Any]]):
     def __init__(self, function: ElementFunction, elements: Iterator[Any], first: np.ndarray) -> None:
         """Start at the first element, whose random numbers begin with the words `first`."""
         self._together = _Together(function, elements, first)
-        self._count, self._misses = 1, 0
+        self._most, self._misses = 1, 0
 
     def __next__(self) -> Iterable[Any]:
-        group, failure = self._together.take(self._count)
+        group, failure = self._together.take(min(self._most, self._together.pace))
         if not group and failure is None:
             raise StopIteration
         return itertools.chain(self._results(group), () if failure is None else failure)
 
     def _results(self, group: list[Any]) -> Iterator[Any]:
         if self._misses >= _MOST_MISSES:
-            self._count = 1
+            self._most = 1
         elif len(group) < 2:
             return map(self._measured, group, self._together.compute_each(group))
         else:
@@ -107,7 +122,7 @@ class MappedGroups(Iterator[Iterable[Any]]):
         return self._together.compute_each(group)
 
     def _measured(self, element: Any, result: Any) -> Any:
-        self._count = _worth_together(element, result)
+        self._most = _worth_together(element, result)
         return result
 
 
@@ -137,7 +152,7 @@ class MappedBatches(Iterator[Any]):
         """
         self._together = _Together(function, elements, first)
         self._size, self._drops, self._is_ahead = size, drop_remainder, is_ahead
-        self._several = 1
+        self._most = 1
         self._ready: collections.deque[Any] = collections.deque()
         self._one_by_one: Iterator[list[Any]] | None = None
 
@@ -151,7 +166,8 @@ class MappedBatches(Iterator[Any]):
 
     def _fill(self) -> None:
         if self._one_by_one is None:
-            group, failure = self._together.take(self._several * self._size)
+            several = max(1, min(self._most, self._together.pace) // self._size)
+            group, failure = self._together.take(several * self._size)
             whole = len(group) // self._size * self._size
             computed = self._together.compute(group[:whole]) if whole > 1 else None
             if computed is not None:
@@ -172,4 +188,4 @@ class MappedBatches(Iterator[Any]):
         elif left:
             self._one_by_one = groups(self._together.compute_each(left), self._size, drop_remainder=self._drops)
         elif self._is_ahead:
-            self._several = max(1, _worth_together(group[0], next(_elements.rows(computed))) // self._size)
+            self._most = _worth_together(group[0], next(_elements.rows(computed)))
