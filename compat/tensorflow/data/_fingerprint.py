@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import inspect
+import sys
 from collections.abc import Mapping
 from types import CellType, CodeType
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tfdist_jax._user_code import is_user_file
 from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow.data._plan import Plan
 
@@ -21,8 +23,8 @@ _DEPTH = 6
 def fingerprint(plan: Plan) -> str:
     """Return a name for a plan: another one for other steps, parameters, arrays or functions.
 
-    Functions count by what they do and by the numbers, strings, arrays and functions that they close over. What objects of
-    other classes hold, such as variables and tables, does not count.
+    Functions count by what they do and by the numbers, strings, arrays and functions that they refer to, also as attributes of a
+    program's own objects. What libraries' objects hold, such as variables, layers and tables, does not count.
     """
     digest = hashlib.sha256()
     _add(digest, plan, _DEPTH)
@@ -72,16 +74,22 @@ def _parts(value: Any) -> list[Any]:
     code = getattr(function, "__code__", None)
     if code is None:
         said = "" if hasattr(value, "numpy") else repr(value)
-        return [] if " at 0x" in said else [said]
-    cells = [cell for cell in function.__closure__ or () if cell != CellType()]
+        return [_attributes(value) if " at 0x" in said else said]
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
     referred = [function.__globals__.get(name) for name in code.co_names]
-    return [
-        code,
-        function.__defaults__,
-        list(filter(_says_something, referred)),
-        *(cell.cell_contents for cell in cells),
-    ]
+    own = _attributes(getattr(function, "__self__", None))
+    return [code, function.__defaults__, own, *filter(_says_something, referred), *cells]
 
 
 def _says_something(value: Any) -> bool:
-    return isinstance(value, int | float | str | bytes | tuple | np.ndarray | jax.Array) or inspect.isfunction(value)
+    kinds = int | float | complex | str | bytes | tuple | list | dict | np.ndarray | jax.Array
+    return isinstance(value, kinds) or inspect.isfunction(value) or bool(_attributes(value))
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Return what an object of a program's own class holds; nothing of a library's."""
+    if inspect.ismodule(value) or inspect.isclass(value) or inspect.isroutine(value):
+        return {}
+    file = getattr(sys.modules.get(type(value).__module__), "__file__", None)
+    is_own = type(value).__module__ != "builtins" and (file is None or is_user_file(file))
+    return dict(sorted(getattr(value, "__dict__", {}).items())) if is_own else {}

@@ -129,8 +129,9 @@ class Saving(Planned):
         """Save the elements in the first whole iteration, and read them in later ones, in this run and later ones.
 
         Each pipeline has a folder of its own in `path`: another one where its steps, the arrays in it, or its functions, with the numbers,
-        strings and arrays that they refer to, are others. What objects of other classes hold, such as variables and tables, makes
-        no difference: delete the folder when they have changed. An iteration that does not come to its end leaves nothing.
+        strings and arrays that they refer to, also as attributes of the program's own objects, are others. What libraries' objects hold,
+        such as variables and tables, makes no difference: delete the folder when they have changed. An iteration that does not come
+        to its end leaves nothing.
 
         Ref: https://www.tensorflow.org/api_docs/python/tf/data/Dataset#snapshot. Difference: "AUTO" and "SNAPPY" do not compress.
 

@@ -185,6 +185,38 @@ def test_a_snapshot_is_of_one_pipeline(tmp_path):
     assert values(Dataset.from_tensor_slices(numbers).map(times).snapshot(path)) == [0, 3, 6]
 
 
+class Settings:
+    """What a function may refer to."""
+
+    factor = 1
+
+    def times(self, x):
+        """Return so many times `x`."""
+        return x * self.factor
+
+
+SETTINGS = Settings()
+
+
+def test_what_a_programs_objects_hold_tells_snapshots_apart(tmp_path):
+    path, settings = str(tmp_path / "s"), Settings()
+    listed = {"factor": [1]}
+    functions = [
+        lambda x: x * settings.factor,
+        lambda x: x * SETTINGS.factor,
+        lambda x: x * listed["factor"][0],
+        settings.times,
+    ]
+    for factor in (2, 3):
+        settings.factor = SETTINGS.factor = listed["factor"][0] = factor
+        for function in functions:
+            kept = Dataset.range(3).map(function).snapshot(path)
+            assert values(kept) == values(kept) == [0, factor, 2 * factor]
+    count = len(os.listdir(path))
+    assert values(Dataset.range(3).map(settings.times).snapshot(path)) == [0, 3, 6]
+    assert len(os.listdir(path)) == count
+
+
 def test_a_snapshot_that_is_not_whole_is_none(tmp_path):
     calls = []
     kept = counted(6, calls).snapshot(str(tmp_path))
