@@ -11,6 +11,9 @@ from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
 from tfdist_jax.compat.tensorflow.lookup._initializers import TableInitializer
 from tfdist_jax.compat.tensorflow.lookup._static_tables import StaticHashTable, StaticVocabularyTable
 
+# The name of a hash, and its key.
+_FAST = ("fasthash", None)
+
 
 @final
 class DatasetInitializer(TableInitializer):
@@ -53,7 +56,7 @@ def table_from_dataset(
     num_oov_buckets: int = 0,
     vocab_size: int | None = None,
     default_value: Any = None,
-    hasher_spec: Any = None,
+    hasher_spec: Any = _FAST,
     key_dtype: Any = string,
     name: str | None = None,
 ) -> Any:
@@ -64,7 +67,7 @@ def table_from_dataset(
         num_oov_buckets: How many numbers behind the values other keys get, by their hash.
         vocab_size: How many elements to take; all of them if None.
         default_value: What other keys get without such numbers; -1 if None.
-        hasher_spec: Must be None: the hash is TensorFlow's fast one.
+        hasher_spec: TensorFlow's fast hash, which is the only one there is.
         key_dtype: The keys' type.
         name: Unused.
 
@@ -74,8 +77,10 @@ def table_from_dataset(
     """
     if dataset is None:
         raise ValueError("`dataset` is needed: pairs of a key and a value.")
-    if hasher_spec is not None:
-        raise NotImplementedError("`hasher_spec` must be None: keys out of the vocabulary are hashed with FarmHash.")
+    if hasher_spec is not None and tuple(hasher_spec) != _FAST:
+        raise NotImplementedError(
+            f"`hasher_spec` must be {_FAST}: keys out of the vocabulary are hashed with FarmHash. Received: {hasher_spec}"
+        )
     taken = dataset if vocab_size is None else dataset.take(vocab_size)
     initializer = DatasetInitializer(taken)
     if initializer.key_dtype != as_dtype(key_dtype):
@@ -88,11 +93,11 @@ def table_from_dataset(
 
 
 def index_table_from_dataset(
-    vocab_dataset: Dataset | None = None,
+    dataset: Dataset | None = None,
     num_oov_buckets: int = 0,
     vocab_size: int | None = None,
     default_value: Any = -1,
-    hasher_spec: Any = None,
+    hasher_spec: Any = _FAST,
     key_dtype: Any = string,
     name: str | None = None,
 ) -> Any:
@@ -101,7 +106,7 @@ def index_table_from_dataset(
     Raises:
         ValueError: If there is no dataset.
     """
-    if vocab_dataset is None:
-        raise ValueError("`vocab_dataset` is needed: the keys.")
-    numbered = vocab_dataset.enumerate().map(lambda number, key: (key, number))
+    if dataset is None:
+        raise ValueError("`dataset` is needed: the keys.")
+    numbered = dataset.enumerate().map(lambda number, key: (key, number))
     return table_from_dataset(numbered, num_oov_buckets, vocab_size, default_value, hasher_spec, key_dtype, name)

@@ -120,7 +120,6 @@ def sequence_categorical_column_with_vocabulary_file(
     num_oov_buckets: int = 0,
     default_value: int | None = None,
     dtype: Any = _dtypes.string,
-    file_format: str | None = None,
 ) -> SequenceCategoricalColumn:
     """Return a column of sequences of the numbers of the lines that hold values.
 
@@ -129,6 +128,6 @@ def sequence_categorical_column_with_vocabulary_file(
     """
     return SequenceCategoricalColumn(
         _vocabularies.categorical_column_with_vocabulary_file(
-            key, vocabulary_file, vocabulary_size, dtype, default_value, num_oov_buckets, file_format
+            key, vocabulary_file, vocabulary_size, dtype, default_value, num_oov_buckets
         )
     )

@@ -194,6 +194,20 @@ def categorical_column_with_vocabulary_file(
     return VocabularyFileCategoricalColumn(key, vocabulary_file, size, num_oov_buckets, known, default, kind)
 
 
+def categorical_column_with_vocabulary_file_v1(
+    key: str,
+    vocabulary_file: str,
+    vocabulary_size: int | None = None,
+    num_oov_buckets: int = 0,
+    default_value: int | None = None,
+    dtype: Any = _dtypes.string,
+) -> VocabularyFileCategoricalColumn:
+    """Return `categorical_column_with_vocabulary_file`, with TensorFlow 1's order of arguments."""
+    return categorical_column_with_vocabulary_file(
+        key, vocabulary_file, vocabulary_size, dtype, default_value, num_oov_buckets
+    )
+
+
 def _count_values(key: str, path: str, file_format: str | None) -> int:
     if not exists(path):
         raise ValueError(f"vocabulary_file {path} of key {key} does not exist.")

@@ -7,7 +7,10 @@ __getattr__ = LazyNames(
     {
         "feature_column._numeric": "bucketized_column numeric_column",
         "feature_column._categories": "categorical_column_with_hash_bucket categorical_column_with_identity",
-        "feature_column._vocabularies": "categorical_column_with_vocabulary_file categorical_column_with_vocabulary_list",
+        "feature_column._vocabularies": (
+            "categorical_column_with_vocabulary_file=categorical_column_with_vocabulary_file_v1 "
+            "categorical_column_with_vocabulary_list"
+        ),
         "feature_column._weighted": "weighted_categorical_column",
         "feature_column._crossed": "crossed_column",
         "feature_column._embedding": "embedding_column indicator_column",

@@ -27,9 +27,10 @@ from tfdist_jax.compat.tensorflow.feature_column._sequence_numbers import (
     sequence_numeric_column as sequence_numeric_column,
 )
 from tfdist_jax.compat.tensorflow.feature_column._vocabularies import (
-    categorical_column_with_vocabulary_file as categorical_column_with_vocabulary_file,
+    categorical_column_with_vocabulary_file_v1 as _categorical_column_with_vocabulary_file,
     categorical_column_with_vocabulary_list as categorical_column_with_vocabulary_list,
 )
 from tfdist_jax.compat.tensorflow.feature_column._weighted import (
     weighted_categorical_column as weighted_categorical_column,
 )
+categorical_column_with_vocabulary_file = _categorical_column_with_vocabulary_file
