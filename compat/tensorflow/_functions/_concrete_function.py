@@ -105,7 +105,7 @@ class ConcreteFunction:
         if self._known_outputs is not None:
             return self._known_outputs
         small, large = (self._outputs(size) for size in (2, 3))
-        return restore_dict_order(jax.tree.map(_merged, small, large, is_leaf=_is_spec))
+        return restore_dict_order(jax.tree.map(merged, small, large, is_leaf=_is_spec))
 
     @property
     def outputs(self) -> list[TensorSpec]:
@@ -298,7 +298,7 @@ def _is_spec(value: Any) -> bool:
     return isinstance(value, TensorSpec)
 
 
-def _merged(one: TensorSpec, other: TensorSpec) -> TensorSpec:
+def merged(one: TensorSpec, other: TensorSpec) -> TensorSpec:
     """Return the spec with None where two sizes differ."""
     return TensorSpec(one.shape.most_specific_compatible_shape(other.shape), one.dtype)
 

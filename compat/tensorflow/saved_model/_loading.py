@@ -13,6 +13,7 @@ from tfdist_jax.compat.tensorflow.saved_model._objects import AutoTrackable, Cal
 from tfdist_jax.compat.tensorflow.saved_model._options import LoadOptions
 from tfdist_jax.compat.tensorflow.saved_model._restored import (
     Program,
+    ProgramOfRanks,
     RestoredFunction,
     SignatureMap,
     make_concrete_function,
@@ -94,7 +95,7 @@ class _Loaded:
         self._arrays, self._model, self._make = arrays, model, make
         self._made: dict[int, Any] = {}
         self._hidden: dict[int, Any] = {}
-        self._programs: dict[int, Program] = {}
+        self._programs: dict[int, Program | ProgramOfRanks] = {}
 
     def node(self, number: int) -> Any:
         """Return what a node of the saved object stands for."""
@@ -136,9 +137,13 @@ class _Loaded:
         args, kwargs = map(decode, about["arguments"])
         return make_concrete_function(self._program(number), form, args, kwargs, decode(about["results"]))
 
-    def _program(self, number: int) -> Program:
+    def _program(self, number: int) -> Program | ProgramOfRanks:
         if number not in self._programs:
             about = self._model["programs"][number]
+            if "by_rank" in about:
+                by_rank = {rank: self._program(each) for rank, each in about["by_rank"]}
+                self._programs[number] = ProgramOfRanks(about["name"], about["ranks_of"], by_rank)
+                return self._programs[number]
             cells, written = ([self._cell(*place) for place in about[which]] for which in ("cells", "written"))
             exported = _deserialized(about["name"], self._arrays[about["key"]])
             self._programs[number] = Program(exported, about["name"], cells, written, about["not_differentiable"])

@@ -1,7 +1,7 @@
 """Functions as StableHLO, by `jax.export`: what they compute of their tensors and of the values of variables."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ from jax.extend.core import jaxpr_as_fun
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._stateful._capture import Captured
 from tfdist_jax._stateful._state import Cell, load
-from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
+from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction, merged
 from tfdist_jax.compat.tensorflow._functions._results import restore_constants
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host_part import HostValueRequiredError
@@ -21,6 +21,7 @@ from tfdist_jax.compat.tensorflow._tensors._shape import TensorShape, TensorSpec
 from tfdist_jax.compat.tensorflow.saved_model._structures import NotSavableError
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
+_RANKS = 6  # Scalars, up to batches of volumes with channels.
 _TEXTS = (
     "it computes with strings or tables, which the host does before a program runs, and a SavedModel holds programs only. Save a function "
     "of what the strings become, such as the model behind its TextVectorization or StringLookup; a Keras model is saved whole by "
@@ -46,19 +47,50 @@ class Exported(NamedTuple):
     not_differentiable: str | None
 
 
-def export(concrete: ConcreteFunction) -> Exported:
+def export_by_rank(concrete: ConcreteFunction) -> dict[int, Exported]:
+    """Return a function that takes tensors of unknown rank as a program for each rank, the same for all of these.
+
+    Ranks for which there is no such program, as of a product of matrices for scalars, are left out.
+
+    Raises:
+        NotSavableError: If there is none at all.
+    """
+    found: dict[int, Exported] = {}
+    failure: NotSavableError | None = None
+    for rank in range(_RANKS):
+        unknown = TensorShape([None] * rank)
+        specs = [TensorSpec(unknown, spec.dtype) if spec.shape.rank is None else spec for spec in concrete.inputs]
+        try:
+            found[rank] = export(concrete, specs)
+        except NotSavableError as error:
+            failure = error
+    if not found and failure is not None:
+        raise failure
+    return found
+
+
+def outputs_of_ranks(found: Mapping[int, Exported]) -> Any:
+    """Return what the results of programs for several ranks have in common, as specs; those of the smallest rank if nothing."""
+    first, *others = [each.outputs for each in found.values()]
+    is_spec = lambda value: isinstance(value, TensorSpec)
+    for other in others:
+        if jax.tree.structure(first, is_leaf=is_spec) == jax.tree.structure(other, is_leaf=is_spec):
+            first = jax.tree.map(merged, first, other, is_leaf=is_spec)
+    return first
+
+
+def export(concrete: ConcreteFunction, specs: Sequence[TensorSpec]) -> Exported:
     """Return a function as StableHLO, for all sizes that its signature leaves open.
+
+    Args:
+        concrete: The function.
+        specs: Those of its tensors, in the order of its `inputs`, of known ranks.
 
     Raises:
         NotSavableError: If it does what a program alone cannot do.
     """
-    specs = concrete.inputs
     if any(spec.dtype == "string" for spec in specs):
         raise NotSavableError(_TEXTS)
-    if any(spec.shape.rank is None for spec in specs):
-        raise NotSavableError(
-            "it takes a tensor of unknown rank: give its TensorSpec a shape, with None for unknown sizes"
-        )
     failure: Exception | None = None
     for types in _types_to_try(specs):
         try:
@@ -87,7 +119,7 @@ def export(concrete: ConcreteFunction) -> Exported:
 def _types_to_try(specs: Sequence[TensorSpec]) -> Iterator[list[jax.ShapeDtypeStruct]]:
     """Yield types with symbols for unknown sizes: each its own, and then the same one for all first axes."""
     yield _types(specs, is_shared=False)
-    if sum(bool(spec.shape) and spec.shape[0] is None for spec in specs) > 1:
+    if sum(bool(spec.shape.rank) and spec.shape[0] is None for spec in specs) > 1:
         yield _types(specs, is_shared=True)
 
 

@@ -62,6 +62,37 @@ class Program:
         return outputs[:split]
 
 
+@final
+class ProgramOfRanks:
+    """A saved program for tensors of several ranks: one for each."""
+
+    def __init__(self, name: str, places: Sequence[int], by_rank: Mapping[int, Any]) -> None:
+        """Hold the programs.
+
+        Args:
+            name: What the function is called.
+            places: Which of the tensors may be of several ranks, all of the same in a call.
+            by_rank: The program for each rank.
+        """
+        self.name = name
+        self._places, self._by_rank = places, by_rank
+
+    def __call__(self, tensors: Sequence[jax.Array]) -> list[Any]:
+        """Return the results of the program for the tensors' rank.
+
+        Raises:
+            ValueError: If there is none, or the tensors have different ranks.
+        """
+        ranks = {tensors[place].ndim for place in self._places}
+        rank = min(ranks)
+        if len(ranks) > 1 or rank not in self._by_rank:
+            raise ValueError(
+                f"{self.name}() of a SavedModel was saved for tensors of unknown rank, of which it takes those of one rank in "
+                f"{sorted(self._by_rank)}, got {sorted(ranks)}. Save it with a shape in its TensorSpecs."
+            )
+        return self._by_rank[rank](tensors)
+
+
 def _value(variable: Any) -> jax.Array:
     return variable.value() if isinstance(variable, Variable) else variable.value
 
@@ -79,7 +110,9 @@ def _without_gradient(exported: jax.export.Exported, name: str, reason: str) -> 
     return call
 
 
-def make_concrete_function(program: Program, form: CallForm, args: Any, kwargs: Any, outputs: Any) -> ConcreteFunction:
+def make_concrete_function(
+    program: Program | ProgramOfRanks, form: CallForm, args: Any, kwargs: Any, outputs: Any
+) -> ConcreteFunction:
     """Return a program as the function that it was saved from.
 
     Args:
@@ -104,7 +137,7 @@ def make_concrete_function(program: Program, form: CallForm, args: Any, kwargs: 
 
 
 def make_signature(
-    program: Program, inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]
+    program: Program | ProgramOfRanks, inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]
 ) -> ConcreteFunction:
     """Return a program as a function of tensors by name, to results by name; `inputs` and `outputs` are in the program's order."""
     name = f"signature_wrapper_{program.name}"

@@ -1,7 +1,7 @@
 """`tf.saved_model.save`: an object's variables, and its functions as programs, in a folder."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -22,7 +22,7 @@ from tfdist_jax.compat.tensorflow.saved_model._objects import (
     is_variable,
 )
 from tfdist_jax.compat.tensorflow.saved_model._options import SaveOptions
-from tfdist_jax.compat.tensorflow.saved_model._programs import Exported, export
+from tfdist_jax.compat.tensorflow.saved_model._programs import Exported, export, export_by_rank, outputs_of_ranks
 from tfdist_jax.compat.tensorflow.saved_model._restored import RestoredFunction
 from tfdist_jax.compat.tensorflow.saved_model._signatures import find_signatures, outputs_of
 from tfdist_jax.compat.tensorflow.saved_model._structures import NotSavableError, encode, encode_parameters
@@ -93,7 +93,7 @@ class _Model:
         )
         self._arrays: dict[str, Any] = {}
         self._programs: list[dict[str, Any]] = []
-        self._known: dict[int, tuple[ConcreteFunction, int, Exported]] = {}
+        self._known: dict[int, tuple[ConcreteFunction, int, Any]] = {}
         self._hidden: list[Cell] = []
         self.results: dict[str, Any] = {}
 
@@ -139,10 +139,10 @@ class _Model:
     def _signature(self, key: str, concrete: ConcreteFunction) -> dict[str, Any]:
         name = concrete.name.decode()
         try:
-            number, exported = self._program(concrete)
+            number, results = self._program(concrete)
         except NotSavableError as error:
             raise ValueError(f"The function {name} of the signature {key!r} cannot be saved: {error}.") from error
-        outputs, self.results[key] = outputs_of(key, name, exported.outputs), exported.outputs
+        outputs, self.results[key] = outputs_of(key, name, results), results
         inputs = zip(concrete.names_of_inputs, concrete.inputs, strict=True)
         return {
             "program": number,
@@ -179,34 +179,44 @@ class _Model:
             "reasons": reasons,
         }
 
-    def _program(self, concrete: ConcreteFunction) -> tuple[int, Exported]:
+    def _program(self, concrete: ConcreteFunction) -> tuple[int, Any]:
+        """Return the number of a function's program, and its results as specs."""
         if id(concrete) not in self._known:
-            args, kwargs = concrete.signature
-            arguments = [encode(tuple(args)), encode(dict(kwargs))]
-            exported = export(concrete)
-            number = len(self._programs)
-            key = f"programs/{number}"
-            numbers = [self._number(concrete, cell) for cell in exported.cells]
-            by_cell = {id(cell): place for cell, place in zip(exported.cells, numbers, strict=True)}
-            self._programs.append(
-                {
-                    "key": key,
-                    "name": concrete.function_name,
-                    "arguments": arguments,
-                    "results": encode(exported.outputs),
-                    "cells": numbers,
-                    "written": [by_cell[id(cell)] for cell in exported.written],
-                    "not_differentiable": exported.not_differentiable,
-                }
-            )
-            self._arrays[key] = exported.code
-            self._known[id(concrete)] = (
-                concrete,
-                number,
-                exported,
-            )  # With the function: another may get the number of one that is gone.
-        _, number, exported = self._known[id(concrete)]
-        return number, exported
+            # With the function: another may get the number of one that is gone.
+            self._known[id(concrete)] = (concrete, *self._add(concrete))
+        _, number, outputs = self._known[id(concrete)]
+        return number, outputs
+
+    def _add(self, concrete: ConcreteFunction) -> tuple[int, Any]:
+        args, kwargs = concrete.signature
+        about = {"name": concrete.function_name, "arguments": [encode(tuple(args)), encode(dict(kwargs))]}
+        if all(spec.shape.rank is not None for spec in concrete.inputs):
+            exported = export(concrete, concrete.inputs)
+            return self._add_exported(concrete, exported, about), exported.outputs
+        by_rank = export_by_rank(concrete)
+        numbers = [[rank, self._add_exported(concrete, each, about)] for rank, each in by_rank.items()]
+        places = [i for i, spec in enumerate(concrete.inputs) if spec.shape.rank is None]
+        outputs = outputs_of_ranks(by_rank)
+        self._programs.append({**about, "results": encode(outputs), "ranks_of": places, "by_rank": numbers})
+        return len(self._programs) - 1, outputs
+
+    def _add_exported(self, concrete: ConcreteFunction, exported: Exported, about: Mapping[str, Any]) -> int:
+        number = len(self._programs)
+        key = f"programs/{number}"
+        numbers = [self._number(concrete, cell) for cell in exported.cells]
+        by_cell = {id(cell): place for cell, place in zip(exported.cells, numbers, strict=True)}
+        self._programs.append(
+            {
+                **about,
+                "key": key,
+                "results": encode(exported.outputs),
+                "cells": numbers,
+                "written": [by_cell[id(cell)] for cell in exported.written],
+                "not_differentiable": exported.not_differentiable,
+            }
+        )
+        self._arrays[key] = exported.code
+        return number
 
     def _number(self, concrete: ConcreteFunction, cell: Any) -> list[Any]:
         """Return where the value of a cell is found: among the nodes, or what no attribute leads to."""

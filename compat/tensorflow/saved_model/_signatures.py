@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from tfdist_jax._errors import NotCompilableError
 from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
 from tfdist_jax.compat.tensorflow._functions._function import Function
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
@@ -49,7 +50,20 @@ def _default(root: Any, functions: Mapping[str, Any]) -> ConcreteFunction | None
     if own is not None:
         return _concrete(own)
     found = [concrete for each in functions.values() if (concrete := _of_signature(each)) is not None]
-    return found[0] if len(found) == 1 else None
+    served = [concrete for concrete in found if _can_be_served(concrete)]
+    return served[0] if len(served) == 1 else None
+
+
+def _can_be_served(concrete: ConcreteFunction) -> bool:
+    """Whether a function returns tensors that have names; what cannot be told before it is saved counts as such."""
+    try:
+        outputs = concrete.structured_outputs
+    except NotCompilableError:
+        return True
+    try:
+        return bool(outputs_of(DEFAULT_SERVING_SIGNATURE_DEF_KEY, concrete.function_name, outputs).names)
+    except ValueError:
+        return False
 
 
 def _concrete(function: Any) -> ConcreteFunction:

@@ -176,3 +176,55 @@ def test_many_batch_sizes_warn_of_nothing(tmp_path, caplog):
     for rows in range(1, 12):
         assert loaded.f(tf.ones([rows])).shape == (rows,)
     assert "retracing" not in caplog.text
+
+
+def test_a_tensor_of_unknown_rank_may_have_any(tmp_path):
+    any_rank = tf.TensorSpec(None, tf.float32)
+    module = tf.Module()
+    module.v = tf.Variable(2.0)
+    module.f = tf.function(
+        lambda x, y: (x * module.v, tf.reduce_sum(x) + y), input_signature=[any_rank, tf.TensorSpec([])]
+    )
+    module.g = tf.function(lambda x: tf.linalg.matmul(x, x, transpose_b=True), input_signature=[any_rank])
+    tf.saved_model.save(module, tmp_path, signatures={"f": module.f})
+    loaded = tf.saved_model.load(tmp_path)
+    for shape in ((), (3,), (2, 1), (2, 3, 4)):
+        scaled, total = loaded.f(tf.ones(shape), 1.0)
+        np.testing.assert_array_equal(scaled, np.full(shape, 2.0))
+        assert float(total) == np.prod(shape) + 1
+    served = loaded.signatures["f"]
+    assert [spec.shape.rank for spec in served.structured_outputs.values()] == [None, 0]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(loaded.f(tf.ones([3]), 0.0)[0])
+    assert float(tape.gradient(loss, loaded.v)) == 3.0
+    np.testing.assert_array_equal(loaded.g(tf.ones([2, 2])), np.full([2, 2], 2.0))
+    with pytest.raises(ValueError, match=r"takes those of one rank in \[2, 3, 4, 5\], got \[1\]"):
+        loaded.g(tf.ones([2]))
+
+
+def test_what_returns_no_tensors_is_not_served_unasked(tmp_path):
+    variable = tf.Variable(0.0)
+
+    def store(x):
+        variable.assign(x)
+
+    module = make_module(store, tf.TensorSpec([]))
+    module.v = variable
+    loaded = reload(module, tmp_path / "one")
+    assert not loaded.signatures
+    loaded.f(3.0)
+    assert float(loaded.v) == 3.0
+    module.h = tf.function(lambda x: x + 1.0, input_signature=[tf.TensorSpec([])])
+    assert list(reload(module, tmp_path / "two").signatures) == ["serving_default"]
+
+
+def test_a_model_that_is_not_built_is_saved_without_its_calls(tmp_path):
+    class Model(tf.keras.Model):
+        """A model with a function of its own."""
+
+        @tf.function(input_signature=[tf.TensorSpec([None])])
+        def double(self, x):
+            return 2 * x
+
+    loaded = reload(Model(), tmp_path)
+    assert loaded.double(tf.constant([1.0])).numpy().tolist() == [2.0]

@@ -145,8 +145,10 @@ def _endpoint_text(name: str, concrete: Any, results: Any) -> str:
     return "\n".join([f"* Endpoint '{name}'", *lines])
 
 
-def _default_save_signature(model: keras.Model) -> Function:
-    """Return what `tf.saved_model.save(model, path)` serves: calls of the model."""
+def _default_save_signature(model: keras.Model) -> Function | None:
+    """Return what `tf.saved_model.save(model, path)` serves: calls of the model; None for one that has not been built."""
+    if not model.built:
+        return None
     inputs: Any = export_utils.get_input_signature(model)
     specs = map_structure(_spec_of, tuple(inputs))
     unnamed = map_structure(lambda spec: TensorSpec(spec.shape, spec.dtype), specs)
