@@ -91,3 +91,11 @@ def test_symbols_are_shown_as_int32():
     found = []
     jax.eval_shape(lambda x: found.append(tf.shape(x)), jax.ShapeDtypeStruct((d, 3), "float32"))
     assert found[0].dtype == tf.int32 and found[0].has_symbols and not found[0][1:].has_symbols
+
+
+def test_f_strings_write_texts_and_sizes_as_numpy_does():
+    texts = tf.constant(["a", "b"])
+    assert f"{texts} {texts[0]}" == "[b'a' b'b'] b'a'"
+    written = []
+    in_program(lambda x: written.append(f"{tf.shape(x)} {tf.shape(x)[1]:03d}"), tf.ones([4, 2]))
+    assert written == ["[4 2] 002"]

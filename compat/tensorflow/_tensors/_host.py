@@ -144,6 +144,10 @@ class HostTensor(np.ndarray):
         """Write it as TensorFlow prints tensors."""
         return tensor_str(self.numpy(), self._tf_dtype().name)
 
+    def __format__(self, format_spec: str) -> str:
+        """Write the value as NumPy's, as TensorFlow does in f-strings."""
+        return format(self.numpy(), format_spec)
+
 
 def holds_texts(value: Any) -> bool:
     """Tell whether a value is a tensor of texts."""

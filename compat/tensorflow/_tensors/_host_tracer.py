@@ -166,4 +166,7 @@ class TextTracer(HostTracer):
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f'<tf.Tensor "string:{self.number}" shape={self._shape} dtype=string>'
+        return f"<tf.Tensor shape={self._shape} dtype=string>"
+
+    def __str__(self) -> str:
+        return f"Tensor(shape={self._shape}, dtype=string)"

@@ -115,6 +115,10 @@ def _check(main: Sequence[Symbol], other: Sequence[Symbol]) -> None:
             if missing.is_none and not present.is_none:
                 raise ValueError(f"{one.shown} is None at the end of the {branch} branch, but not of the other.")
         if not one.is_like(two):
+            if one.holds_host_values or two.holds_host_values:
+                raise ConcreteValueRequiredError(
+                    f"{one.shown} is strings, or ragged, at the end of an `if` on a tensor, which only the host has."
+                )
             if all(isinstance(symbol.filled(symbol.tensors), TensorArray) for symbol in (one, two)):
                 raise ConcreteValueRequiredError(
                     f"{one.shown} grows in one branch of an `if` on a tensor, and not in the other."

@@ -307,6 +307,10 @@ def _new_start(before: Symbol, after: Symbol, shape_may_change: bool) -> Symbol:
     if not before.is_like(after):
         if _is_growing_array(before, after) or _becomes_tensor(before, after):
             return after
+        if before.holds_host_values or after.holds_host_values:
+            raise ConcreteValueRequiredError(
+                f"{before.shown} is strings, or ragged, in a loop over tensors, which only the host has."
+            )
         raise TypeError(
             f"{before.shown} does not have the same structure after one iteration of a loop over tensors as "
             f"before: {before.structure} became {after.structure}. Values that are no tensors must stay the same "

@@ -10,6 +10,7 @@ import numpy as np
 from malt.operators.variables import Undefined, UndefinedReturnValue
 
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
+from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 
@@ -73,6 +74,11 @@ class Symbol:
     def is_like(self, other: "Symbol") -> bool:
         """Tell whether the values differ in their tensors only."""
         return (self.tree, self.constants) == (other.tree, other.constants)
+
+    @property
+    def holds_host_values(self) -> bool:
+        """Whether what is no tensor of the program stands for values that the host computes, such as strings."""
+        return any(isinstance(constant.value, HostTracer) for _, constant in self.constants)
 
     @property
     def shown(self) -> str:
