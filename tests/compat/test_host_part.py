@@ -266,3 +266,47 @@ def test_what_comes_behind_an_effect_must_keep_its_size():
     assert function(tf.constant("ab")).shape == (2,)
     with pytest.raises(RuntimeError, match="has been called, and behind it"):
         function(tf.constant("abc"))
+
+
+@tf.function
+def in_another_case(text):
+    if tf.strings.length(text) > 3:
+        return tf.strings.upper(text)
+    return tf.strings.lower(text)
+
+
+@tf.function
+def filled_up(text):
+    while tf.strings.length(text) < 4:
+        text = text + "-"
+    return text
+
+
+def test_strings_that_a_branch_or_a_loop_changes_are_computed_by_python():
+    assert [in_another_case(tf.constant(text)).numpy() for text in ("abCd", "AB")] == [b"ABCD", b"ab"]
+    assert [filled_up(tf.constant(text)).numpy() for text in ("abcde", "a")] == [b"abcde", b"a---"]
+
+
+def test_python_functions_of_constants_are_called_in_each_run():
+    found = []
+
+    @tf.function
+    def note(x):
+        tf.py_function(found.append, inp=[x], Tout=[])
+        tf.numpy_function(found.append, [2], [])
+
+    for _ in range(3):
+        note(1)
+    assert [int(x) for x in found] == [1, 2] * 3
+
+
+def test_what_stands_for_strings_prints_as_tensors_do():
+    printed = []
+
+    @tf.function
+    def f(text):
+        printed.append(f"{text} {text!r}")
+        return text + text
+
+    f(tf.constant(["a"]))
+    assert printed == ["Tensor(shape=(1,), dtype=string) <tf.Tensor shape=(1,) dtype=string>"]

@@ -147,10 +147,10 @@ def numpy_function(
 
 
 def _call_python(func: Any, arguments: list[Any], wanted: Any, name: str) -> Any:
-    if any(isinstance(argument, Tracer) for argument in arguments):
+    if is_tracing() or any(isinstance(argument, Tracer) for argument in arguments):
         raise ConcreteValueRequiredError(
-            f"{name} gives tensors of unknown shape, which XLA cannot compile. Call the function outside of "
-            "tf.function, in Dataset.map, or use jax.pure_callback with the result's shape."
+            f"{name} calls Python whenever the function runs, and gives tensors of unknown shape, which XLA cannot compile. Call the "
+            "function outside of tf.function, in Dataset.map, or use jax.pure_callback with the result's shape."
         )
     # A call of `numpy_function` outside of a graph is Python's own.
     is_plain = name == "tf.numpy_function" and current_scope() is None
