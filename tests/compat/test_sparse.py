@@ -53,3 +53,8 @@ def test_texts_and_other_shapes():
 def test_jax_maps_over_the_parts():
     twice = jax.tree.map(lambda leaf: leaf * 2, SPARSE)
     assert twice.values.tolist() == [10.0, -4.0] and twice.shape == (2, 3)
+
+
+def test_strings_are_put_together():
+    parts = [tf.sparse.from_dense([["a", ""], ["", "b"]]), tf.sparse.from_dense([["c"], [""]])]
+    assert tf.sparse.to_dense(tf.sparse.concat(1, parts), "").numpy().tolist() == [[b"a", b"", b"c"], [b"", b"b", b""]]

@@ -16,6 +16,7 @@ from tfdist_jax.compat.tensorflow._ops._arguments import (
     static_int,
     static_ints,
 )
+from tfdist_jax.compat.tensorflow._ops._concat import concat as concat_tensors
 from tfdist_jax.compat.tensorflow._ops._shapes import transpose as transposed
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._checks import on_cpu
@@ -146,7 +147,7 @@ def concat(axis: Any, sp_inputs: Any, expand_nonconcat_dims: bool = False, name:
     starts = np.zeros_like(shapes)
     starts[:, where] = np.cumsum(shapes[:, where]) - shapes[:, where]
     places = jnp.concatenate([part.indices + start for part, start in zip(parts, starts, strict=True)])
-    return reorder(SparseTensor(places, jnp.concatenate([part.values for part in parts]), sizes))
+    return reorder(SparseTensor(places, concat_tensors([part.values for part in parts], 0), sizes))
 
 
 def sparse_dense_matmul(
