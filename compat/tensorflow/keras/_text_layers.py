@@ -7,7 +7,9 @@ from typing import Any, final
 
 import keras
 import numpy as np
+from jax.experimental.sparse import BCOO
 
+from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensor
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
     Functional,
@@ -124,6 +126,8 @@ def _keeping_strings(original: Callable[..., Any]) -> Callable[..., Any]:
     def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Any:
         if dtype in (None, "string") and _is_text(x):
             return _tf().convert_to_tensor(x, _tf().string)
+        if isinstance(x, SparseTensor):
+            x = BCOO((x.values, x.indices), shape=tuple(x.shape))
         return original(x, dtype, sparse, ragged)
 
     return convert_to_tensor
@@ -149,12 +153,27 @@ def _fit(texts: Any, wanted: tuple[int | None, ...]) -> Any:
     return _tf().squeeze(texts, -1) if texts.ndim == len(wanted) + 1 and texts.shape[-1] == 1 else texts
 
 
+@final
+class _Kinds(dict[Any, str]):
+    """Keras's names of types, by Python's and NumPy's; NumPy's for strings, one for each length, are one."""
+
+    def get(self, dtype: Any, default: Any = None) -> Any:
+        """Return the name of a type."""
+        return "string" if isinstance(dtype, np.dtype) and dtype.kind in "OSU" else super().get(dtype, default)
+
+
 def _with_strings(original: dict[Any, str]) -> dict[Any, str]:
-    return {**original, np.dtype(object): "string"}
+    return _Kinds(original)
 
 
 CHANGES = (
-    Hook(dtypes, "PYTHON_DTYPES_MAP", _with_strings, None, "arrays of strings are arrays of objects"),
+    Hook(
+        dtypes,
+        "PYTHON_DTYPES_MAP",
+        _with_strings,
+        None,
+        "arrays of strings are arrays of objects, or have types by length",
+    ),
     Hook(
         backend.core,
         "convert_to_tensor",

@@ -143,3 +143,41 @@ def test_a_vocabulary_may_change_after_training_has_begun():
     assert model.predict(tf.constant(["a", "b"]), verbose=0).tolist() == [1, 0]
     lookup.set_vocabulary(["b"])
     assert model.predict(tf.constant(["a", "b"]), verbose=0).tolist() == [0, 1]
+
+
+def test_the_rows_of_a_first_prediction_bind_no_other():
+    lookup = keras.layers.StringLookup(vocabulary=["a", "b"])
+    model = keras.Sequential([lookup, keras.layers.Embedding(3, 2), keras.layers.Dense(1)])
+    one = model.predict(tf.constant(["a"]), verbose=0)
+    np.testing.assert_allclose(model.predict(tf.constant(["a", "b", "z"]), verbose=0)[:1], one, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["U", "S", "O"])
+def test_arrays_of_strings_of_numpy_are_inputs(kind):
+    text, number = keras.Input((1,), dtype="string"), keras.Input((1,))
+    lookup = keras.layers.StringLookup(vocabulary=["a", "bbb"], output_mode="one_hot")
+    model = keras.Model([text, number], keras.layers.Dense(1)(keras.layers.Concatenate()([lookup(text), number])))
+    model.compile("sgd", "mse")
+    x = [np.array([["a"], ["bbb"]]).astype(kind), np.ones((2, 1))]
+    assert np.isfinite(model.fit(x, np.ones(2), verbose=0).history["loss"]).all()
+    assert model.predict(x, verbose=0).shape == (2, 1) and np.isfinite(model.evaluate(x, np.ones(2), verbose=0))
+
+
+def test_steps_take_hashes_of_numbers():
+    first, second = keras.Input((1,), dtype="int64"), keras.Input((1,), dtype="int64")
+    crossed = keras.layers.HashedCrossing(7, output_mode="one_hot")((first, second))
+    hashed = keras.layers.Flatten()(keras.layers.Embedding(5, 2)(keras.layers.Hashing(5)(first)))
+    model = keras.Model([first, second], keras.layers.Dense(1)(keras.layers.Concatenate()([crossed, hashed])))
+    model.compile("sgd", "mse")
+    x = [np.array([[3], [4]]), np.array([[5], [6]])]
+    wanted = model([tf.constant(part) for part in x])
+    np.testing.assert_allclose(model.predict(x, verbose=0), wanted, atol=1e-6)
+    model.fit(x, np.ones(2), verbose=0)
+
+
+def test_a_model_takes_sparse_tensors():
+    dense = keras.layers.Dense(3)
+    inputs = keras.Input((4,), sparse=True)
+    model = keras.Model(inputs, dense(inputs))
+    x = tf.sparse.from_dense([[0.0, 2.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    np.testing.assert_allclose(model(x), dense(tf.sparse.to_dense(x)), atol=1e-6)

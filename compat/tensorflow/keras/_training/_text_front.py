@@ -19,6 +19,8 @@ from tfdist_jax.compat.tensorflow.keras._feature_layers import (
 from tfdist_jax.compat.tensorflow.keras._internals import Functional, JAXTrainer, functional, register_tree_node_class
 
 _TEXT = "string"
+_HASHING = keras.layers.Hashing | keras.layers.HashedCrossing
+"""Layers that make strings of numbers, too."""
 
 
 @final
@@ -53,7 +55,7 @@ class TextFront:
         """Part a model.
 
         Args:
-            graph: The functional model, some inputs of which are strings, or go to layers of feature columns.
+            graph: The functional model, some inputs of which are strings, or go to layers of feature columns or of hashes.
 
         Raises:
             ValueError: If what it computes of strings has weights that are trained.
@@ -62,7 +64,10 @@ class TextFront:
         nodes = [node for depth in sorted(graph._nodes_by_depth, reverse=True) for node in graph._nodes_by_depth[depth]]
         self._readers = [node for node in nodes if isinstance(node.operation, FeatureColumnLayer)]
         texts = [
-            node for node in nodes if any(x.dtype == _TEXT for x in node.input_tensors) and node not in self._readers
+            node
+            for node in nodes
+            if node not in self._readers
+            and (isinstance(node.operation, _HASHING) or any(x.dtype == _TEXT for x in node.input_tensors))
         ]
         border = [x for node in texts for x in node.outputs if x.dtype != _TEXT]
         self._read = [x for node in self._readers for x in node.input_tensors]
@@ -84,7 +89,8 @@ class TextFront:
     def prepare(self, x: Any) -> FrontValues:
         """Return what is computed of a batch's inputs on the host."""
         inputs = self._graph._standardize_inputs(x)
-        found = keras.tree.flatten(self._front(inputs))
+        # Not by a call, which would hold the batch to the number of rows that the model was built with.
+        found = keras.tree.flatten(self._front._run_through_graph(inputs, operation_fn=lambda layer: layer))
         end = len(found) - len(self._read)
         values = {id(tensor): value for tensor, value in zip(self._read, found[end:], strict=True)}
         rows = []
@@ -118,7 +124,7 @@ def front_of(model: keras.Model) -> TextFront | None:
         return None
     if _FRONT not in vars(graph):
         has_front = any(x.dtype == _TEXT for x in graph.inputs) or any(
-            isinstance(layer, FeatureColumnLayer) for layer in graph.operations
+            isinstance(layer, FeatureColumnLayer | _HASHING) for layer in graph.operations
         )
         object.__setattr__(graph, _FRONT, TextFront(graph) if has_front else None)
     return vars(graph)[_FRONT]
