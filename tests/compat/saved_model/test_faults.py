@@ -135,7 +135,6 @@ REFUSED = [
     (_checking, ANY, "leave the checks out"),
     (_unique, ANY, "one compiled program"),
     (_by_size, ANY, "the sizes that it needs in place of None"),
-    (lambda x: x, tf.TensorSpec(None, tf.float32), "unknown rank"),
 ]
 
 
