@@ -99,3 +99,9 @@ def test_f_strings_write_texts_and_sizes_as_numpy_does():
     written = []
     in_program(lambda x: written.append(f"{tf.shape(x)} {tf.shape(x)[1]:03d}"), tf.ones([4, 2]))
     assert written == ["[4 2] 002"]
+
+
+def test_texts_are_of_the_class_of_tensors_to_programs():
+    text = tf.constant("a")
+    assert isinstance(text, type(tf.constant(0)))
+    assert not isinstance(b"a", type(tf.constant(0))) and not isinstance(text, bytes)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
+import jax.numpy as jnp
 import numpy as np
 from jax.export import is_symbolic_dim
 
@@ -114,6 +115,11 @@ class HostTensor(np.ndarray):
         """Where it is; for a user's code TensorFlow's name of the processor."""
         return host_name() if is_user_code(sys._getframe(1)) else np.ndarray.device.__get__(self)
 
+    @property
+    def __class__(self) -> Any:
+        """Its class; for a user's code, which asks `isinstance(x, type(tf.constant(0)))` before it takes `x.numpy()`, that of tensors."""
+        return _class_of_tensors() if is_user_code(sys._getframe(1)) else HostTensor
+
     def _tf_dtype(self) -> _dtypes.DType:
         return _dtypes.int32 if self.has_symbols else _dtypes.as_dtype(np.ndarray.dtype.__get__(self))
 
@@ -147,6 +153,11 @@ class HostTensor(np.ndarray):
     def __format__(self, format_spec: str) -> str:
         """Write the value as NumPy's, as TensorFlow does in f-strings."""
         return format(self.numpy(), format_spec)
+
+
+@functools.cache
+def _class_of_tensors() -> type:
+    return type(jnp.asarray(0))
 
 
 def holds_texts(value: Any) -> bool:
