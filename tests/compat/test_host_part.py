@@ -310,3 +310,14 @@ def test_what_stands_for_strings_prints_as_tensors_do():
 
     f(tf.constant(["a"]))
     assert printed == ["Tensor(shape=(1,), dtype=string) <tf.Tensor shape=(1,) dtype=string>"]
+
+
+def test_a_concrete_function_of_strings_prints_without_its_results():
+    @tf.function
+    def double(text):
+        return text + text
+
+    concrete = double.get_concrete_function(tf.TensorSpec([], tf.string))
+    assert concrete(tf.constant("a")).numpy() == b"aa"
+    assert str(concrete.function_type) == "(text: TensorSpec(shape=(), dtype=tf.string, name=None)) -> <unknown>"
+    assert str(concrete).startswith("ConcreteFunction Input Parameters:\n  text (POSITIONAL_OR_KEYWORD): TensorSpec")

@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 
 from tfdist_jax._errors import NotCompilableError
-from tfdist_jax.compat.tensorflow._functions._function_type import FunctionType, several_lines
+from tfdist_jax.compat.tensorflow._functions._function_type import UNKNOWN, FunctionType, several_lines
 from tfdist_jax.compat.tensorflow._functions._signatures import Call, CallForm, is_same_constant
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
@@ -92,7 +92,15 @@ class ConcreteFunction:
     def function_type(self) -> FunctionType:
         """What it takes and returns."""
         parameters = {each.name: each for each in self._form.parameters(*self._signature)}
-        return FunctionType(parameters, self.structured_outputs, {id(each): each for each in self.captured_inputs})
+        outputs, captured = self._told()
+        return FunctionType(parameters, outputs, {id(each): each for each in captured})
+
+    def _told(self) -> tuple[Any, list[Any]]:
+        """Return the results as specs, and the variables that it uses, as far as they are known before it runs."""
+        try:
+            return self.structured_outputs, self.captured_inputs
+        except NotCompilableError:
+            return UNKNOWN, []
 
     @property
     def inputs(self) -> list[TensorSpec]:
@@ -269,7 +277,7 @@ class ConcreteFunction:
         """Return what it takes and returns as a string; if `verbose`, with a line for each argument and variable."""
         if not verbose:
             return str(self.function_type)
-        return several_lines(self._form.parameters(*self._signature), self.structured_outputs, self.captured_inputs)
+        return several_lines(self._form.parameters(*self._signature), *self._told())
 
     def __str__(self) -> str:
         return f"ConcreteFunction {self.pretty_printed_signature()}"

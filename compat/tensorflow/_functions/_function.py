@@ -9,7 +9,6 @@ from typing import Any, final
 
 import jax
 
-from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._stateful._state import leaving_programs
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted, converting, with_features
 from tfdist_jax.compat.tensorflow._functions._calls import CallCache, is_input, is_traced, signature
@@ -236,10 +235,7 @@ class Function:
 
     def pretty_printed_concrete_signatures(self, verbose: bool = True) -> str:
         """Return, as a string, what the function takes and returns for each signature that it was compiled for."""
-        texts = []
-        for concrete in self._concrete.values():
-            with contextlib.suppress(NotCompilableError):  # What runs as Python has no signature.
-                texts.append(concrete.pretty_printed_signature(verbose))
+        texts = [concrete.pretty_printed_signature(verbose) for concrete in self._concrete.values()]
         return ("\n\n" if verbose else "\n").join(texts)
 
     def experimental_get_tracing_count(self) -> int:

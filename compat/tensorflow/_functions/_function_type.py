@@ -10,6 +10,8 @@ import jax
 
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 
+UNKNOWN = object()
+"""In place of the results of a function that runs as Python: they are known when it has run."""
 _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -103,6 +105,8 @@ def type_text(value: Any) -> str:
     """Write the type of an argument or a result: a spec, a literal, or a structure of them."""
     if isinstance(value, TensorSpec):
         return repr(value)
+    if value is UNKNOWN:
+        return "<unknown>"
     if isinstance(value, Mapping):
         return f"Dict[{', '.join(f'[{key!r}, {type_text(each)}]' for key, each in value.items())}]"
     if isinstance(value, list | tuple):

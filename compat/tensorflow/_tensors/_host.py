@@ -116,7 +116,7 @@ class HostTensor(np.ndarray):
         return host_name() if is_user_code(sys._getframe(1)) else np.ndarray.device.__get__(self)
 
     @property
-    def __class__(self) -> Any:
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Its class; for a user's code, which asks `isinstance(x, type(tf.constant(0)))` before it takes `x.numpy()`, that of tensors."""
         return _class_of_tensors() if is_user_code(sys._getframe(1)) else HostTensor
 
