@@ -17,7 +17,7 @@ def load(tensorflow):
     spec = importlib.util.spec_from_file_location(f"pipelines_of_{tensorflow.__name__}", PROGRAM)
     module = importlib.util.module_from_spec(spec)
     known = sys.modules.get("tensorflow")
-    sys.modules["tensorflow"] = tensorflow
+    sys.modules |= {"tensorflow": tensorflow, spec.name: module}
     try:
         spec.loader.exec_module(module)
     finally:

@@ -12,15 +12,15 @@ int64 = tf.int64
 def make(seed, length=10):
     """Return a pipeline of `length` transformations, the calls that make it, and what is known of its elements."""
     draw = random.Random(seed)
-    # Where an element may be an error, some is left out: TensorFlow's parallel calls drop elements besides it, `shard` counts anew
-    # after it, and `zip` goes on in one of its datasets.
+    # Where an element may be an error, some is left out: TensorFlow's parallel calls drop elements besides it, `shard` and `skip`
+    # count anew after it, and `zip` goes on in one of its datasets.
     draw.has_errors = seed % 2 == 0
     name, dataset, kind = draw.choice(SOURCES)(draw)
     calls = [name]
     while len(calls) <= length:
         allowed = [step for kinds, step in STEPS if kind in kinds.split() or kinds == "any"]
         if draw.has_errors:
-            allowed = [step for step in allowed if step not in (shard, zip_)]
+            allowed = [step for step in allowed if step not in (shard, skip, zip_)]
         name, transform, kind = draw.choice(allowed)(draw, kind)
         calls.append(name)
         dataset = dataset.apply(transform)
