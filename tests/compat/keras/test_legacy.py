@@ -1,6 +1,7 @@
 """Names of TensorFlow 2's Keras that scripts still use."""
 
 import copy
+import random
 
 import jax
 import keras
@@ -202,3 +203,15 @@ def test_shapes_answer_as_in_keras_2():
         _ = outputs.shape.width
     model = keras.Model(inputs, outputs)
     assert keras.Model.from_config(model.get_config(), {"Scaling": Scaling}).output_shape == (None, 4)
+
+
+def test_skipgrams_are_shuffled_without_a_seed():
+    skipgrams = tf.keras.preprocessing.sequence.skipgrams
+    drawn = []
+    for seed in (1, 1, 2):
+        random.seed(seed)
+        drawn.append(skipgrams([1, 2, 3, 4, 5], 6, window_size=2, negative_samples=1.0))
+    assert drawn[0] == drawn[1] != drawn[2]
+    couples, labels = skipgrams([1, 2, 3], 4, 1, 0.0, shuffle=False)
+    assert couples == [[1, 2], [2, 1], [2, 3], [3, 2]] and labels == [1] * 4
+    assert sorted(skipgrams([1, 2, 3], 4, 1, 0.0)[0]) == couples

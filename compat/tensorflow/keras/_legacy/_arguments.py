@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import random
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
@@ -331,6 +332,26 @@ def _resizing_smartly(original: Callable[..., Any]) -> Callable[..., Any]:
     return image_dataset_from_directory
 
 
+def _drawing_whole_seeds(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Shuffle as Keras does, with a seed that Python 3.12 takes: its own is drawn from 0 to a float."""
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def skipgrams(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        if not given.arguments["shuffle"] or given.arguments["seed"] is not None:
+            return original(*args, **kwargs)
+        couples, labels = original(**given.arguments | {"shuffle": False})
+        seed = random.randint(0, 10_000_000)
+        for values in (couples, labels):
+            random.seed(seed)
+            random.shuffle(values)
+        return couples, labels
+
+    return skipgrams
+
+
 def _track(self: keras.Layer, trackable: Any, name: str, overwrite: bool = False) -> Any:
     """Count a layer among this one's, so that its variables are found."""
     if isinstance(trackable, keras.Layer) and not any(layer is trackable for layer in self._layers):
@@ -436,6 +457,13 @@ def _hooks() -> Iterator[Change]:
         "directory",
         "`smart_resize=`",
         (keras.preprocessing, tf_keras.utils, tf_keras.preprocessing),
+    )
+    yield Hook(
+        tf_keras.preprocessing.sequence,
+        "skipgrams",
+        _drawing_whole_seeds,
+        "sequence vocabulary_size window_size negative_samples shuffle categorical sampling_table seed",
+        "Python 3.12 draws no integers up to a float",
     )
     for name in ("fit", "evaluate", "predict"):
         yield Hook(JAXTrainer, name, _loading_alone, "self x", "`workers` and its like are the data's")
