@@ -159,16 +159,19 @@ class ElementFunction:
         with jax.enable_x64(True), jax.default_device(self._device):
             return program.call_rows(words, _elements.leaves(batch))
 
-    def call_together(self, elements: Sequence[Any], first: np.ndarray, start: int) -> Any:
-        """Return the results for elements that follow each other, side by side, where strings are computed for all at once.
+    def call_together(
+        self, elements: Sequence[Any], first: np.ndarray, start: int, size: int | None
+    ) -> list[Any] | None:
+        """Return the results for elements that follow each other, where strings are computed for all at once.
 
         Args:
             elements: The elements.
             first: The words of the iteration's first element.
             start: The number of the first of these.
+            size: How many results make a batch; None for each result on its own.
 
         Returns:
-            A batch; None where each has to be computed on its own.
+            The batches, or the results; None where each has to be computed on its own.
         """
         program = next(iter(self._candidates(elements[0], _elements.leaves(elements[0]))), None)
         if program is None or program.host_part.is_empty:
@@ -176,7 +179,7 @@ class ElementFunction:
         words = first + np.array([[0, 0, start + row, 0] for row in range(len(elements))], np.uint32)
         columns = _elements.leaves(_elements.stack(elements))
         with jax.enable_x64(True), jax.default_device(self._device):
-            return program.call_together(words, columns)
+            return program.call_together(words, columns, size)
 
     def spec_of(self, element: Any) -> Any:
         """Return the spec of the result for an element of this kind, if it can be found without its values."""

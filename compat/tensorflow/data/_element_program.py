@@ -78,18 +78,33 @@ class ElementProgram:
         arrays = [leaf for leaf in leaves if not is_text(leaf)] + [values[number] for number in self.host_arrays]
         return self._run(self.single, words, arrays, values)
 
-    def call_together(self, words: np.ndarray, columns: Sequence[np.ndarray]) -> Any:
-        """Return the results for elements, side by side; None if the program does not fit one of them.
+    def call_together(self, words: np.ndarray, columns: Sequence[np.ndarray], size: int | None) -> list[Any] | None:
+        """Return the results for elements, for which the host computes its part at once; None if the program does not fit one of them.
+
+        The rest is computed for `size` elements at a time, whatever their number: so results do not depend on how many are taken.
 
         Args:
             words: The words of each element, `[n, 4]`.
             columns: The elements' tensors, `[n, ...]`.
+            size: How many results are side by side; None for each on its own.
         """
-        values = self.host_part.compute_rows(columns, len(words))
+        count = len(words)
+        values = self.host_part.compute_rows(columns, count)
         if values is None:
             return None
-        arrays = [column for column in columns if not is_text(column)] + [values[number] for number in self.host_arrays]
-        return self._run(self.many, words if self.is_random else NO_WORDS, arrays, values)
+        places: list[Any] = list(range(count)) if size is None else [slice(i, i + size) for i in range(0, count, size)]
+        function = self.single if size is None else self.many
+        return [
+            self._run(function, words[place] if self.is_random else NO_WORDS, *self._at(place, columns, values))
+            for place in places
+        ]
+
+    def _at(self, place: Any, columns: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return the arrays and the host's values of some elements, or of one."""
+        part = lambda column: column[place, ...] if isinstance(column, np.ndarray) else column
+        own = [part(value) for value in values]
+        arrays = [part(column) for column in columns if not is_text(column)]
+        return [*arrays, *(own[number] for number in self.host_arrays)], own
 
     def call_rows(self, words: np.ndarray, arrays: list[Any]) -> Any:
         """Return the results for rows of arrays."""

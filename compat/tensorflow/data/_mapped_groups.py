@@ -55,16 +55,16 @@ class _Together:
         self.pace = min(_MOST_ROWS, 2 * max(self.pace, len(group))) if is_fast else max(1, self.pace // 2)
         return group, None
 
-    def compute(self, group: Sequence[Any]) -> Any:
-        """Return the results side by side, as arrays; None where each has to be computed on its own."""
+    def compute(self, group: Sequence[Any], size: int | None) -> list[Any] | None:
+        """Return the results, in batches of a size if that is given; None where each has to be computed on its own."""
         try:
-            batch = self._function.call_together(group, self._first, self._number)
+            results = self._function.call_together(group, self._first, self._number, size)
         except Exception as error:  # It comes again, with its element.
             _logger.debug("map: elements are computed one by one from number %d on: %s", self._number, error)
             return None
-        if batch is not None:
+        if results is not None:
             self._number += len(group)
-        return batch
+        return results
 
     def compute_each(self, group: Sequence[Any]) -> Iterator[Any]:
         """Return an iterator over the results."""
@@ -115,10 +115,10 @@ class MappedGroups(Iterator[Iterable[Any]]):
         elif len(group) < 2:
             return map(self._measured, group, self._together.compute_each(group))
         else:
-            batch = self._together.compute(group)
-            self._misses = 0 if batch is not None else self._misses + 1
-            if batch is not None:
-                return _elements.rows(batch)
+            results = self._together.compute(group, None)
+            self._misses = 0 if results is not None else self._misses + 1
+            if results is not None:
+                return iter(results)
         return self._together.compute_each(group)
 
     def _measured(self, element: Any, result: Any) -> Any:
@@ -169,7 +169,7 @@ class MappedBatches(Iterator[Any]):
             several = max(1, min(self._most, self._together.pace) // self._size)
             group, failure = self._together.take(several * self._size)
             whole = len(group) // self._size * self._size
-            computed = self._together.compute(group[:whole]) if whole > 1 else None
+            computed = self._together.compute(group[:whole], self._size) if whole > 1 else None
             if computed is not None:
                 self._add(group, computed, failure)
                 return
@@ -177,10 +177,9 @@ class MappedBatches(Iterator[Any]):
             self._one_by_one = groups(rest, self._size, drop_remainder=self._drops)
         self._ready.append(_elements.stack(next(self._one_by_one)))
 
-    def _add(self, group: list[Any], computed: Any, failure: Failure | None) -> None:
-        whole = len(group) // self._size
-        self._ready.extend(_elements.split(computed, [self._size] * whole))
-        left = group[whole * self._size :]
+    def _add(self, group: list[Any], computed: list[Any], failure: Failure | None) -> None:
+        self._ready.extend(computed)
+        left = group[len(computed) * self._size :]
         if failure is not None:
             # An error drops the items that it comes behind.
             self._together.pass_over(len(left))
@@ -188,4 +187,4 @@ class MappedBatches(Iterator[Any]):
         elif left:
             self._one_by_one = groups(self._together.compute_each(left), self._size, drop_remainder=self._drops)
         elif self._is_ahead:
-            self._most = _worth_together(group[0], next(_elements.rows(computed)))
+            self._most = _worth_together(group[0], next(_elements.rows(computed[0])))
