@@ -16,7 +16,7 @@ from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
 from tfdist_jax.compat.tensorflow._tensors._sparse_tensor import SparseTensorSpec
 from tfdist_jax.compat.tensorflow.data import _elements
 from tfdist_jax.compat.tensorflow.data._element_parts import ElementParts, arrays_of, part_of
-from tfdist_jax.compat.tensorflow.io import _messages
+from tfdist_jax.compat.tensorflow.io import _messages, _varints
 from tfdist_jax.compat.tensorflow.io._tensor_messages import (
     array_of,
     content_head,
@@ -25,7 +25,6 @@ from tfdist_jax.compat.tensorflow.io._tensor_messages import (
     dtype_number,
     encode_array,
     encode_strings,
-    encode_varint,
 )
 
 _VARIANT = 21
@@ -104,7 +103,7 @@ def _head(spec: Any) -> tuple[bytes | None, Any, Any]:
     shape, dtype = tuple(size or 0 for size in spec.shape.as_list()), np.dtype(spec.dtype.as_numpy_dtype)
     length = math.prod(shape) * dtype.itemsize
     return (
-        (content_head(spec.dtype.name, shape) + b'"' + encode_varint(length), dtype, shape)
+        (content_head(spec.dtype.name, shape) + b'"' + _varints.encode(length), dtype, shape)
         if length
         else (None, None, None)
     )

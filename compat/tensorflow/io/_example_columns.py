@@ -13,7 +13,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid
-from tfdist_jax.compat.tensorflow.io import _messages
+from tfdist_jax.compat.tensorflow.io import _messages, _varints
 
 # What a feature holds: the number of its list's field, and NumPy's type of the values.
 KINDS = {"string": 1, "float32": 2, "int64": 3}
@@ -262,19 +262,15 @@ def _find_layouts(example: bytes) -> list[_Layout] | None:
     if not example or example[0] != 0x0A:
         return None
     try:
-        size, at = _read_number(example, 1)
+        size, at = _varints.decode(example, 1)
         layouts = []
         while at < len(example):
             layouts.append(_find_layout(example, at))
             at = layouts[-1].end
-    except (IndexError, _OddError):
+    except (IndexError, ValueError):
         return None
     is_usual = layouts and layouts[0].begin + size == at == len(example)
     return layouts if is_usual and len({layout.key for layout in layouts}) == len(layouts) else None
-
-
-class _OddError(Exception):
-    """An entry that is laid out in another way."""
 
 
 def _find_layout(example: bytes, at: int) -> _Layout:
@@ -282,8 +278,8 @@ def _find_layout(example: bytes, at: int) -> _Layout:
 
     def take(start: int, tags: bytes) -> int:
         if example[start] not in tags:
-            raise _OddError
-        size, end = _read_number(example, start + 1)
+            raise ValueError("an entry that is laid out in another way")
+        size, end = _varints.decode(example, start + 1)
         places.append((start + 1, end))
         sizes.append(end + size)
         return end
@@ -295,20 +291,9 @@ def _find_layout(example: bytes, at: int) -> _Layout:
     content = take(kind, b"\n\x12\x1a")
     start = take(content, b"\n")
     if len({sizes[0], *sizes[2:]}) > 1:
-        raise _OddError
+        raise ValueError("an entry that is laid out in another way")
     del places[1]  # Keys are the same, with their sizes.
     return _Layout(example[key_at:value_at], example[kind] >> 3, at, places, start, sizes[0])
-
-
-def _read_number(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at a place, and where it ends."""
-    value = shift = 0
-    while data[at] & _MORE:
-        value |= (data[at] & _LOW) << shift
-        at, shift = at + 1, shift + 7
-        if shift > 7 * _VARINT:
-            raise _OddError
-    return value | data[at] << shift, at + 1
 
 
 def _number(heads: np.ndarray, start: int, end: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from tfdist_jax.compat.tensorflow._ops._host_operation import strings_of
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow.io import _messages
+from tfdist_jax.compat.tensorflow.io import _messages, _varints
 
 # TensorFlow's numbers of types, with the field in which a message may list values; complex ones are pairs there.
 _NUMBERS = {
@@ -97,7 +97,7 @@ def encode_array(array: np.ndarray) -> bytes:
     kind = "string" if array.dtype.kind in "OSU" else as_dtype(array.dtype).name
     content = b"".join(encode_strings(array.reshape(-1).tolist())) if kind == "string" else array.tobytes()
     head = content_head(kind, array.shape)
-    return b"".join((head, b'"', encode_varint(len(content)), content)) if content else head
+    return b"".join((head, b'"', _varints.encode(len(content)), content)) if content else head
 
 
 @functools.lru_cache(maxsize=256)
@@ -112,7 +112,7 @@ def content_head(kind: str, shape: tuple[int, ...]) -> bytes:
 
 def encode_strings(texts: list[bytes]) -> Iterator[bytes]:
     """Yield strings as contents hold them: the lengths of all, then the bytes of all."""
-    yield from (encode_varint(len(text)) for text in texts)
+    yield from (_varints.encode(len(text)) for text in texts)
     yield from texts
 
 
@@ -124,7 +124,10 @@ def decode_strings(content: bytes, count: int) -> list[bytes]:
     """
     lengths, at = [], 0
     for _ in range(count):
-        length, at = decode_varint(content, at)
+        try:
+            length, at = _varints.decode(content, at)
+        except (IndexError, ValueError):
+            raise invalid("The content of a TensorProto is damaged within the length of a string.") from None
         lengths.append(length)
     if at + sum(lengths) != len(content):
         raise invalid(f"The content of a TensorProto has {len(content)} bytes, which are not {count} strings.")
@@ -133,32 +136,6 @@ def decode_strings(content: bytes, count: int) -> list[bytes]:
         texts.append(content[at : at + length])
         at += length
     return texts
-
-
-def encode_varint(number: int) -> bytes:
-    """Return a number as protocol buffers have it: seven bits a byte, the lowest first."""
-    parts = bytearray()
-    while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    parts.append(number)
-    return bytes(parts)
-
-
-def decode_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at a place of some bytes, and the place behind it.
-
-    Raises:
-        InvalidArgumentError: If the bytes end within it.
-    """
-    number = shift = 0
-    while at < len(data):
-        part = data[at]
-        number |= (part & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if part < 0x80:
-            return number, at
-    raise invalid("The content of a TensorProto ends within a number.")
 
 
 def decode_array(serialized: bytes, what: str = "a serialized tensor") -> np.ndarray:

@@ -10,7 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax import DataLossError
-from tfdist_jax.compat.tensorflow.train._bundle import _table, _varints, _writer
+from tfdist_jax.compat.tensorflow.io import _varints
+from tfdist_jax.compat.tensorflow.train._bundle import _table, _writer
 from tfdist_jax.compat.tensorflow.train._bundle._reader import BundleReader
 from tfdist_jax.compat.tensorflow.train._bundle._slice_keys import slice_key
 from tfdist_jax.compat.tensorflow.train._bundle._table import make_table, read_table

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from tfdist_jax import DataLossError as DamagedError
+from tfdist_jax.compat.tensorflow.io import _varints
 from tfdist_jax.compat.tensorflow.io._records import checksum
-from tfdist_jax.compat.tensorflow.train._bundle import _varints
 
 _MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 _HANDLES_BYTES = 40

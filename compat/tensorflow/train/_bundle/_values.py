@@ -8,8 +8,8 @@ import google_crc32c
 import ml_dtypes
 import numpy as np
 
+from tfdist_jax.compat.tensorflow.io import _varints
 from tfdist_jax.compat.tensorflow.io._records import mask
-from tfdist_jax.compat.tensorflow.train._bundle import _varints
 
 STRING, VARIANT = 7, 21
 # TensorFlow's numbers for the types of tensors whose bytes are as they lie in memory.
