@@ -1,5 +1,6 @@
 """Contenders in processes of their own, which take steps in turn, so that a change of the machine's speed meets all of them."""
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -73,3 +74,16 @@ def _take_steps(process: Any, steps: int) -> float:
     process.stdin.write(f"{steps}\n")
     process.stdin.flush()
     return float(process.stdout.readline()) / steps
+
+
+def parse_names(
+    options: argparse.ArgumentParser, names: Sequence[str], contenders: Sequence[str]
+) -> argparse.Namespace:
+    """Return the options of a script that measures what it is told by name, all of it if nothing; `--worker` makes it a contender."""
+    options.add_argument("names", nargs="*", help=f"{'; '.join(names)}; all if none is named")
+    options.add_argument("--worker", choices=contenders)
+    options.add_argument("--folder", type=Path)
+    args = options.parse_args()
+    if unknown := set(args.names) - set(names):
+        options.error(f"There is no {'; '.join(sorted(unknown))}; there are {'; '.join(names)}.")
+    return args

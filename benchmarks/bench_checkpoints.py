@@ -7,7 +7,6 @@ turn. Reading compares checksums in both; this project syncs what it writes to t
 """
 
 # pyright: basic
-import argparse
 import os
 import statistics
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from _report import describe_machine, emit, parser
-from _turns import command_of, find_quartiles, serve, take_turns
+from _turns import command_of, find_quartiles, parse_names, serve, take_turns
 
 VARIABLES, ROWS, COLUMNS = 50, 1250, 2000
 GIGABYTES = VARIABLES * ROWS * COLUMNS * 4 / 1e9
@@ -83,14 +82,9 @@ def write_saved(folder):
 
 def main():
     """Measure and print."""
-    options: argparse.ArgumentParser = parser(__doc__, rounds=7)
-    options.add_argument("names", nargs="*", help=f"{'; '.join(NAMES)}; all if none is named")
+    options = parser(__doc__, rounds=7)
     options.add_argument("--seconds", type=float, default=2.0, help="about how long a contender works in a round")
-    options.add_argument("--worker", choices=CONTENDERS)
-    options.add_argument("--folder", type=Path)
-    args = options.parse_args()
-    if unknown := set(args.names) - set(NAMES):
-        options.error(f"There is no {'; '.join(sorted(unknown))}; there are {'; '.join(NAMES)}.")
+    args = parse_names(options, NAMES, CONTENDERS)
     if args.worker:
         serve(lambda: make_contender(args.worker, args.names[0], args.folder))
         return

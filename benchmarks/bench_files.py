@@ -7,7 +7,6 @@ is counted is what `fit` gets: NumPy batches of 256 rows. Grain reads records an
 """
 
 # pyright: basic
-import argparse
 import io
 import os
 import random
@@ -18,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from _report import describe_machine, emit, parser
-from _turns import command_of, find_quartiles, serve, take_turns
+from _turns import command_of, find_quartiles, parse_names, serve, take_turns
 
 ROWS, IMAGES, BATCH, COLUMNS = 16384, 1024, 256, 20
 WORDS, TEXT_WORDS = [f"word{i}" for i in range(5000)], 12
@@ -207,14 +206,9 @@ def measure(name, folder, args):
 
 def main():
     """Measure and print."""
-    options: argparse.ArgumentParser = parser(__doc__, rounds=7)
-    options.add_argument("names", nargs="*", help=f"{'; '.join(NAMES)}; all if none is named")
+    options = parser(__doc__, rounds=7)
     options.add_argument("--seconds", type=float, default=1.0, help="about how long a contender reads in a round")
-    options.add_argument("--worker", choices=CONTENDERS)
-    options.add_argument("--folder", type=Path)
-    args = options.parse_args()
-    if unknown := set(args.names) - set(NAMES):
-        options.error(f"There is no {'; '.join(sorted(unknown))}; there are {'; '.join(NAMES)}.")
+    args = parse_names(options, NAMES, CONTENDERS)
     if args.worker:
         serve(lambda: make_contender(args.worker, args.names[0], args.folder))
         return
