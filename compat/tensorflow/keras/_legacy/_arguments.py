@@ -2,12 +2,10 @@
 
 import functools
 import inspect
-import random
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import keras
-import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
@@ -321,37 +319,6 @@ def _for_each_output(model: keras.Model, metrics: Any) -> Any:
     return [list(metrics) for _ in range(count)]
 
 
-def _resizing_smartly(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def image_dataset_from_directory(*args: Any, **kwargs: Any) -> Any:
-        if "smart_resize" in kwargs:
-            tell_old_form("`smart_resize=`", "`crop_to_aspect_ratio=`")
-            kwargs["crop_to_aspect_ratio"] = kwargs.pop("smart_resize")
-        return original(*args, **kwargs)
-
-    return image_dataset_from_directory
-
-
-def _drawing_whole_seeds(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Shuffle as Keras does, with a seed that Python 3.12 takes: its own is drawn from 0 to a float."""
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def skipgrams(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        if not given.arguments["shuffle"] or given.arguments["seed"] is not None:
-            return original(*args, **kwargs)
-        couples, labels = original(**given.arguments | {"shuffle": False})
-        seed = random.randint(0, 10_000_000)
-        for values in (couples, labels):
-            random.seed(seed)
-            random.shuffle(values)
-        return couples, labels
-
-    return skipgrams
-
-
 def _track(self: keras.Layer, trackable: Any, name: str, overwrite: bool = False) -> Any:
     """Count a layer among this one's, so that its variables are found."""
     if isinstance(trackable, keras.Layer) and not any(layer is trackable for layer in self._layers):
@@ -450,21 +417,6 @@ def _hooks() -> Iterator[Change]:
     for cell in (layers.GRUCell, layers.LSTMCell, layers.SimpleRNNCell):
         yield Hook(cell, "get_initial_state", _one_state, "self batch_size", "Keras 2's `inputs` and `dtype`")
     yield Hook(layers.RNN, "__init__", _batch_first, "self cell", "`time_major=False`")
-    yield Hook(
-        keras.utils,
-        "image_dataset_from_directory",
-        _resizing_smartly,
-        "directory",
-        "`smart_resize=`",
-        (keras.preprocessing, tf_keras.utils, tf_keras.preprocessing),
-    )
-    yield Hook(
-        tf_keras.preprocessing.sequence,
-        "skipgrams",
-        _drawing_whole_seeds,
-        "sequence vocabulary_size window_size negative_samples shuffle categorical sampling_table seed",
-        "Python 3.12 draws no integers up to a float",
-    )
     for name in ("fit", "evaluate", "predict"):
         yield Hook(JAXTrainer, name, _loading_alone, "self x", "`workers` and its like are the data's")
     for name in ("train_on_batch", "test_on_batch"):
