@@ -6,7 +6,6 @@ Where that fails, as in a group with an element that is an error, the elements o
 import collections
 import itertools
 import logging
-import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, final
@@ -84,13 +83,14 @@ class _Together:
 
 
 def _worth_together(element: Any, result: Any) -> int:
-    """Return how many elements such as this one are worth a group: one if it holds no strings."""
+    """Return how many elements such as this one are worth a group: one if it holds no strings, or becomes what is no tensor."""
     texts = [leaf for leaf in _elements.leaves(element) if isinstance(leaf, np.ndarray) and leaf.dtype == object]
-    if not texts:
+    results = _elements.leaves(result)
+    if not texts or not all(isinstance(leaf, np.ndarray | np.generic) for leaf in results):
         return 1
     rows = max(leaf.size for leaf in texts)
     given = sum(sum(map(len, leaf.ravel().tolist())) for leaf in texts)
-    made = sum(math.prod(np.shape(leaf)) * np.dtype(leaf.dtype).itemsize for leaf in _elements.leaves(result))
+    made = sum(leaf.nbytes for leaf in results)
     return max(1, min(_MOST_ROWS // max(1, rows), _MOST_BYTES // max(1, given), _MOST_MADE // max(1, made)))
 
 

@@ -122,6 +122,29 @@ def _told(dataset):
             told.append(str(error))
 
 
+def test_parallel_calls_give_what_is_no_tensor():
+    lines = tf.data.Dataset.from_tensor_slices([["a b", "c"], ["d", "e f g"]] * 4)
+    ragged = lines.map(S.split, 2)
+    assert [row.to_list() for row in ragged][:2] == [[[b"a", b"b"], [b"c"]], [[b"d"], [b"e", b"f", b"g"]]]
+    assert [rows.shape[0] for rows in ragged.ragged_batch(3)] == [3, 3, 2]
+    sparse = lines.map(lambda text: S.split(text).to_sparse(), 2)
+    assert [tf.sparse.to_dense(part).shape.as_list() for part in sparse][:2] == [[2, 2], [2, 3]]
+    assert [nothing for _, nothing in lines.map(lambda text: (text, None), 2)] == [None] * 8
+    inner = lines.map(lambda text: tf.data.Dataset.from_tensor_slices(text), 2)
+    assert [list(part.as_numpy_iterator()) for part in inner][1] == [b"d", b"e f g"]
+    none = tf.data.Dataset.from_tensor_slices(tf.constant([], tf.string)).map(S.length, 2)
+    assert list(none) == list(none.batch(2)) == []
+
+
+def test_numbers_made_of_strings_are_the_same_however_many_are_taken():
+    weights = tf.random.stateless_normal([32, 32], [1, 2])
+    function = lambda text: tf.linalg.matvec(weights, tf.ones([32]) * S.to_number(text) / 7.0)
+    source = tf.data.Dataset.from_tensor_slices([str(i) for i in range(70)])
+    for change in (lambda dataset: dataset, lambda dataset: dataset.batch(4)):
+        one_by_one, together = (list(change(source.map(function, calls)).as_numpy_iterator()) for calls in (None, 2))
+        assert all(np.array_equal(*pair) for pair in zip(one_by_one, together, strict=True))
+
+
 def test_elements_are_taken_ahead_only_where_calls_are_parallel():
     taken = []
 
