@@ -53,13 +53,15 @@ class CacheWriter:
         """
         self._path = path
         local = Path(tempfile.gettempdir(), os.path.basename(path)) if is_url(path) else Path(path)
-        _unfinished.remove_rests(local)
         part = _unfinished.beside(local)
         try:
-            self._file = part.open("xb+", buffering=0)
+            # Nobody looks for what stopped processes have left between the file and its lock.
+            with _unfinished.alone_in(local.parent):
+                _unfinished.remove_rests(local)
+                self._file = part.open("xb+", buffering=0)
+                self._unfinished = _unfinished.Unfinished(part, self._file.close)
         except FileNotFoundError:
             raise NotFoundError(None, None, f"{path}: its folder is not there; make it first.") from None
-        self._unfinished = _unfinished.Unfinished(part, self._file.close)
         self._end = 0
         self.append(_HEAD)
 

@@ -231,10 +231,16 @@ class FolderWriter:
         self._compression, self._shard_of, self._describe = compression, shard_of, describe
         self._keeps_first = keeps_first
         self._run = epath.Path(path) / str(uuid.uuid4().int >> 65)
-        self._run.mkdir(parents=True)
         self._shards: dict[str, _ShardWriter] = {}
-        close = functools.partial(_abandon, self._shards)
-        self._unfinished = None if is_url(path) else _unfinished.Unfinished(Path(self._run), close)
+        self._unfinished: _unfinished.Unfinished | None = None
+        if is_url(path):
+            self._run.mkdir(parents=True)
+            return
+        Path(path).mkdir(parents=True, exist_ok=True)
+        # Nobody looks for what stopped processes have left between the folder and its lock.
+        with _unfinished.alone_in(Path(path)):
+            self._run.mkdir()
+            self._unfinished = _unfinished.Unfinished(Path(self._run), functools.partial(_abandon, self._shards))
 
     def write(self, element: Any) -> None:
         """Append an element."""

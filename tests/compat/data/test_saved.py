@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow.data import _unfinished
 from tfdist_jax.compat.tensorflow.data._seed_log import DataShard
 from tfdist_jax.compat.tensorflow.io import _messages
 
@@ -322,3 +323,22 @@ def test_folders_are_tensorflows_and_tensorflows_are_read(tmp_path, run_script, 
     for run, program, what, folder in steps:
         ran = run(program, what, str(tmp_path / folder))
         assert ran.returncode == 0, ran.stderr
+
+
+def test_a_run_that_begins_is_not_taken_for_what_a_stopped_process_has_left(tmp_path, monkeypatch):
+    path, others = tmp_path / "s", []
+    Dataset.range(4).save(path)
+    unfinished = _unfinished.Unfinished
+
+    def begin(*args):
+        if not others:
+            others.append(threading.Thread(target=Dataset.range(2).save, args=[path]))
+            others[0].start()
+            others[0].join(0.5)
+        return unfinished(*args)
+
+    monkeypatch.setattr(_unfinished, "Unfinished", begin)
+    Dataset.range(3).save(path)
+    others[0].join()
+    assert values(Dataset.load(path)) in ([0, 1], [0, 1, 2])
+    assert len(runs(path)) == 1
