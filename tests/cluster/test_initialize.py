@@ -254,7 +254,8 @@ def test_an_exit_without_an_error_in_the_middle_reaches_the_others(cluster):
     workers.start(JOIN + "gather()\nif mine.process_id == 1: sys.exit()\ngather()")
     codes = workers.wait()
     assert codes[1] == 0
-    assert "Connection closed by peer" in workers.workers[0].log
+    # A socket that closes with bytes unread resets its connection: which of the two it is hangs on the moment.
+    assert re.search("Connection (closed|reset) by peer", workers.workers[0].log)
     assert codes[0]
 
 
