@@ -152,7 +152,7 @@ def _texts(array: np.ndarray, dtype: DType | None) -> np.ndarray:
         raise ValueError(f"Cannot convert strings ({array!r}) to a tensor of dtype {dtype.name}.")
     items = array.ravel().tolist()
     texts = np.empty(len(items), object)
-    texts[:] = items if all(type(item) is bytes for item in items) else list(map(_text, items))
+    texts[:] = items if set(map(type, items)) <= {bytes} else list(map(_text, items))
     return texts.reshape(array.shape)
 
 

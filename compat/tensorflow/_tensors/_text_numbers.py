@@ -1,7 +1,7 @@
 """Numbers that texts spell, read as TensorFlow reads them."""
 
 from collections.abc import Sequence
-from fractions import Fraction
+from decimal import Decimal
 
 import numpy as np
 
@@ -16,19 +16,19 @@ def read_numbers(texts: Sequence[bytes], kind: np.dtype) -> np.ndarray:
     Raises:
         UnreadableNumberError: For the first text that spells no number of this type.
     """
-    try:
-        # Python takes "1_000" for a number.
-        if b"_" in b"".join(texts):
-            raise ValueError
-        wide = np.float64 if kind.kind == "f" else np.uint64 if kind.itemsize == 8 and kind.kind == "u" else np.int64
-        column = np.array(texts, "S").astype(wide)
-        narrow = _narrowed(column, texts) if kind == np.float32 else column.astype(kind)
-        if kind.kind in "iu" and not (narrow == column).all():
-            raise ValueError
-    except (ValueError, OverflowError):
-        # One by one it is slow, and takes hexadecimal digits.
-        return np.array([_read_number(i, text, kind) for i, text in enumerate(texts)], kind)
-    return narrow
+    from pyarrow import ArrowInvalid
+
+    # It takes hexadecimal digits for integers.
+    if kind.kind == "f" or not _is_hexadecimal(b"".join(texts)):
+        try:
+            return _read_all(texts, kind)
+        except ArrowInvalid:  # It does not say which text is no number, and knows fewer ways to spell one.
+            pass
+    numbers = [_read_number(i, text, kind) for i, text in enumerate(texts)]
+    if kind != np.float32:
+        return np.array(numbers, kind)
+    # Rounded once, from their decimals.
+    return _read_all([_spell(text, number) for text, number in zip(texts, numbers, strict=True)], kind)
 
 
 class UnreadableNumberError(ValueError):
@@ -44,17 +44,26 @@ class UnreadableNumberError(ValueError):
         self.number = number
 
 
-def _read_number(number: int, text: bytes, kind: np.dtype) -> int | float | np.number:
+def _read_all(texts: Sequence[bytes], kind: np.dtype) -> np.ndarray:
+    import pyarrow
+
+    numbers = pyarrow.array(texts, pyarrow.string()).cast(pyarrow.from_numpy_dtype(kind))
+    return numbers.to_numpy(zero_copy_only=False, writable=True)
+
+
+def _read_number(number: int, text: bytes, kind: np.dtype) -> int | float:
     try:
-        if b"_" in text:
+        if b"_" in text:  # Python takes "1_000" for a number.
             raise ValueError
         if kind.kind in "iu":
             return _in_range(int(text), kind)
-        digits = text.strip().lower()
-        value = float.fromhex(digits.decode()) if b"0x" in digits else float(text)
+        return float.fromhex(text.strip().decode()) if _is_hexadecimal(text) else float(text)
     except (ValueError, OverflowError):
         raise UnreadableNumberError(number) from None
-    return _narrowed(np.array([value]), [text])[0] if kind == np.float32 else value
+
+
+def _is_hexadecimal(text: bytes) -> bool:
+    return b"x" in text or b"X" in text
 
 
 def _in_range(value: int, kind: np.dtype) -> int:
@@ -64,18 +73,6 @@ def _in_range(value: int, kind: np.dtype) -> int:
     return value
 
 
-def _narrowed(column: np.ndarray, texts: Sequence[bytes]) -> np.ndarray:
-    """Return float32 numbers as if they were read at once: one that float64 has rounded to the middle of two is rounded by its text."""
-    with np.errstate(over="ignore"):
-        narrow = column.astype(np.float32)
-        above, below = np.nextafter(narrow, np.float32(np.inf)), np.nextafter(narrow, np.float32(-np.inf))
-        middles = [(narrow.astype(np.float64) + other) / 2 for other in (above, below)]
-    is_middle = np.isfinite(column) & ((column == middles[0]) | (column == middles[1]))
-    for i in np.flatnonzero(is_middle).tolist():
-        if b"x" in texts[i].lower():
-            continue  # Binary digits are not rounded before.
-        exact, rounded = Fraction(texts[i].decode().strip()), Fraction(column[i])
-        pair = sorted((narrow[i], above[i] if column[i] > narrow[i] else below[i]))
-        if exact != rounded:
-            narrow[i] = pair[exact > rounded]
-    return narrow
+def _spell(text: bytes, number: int | float) -> bytes:
+    """Return a number as Arrow reads it."""
+    return str(Decimal(number)).encode() if _is_hexadecimal(text) else text.strip().lstrip(b"+")

@@ -1,7 +1,8 @@
 """`tf.io.decode_csv`: lines of values with something between them, as columns."""
 
+import codecs
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from tfdist_jax.compat.tensorflow._tensors._text_numbers import UnreadableNumber
 # With what messages call them.
 _TYPES = {"float32": "float", "float64": "double", "int32": "int32", "int64": "int64", "string": "string"}
 _QUOTE = ord('"')
+# The fewest lines that are worth Arrow's start.
+_FEWEST = 16
 
 
 @computes_rows
@@ -89,27 +92,42 @@ class CsvTable:
 
     def columns(self, lines: Sequence[bytes], *, numbered: bool = True) -> list[np.ndarray]:
         """Return an array for each column; messages say the line's number if lines are `numbered`, and else an empty one is a value."""
-        columns = self._split_alike(lines)
+        columns = self._read_plain(lines, numbered=numbered) if len(lines) >= _FEWEST else None
         if columns is None:
-            columns = self._split_each(lines, numbered=numbered)
-        return [self._column(i, fields, numbered=numbered) for i, fields in enumerate(columns)]
+            fields = self._split_each(lines, numbered=numbered)
+            columns = [self._column(i, texts, numbered=numbered) for i, texts in enumerate(fields)]
+        return columns
 
-    def _split_alike(self, lines: Sequence[bytes]) -> list[list[bytes]] | None:
-        """Return the fields of each column, if all lines have as many and none has quotes; None if not.
+    def _read_plain(self, lines: Sequence[bytes], *, numbered: bool) -> list[np.ndarray] | None:
+        """Return the columns as Arrow reads them; None where it would read other ones than TensorFlow, or finds something wrong."""
+        whole = b"\n".join(lines)
+        count = lines[0].count(self._delimiter) + 1
+        chosen = list(range(count)) if self._chosen is None else self._chosen
+        if len(chosen) != len(self.types) or chosen[-1] >= count or not self._is_plain(lines, whole):
+            return None
+        kinds = {i: dtype.as_numpy_dtype for i, dtype in zip(chosen, self.types, strict=True)}
+        read = _read_with_arrow(whole, self._delimiter, count, kinds, self._missing)
+        if read is None:
+            return None
+        if any(column.null_count and default is None for column, default in zip(read, self._defaults, strict=True)):
+            return None
+        return [
+            self._column(i, column.to_pylist(), numbered=numbered)
+            if self.types[i].name == "string"
+            else column.fill_null(self._defaults[i]).to_numpy().copy()
+            for i, column in enumerate(read)
+        ]
 
-        One list is split and cut up: a list for each line would set Python's garbage collector off again and again.
-        """
-        whole, splits = self._delimiter.join(lines), [line.count(self._delimiter) for line in lines]
-        if not lines or not all(lines) or min(splits) < max(splits):
-            return None
-        if self.quotes and any(mark in whole for mark in (b'"', b"\n", b"\r")):
-            return None
-        width = splits[0] + 1
-        chosen = self._chosen if self._chosen is not None else range(width)
-        if len(chosen) != len(self.types) or chosen[-1] >= width:
-            return None
-        fields = whole.split(self._delimiter)
-        return [fields[i::width] for i in chosen]
+    def _is_plain(self, lines: Sequence[bytes], whole: bytes) -> bool:
+        """Whether each line is a row to Arrow too, whose values stand between no quotes and are no hexadecimal numbers."""
+        odd = [b"\r", b"0x", b"0X", *([b'"'] if self.quotes else [])]
+        return (
+            all(lines)
+            and len(self._delimiter) == 1
+            and whole.count(b"\n") == len(lines) - 1
+            and not whole.startswith(codecs.BOM_UTF8)
+            and not any(mark in whole for mark in odd)
+        )
 
     def _split_each(self, lines: Sequence[bytes], *, numbered: bool) -> list[list[bytes]]:
         """Return the fields of each column.
@@ -165,6 +183,30 @@ class CsvTable:
             column[:] = fields
             return column
         return _numbers(number, fields, dtype, numbered=numbered)
+
+
+def _read_with_arrow(
+    whole: bytes, delimiter: bytes, count: int, kinds: Mapping[int, Any], missing: bytes
+) -> list[Any] | None:
+    """Return columns of lines, by their numbers and the types of their values; None if a line is another."""
+    import pyarrow
+    from pyarrow import csv
+
+    names = [str(i) for i in range(count)]
+    types = {
+        names[i]: pyarrow.binary() if kind is object else pyarrow.from_numpy_dtype(kind) for i, kind in kinds.items()
+    }
+    try:
+        return csv.read_csv(
+            pyarrow.py_buffer(whole),
+            csv.ReadOptions(use_threads=False, block_size=len(whole) + 1, column_names=names),
+            csv.ParseOptions(delimiter=delimiter.decode(), quote_char=False, ignore_empty_lines=False),
+            csv.ConvertOptions(
+                check_utf8=False, column_types=types, null_values=["", missing], include_columns=list(types)
+            ),
+        ).columns
+    except pyarrow.ArrowInvalid:
+        return None
 
 
 def _default(number: int, value: Any) -> tuple[DType, Any]:

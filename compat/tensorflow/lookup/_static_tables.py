@@ -1,5 +1,6 @@
 """`tf.lookup.StaticHashTable`, `StaticVocabularyTable`: tables that are filled once."""
 
+import itertools
 from typing import Any, final
 
 import jax
@@ -106,8 +107,8 @@ class StaticHashTable(Table):
     def _find(self, keys: Any) -> Any:
         if isinstance(keys, Tracer) and self._values.dtype != object:
             return self._find_in_program(keys)
-        array, get = array_of(keys), self._rows.get
-        rows = np.fromiter((get(key, -1) for key in hashable(array)), np.int64, array.size)
+        array = array_of(keys)
+        rows = np.fromiter(map(self._rows.get, hashable(array), itertools.repeat(-1)), np.int64, array.size)
         found = self._values[rows].reshape(array.shape)
         return HostTensor.of(found) if found.dtype == object else convert_to_tensor(found)
 

@@ -1,5 +1,7 @@
 """`tf.strings.split`, `bytes_split`, `ngrams`: parts of strings, as ragged tensors."""
 
+import itertools
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -32,7 +34,7 @@ def split(input: Any, sep: Any = None, maxsplit: int = -1, name: str | None = No
         if separator.ndim:
             raise invalid(f"sep must be a scalar, got shape: {list(separator.shape)}")
         separator = separator.item()
-    return split_each(input, lambda text: text.split(separator or None, maxsplit))
+    return split_each(input, operator.methodcaller("split", separator or None, maxsplit))
 
 
 def bytes_split(input: Any, name: str | None = None) -> Any:
@@ -65,7 +67,7 @@ def of_each(value: Any, parts_of: Callable[[bytes], Sequence[Any]], make: Callab
         return value.with_flat_values(of_each(value.flat_values, parts_of, make))
     texts = strings_of(value)
     rows = list(map(parts_of, texts.reshape(-1).tolist()))
-    flat = make([part for row in rows for part in row])
+    flat = make(list(itertools.chain.from_iterable(rows)))
     if not texts.ndim:
         return flat
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))

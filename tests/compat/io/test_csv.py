@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -30,6 +31,88 @@ def test_numbers_are_what_python_reads(rows):
     columns = tf.io.decode_csv(lines, wide)
     assert columns[0].numpy().tolist() == [number for number, _ in rows]
     assert columns[1].numpy().tolist() == [whole for _, whole in rows]
+
+
+# Texts of a type, and ones that are odd, or errors.
+USUAL = {
+    tf.float32: ["1.5", "-2", "3e4", ".5", "1.", " 7 "],
+    tf.float64: ["1.5", "-2e-3", "0"],
+    tf.int32: ["1", "-2", " 33", "007"],
+    tf.int64: ["1", "-99", "12345678901"],
+    tf.string: ["a", "bc", "0", "NA", " x ", "nan", "é"],
+}
+ODD = [
+    " ",
+    "+1",
+    "0x1f",
+    "inf",
+    "nan",
+    "1_0",
+    "\t",
+    "null",
+    '"q"',
+    '"',
+    "\0",
+    "#N/A",
+    "true",
+    "1e999",
+    "9" * 20,
+    "\ufeff",
+]
+
+
+@st.composite
+def tables(draw):
+    types = draw(st.lists(st.sampled_from(list(USUAL)), min_size=1, max_size=4))
+    rows = [[draw(st.sampled_from(USUAL[kind])) for kind in types] for _ in range(24)]
+    missing, odd = st.lists(st.sampled_from(["", "NA"]), max_size=3), st.lists(st.sampled_from(ODD), max_size=1)
+    for text in draw(missing) + draw(odd):
+        rows[draw(st.integers(0, 23))][draw(st.integers(0, len(types) - 1))] = text
+    if draw(st.integers(0, 9)) == 0:
+        rows[5].append("7")
+    return types, rows
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    table=tables(),
+    delimiter=st.sampled_from([",", ",", ";", "|", " ", "é"]),
+    missing=st.sampled_from(["", "NA", "-"]),
+    quotes=st.booleans(),
+    required=st.sampled_from([False, False, True]),
+)
+def test_many_lines_are_what_each_is(table, delimiter, missing, quotes, required):
+    types, rows = table
+    lines = [delimiter.join(row).encode() for row in rows]
+    defaults = [tf.constant([] if required else ["zz" if kind == tf.string else 5], kind) for kind in types]
+    check_lines(lines, defaults, delimiter, quotes, missing)
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_an_odd_value_among_many_is_what_it_is_alone(text):
+    for kind, usual in USUAL.items():
+        for place in (0, 20):
+            lines = [f"1,{usual[0]}"] * 24
+            lines[place] = f"1,{text}"
+            check_lines(lines, [[0], tf.constant([], kind)])
+            # In the first column, where a file's mark of its encoding would be.
+            check_lines([",".join(reversed(line.split(","))) for line in lines], [tf.constant([], kind), [0]])
+
+
+def check_lines(lines, *how):
+    def read(lines):
+        try:
+            columns = tf.io.decode_csv(lines, *how)
+        except tf.errors.InvalidArgumentError as error:
+            return re.sub(r"record \d+", "record", error.message)
+        return [column.numpy().tolist() for column in columns]
+
+    found, each = read(lines), [read([line]) for line in lines]
+    errors = [row for row in each if isinstance(row, str)]
+    if errors:
+        assert found in errors
+    else:
+        assert repr(found) == repr([[value for (value,) in column] for column in zip(*each, strict=True)])
 
 
 @pytest.mark.parametrize(
