@@ -63,7 +63,8 @@ class NoneTensorSpec:
 
 def map_structure(fn: Callable[..., Any], element: Any, *others: Any) -> Any:
     """Apply `fn` to the tensors of an element: tuples and dicts are structure, everything else, lists too, a tensor."""
-    if type(element) is np.ndarray:  # First, because every batch comes through here: asking for a Mapping is slow.
+    # First, because every batch and element comes through here: asking for a Mapping is slow.
+    if type(element) is np.ndarray or isinstance(element, np.generic):
         return fn(element, *others)
     if isinstance(element, tuple) and not isinstance(element, TensorShape):
         parts = [map_structure(fn, *same) for same in zip(element, *others, strict=True)]

@@ -2,6 +2,7 @@
 
 import base64
 import functools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,10 +95,22 @@ def encode_array(array: np.ndarray) -> bytes:
 
     TensorFlow's `Tensor::AsProtoTensorContent`, byte for byte.
     """
-    kind = "string" if array.dtype.kind in "OSU" else as_dtype(array.dtype).name
-    content = b"".join(encode_strings(array.reshape(-1).tolist())) if kind == "string" else array.tobytes()
-    head = content_head(kind, array.shape)
-    return b"".join((head, b'"', _varints.encode(len(content)), content)) if content else head
+    if array.dtype.kind not in "OSU":
+        return _number_head(array.dtype, array.shape) + array.tobytes()
+    content = b"".join(encode_strings(array.reshape(-1).tolist()))
+    head = content_head("string", array.shape)
+    return b"".join((head, _content_size(len(content)), content)) if content else head
+
+
+@functools.lru_cache(maxsize=256)
+def _number_head(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """Return what comes before the bytes of an array of numbers, of which each has the same size."""
+    size = math.prod(shape) * dtype.itemsize
+    return content_head(as_dtype(dtype).name, shape) + (_content_size(size) if size else b"")
+
+
+def _content_size(size: int) -> bytes:
+    return b'"' + _varints.encode(size)
 
 
 @functools.lru_cache(maxsize=256)
