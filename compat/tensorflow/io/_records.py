@@ -4,13 +4,15 @@ Ref: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_de
 """
 
 import functools
+import itertools
 import mmap
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import final, overload
+from typing import Any, final, overload
 
 import google_crc32c
+import numpy as np
 
 from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
 from tfdist_jax.compat.tensorflow.io._compression import open_to_read
@@ -25,8 +27,8 @@ def checksum(data: bytes) -> bytes:
     return _CHECKSUM.pack(mask(google_crc32c.value(data)))
 
 
-def mask(crc: int) -> int:
-    """Return a CRC32C turned, so that it is none of bytes that hold checksums."""
+def mask(crc: Any) -> Any:
+    """Return a CRC32C, or an array of them, turned, so that it is none of bytes that hold checksums."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -37,38 +39,82 @@ def frame(record: bytes) -> bytes:
 
 
 def read_records(path: str, compression: str = "", buffer_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the records of a file.
+    """Return an iterator over the records of a file, which is opened at its first step.
 
     Raises:
         NotFoundError: If there is no such file.
         DataLossError: If it is damaged, or ends within a record.
     """
-    at, data = 0, b""
+    return itertools.chain.from_iterable(_read_together(path, compression, buffer_bytes))
+
+
+def _read_together(path: str, compression: str, buffer_bytes: int | None) -> Iterator[list[bytes]]:
+    """Yield the records of a file, those together that are read at once."""
+    at, data, more, missing = 0, b"", b"", 0
     with open_to_read(path, compression, buffer_bytes) as file:
-        while more := file.read1():
+        # Of a large record all at once: bytes that are added to bytes are copied.
+        while more := file.read(missing) if missing > len(more) else file.read1():
             data += more
-            start, last = 0, len(data) - _BEFORE
-            while start <= last:
-                length = _read_length(data[start : start + _BEFORE])
-                if length is None:
-                    raise DataLossError(
-                        None, None, f"{path}: corrupted record at {at + start} (Is this even a TFRecord file?)"
-                    )
-                first = start + _BEFORE
-                end = first + length
-                if end + _AFTER > len(data):
-                    # Of a large record all at once: bytes that are added to bytes are copied.
-                    data += file.read(end + _AFTER - len(data))
-                    if end + _AFTER > len(data):
-                        break
-                record = data[first:end]
-                if _CHECKSUM.unpack_from(data, end)[0] != mask(google_crc32c.value(record)):
-                    raise DataLossError(None, None, f"{path}: corrupted record at {at + first}")
-                yield record
-                start = end + _AFTER
+            alike, first_ends = _find_alike(data)
+            others, ends, start, missing = _find_others(data, int(first_ends[-1]) + _AFTER if alike else 0)
+            records, ends = alike + others, np.concatenate([first_ends, np.array(ends, np.int64)])
+            wrong = _find_wrong(data, records, ends)
+            yield records[:wrong]
+            if wrong is not None:
+                place = at + int(ends[wrong]) - len(records[wrong])
+                raise DataLossError(None, None, f"{path}: corrupted record at {place}")
+            if missing is None:
+                raise DataLossError(
+                    None, None, f"{path}: corrupted record at {at + start} (Is this even a TFRecord file?)"
+                )
             at, data = at + start, data[start:]
         if data:
             raise _truncated(path, at)
+
+
+def _find_alike(data: bytes) -> tuple[list[bytes], np.ndarray]:
+    """Return the records of one length that bytes begin with, if there are several, and where they end."""
+    header = data[:_BEFORE]
+    length = _read_length(header) if len(header) == _BEFORE else None
+    step = _BEFORE + (length or 0) + _AFTER
+    if length is None or data[step : step + _BEFORE] != header:
+        return [], np.empty(0, np.int64)
+    headers = np.ndarray((len(data) // step,), np.dtype((np.void, _BEFORE)), data, strides=(step,))
+    is_alike = headers == headers[0]
+    count = len(headers) if is_alike.all() else int(is_alike.argmin())
+    starts = range(_BEFORE, count * step, step)
+    return [data[start : start + length] for start in starts], np.arange(count) * step + (step - _AFTER)
+
+
+def _find_others(data: bytes, start: int) -> tuple[list[bytes], list[int], int, int | None]:
+    """Find the records from a place on.
+
+    Returns:
+        The records, where they end, where the next one begins, and how many of its bytes are missing, if that is known; None if it has
+        another length than was written.
+    """
+    records, ends = [], []
+    size = len(data)
+    while (first := start + _BEFORE) <= size:
+        length = _read_length(data[start:first])
+        if length is None:
+            return records, ends, start, None
+        end = first + length
+        if end + _AFTER > size:
+            return records, ends, start, end + _AFTER - size
+        records.append(data[first:end])
+        ends.append(end)
+        start = end + _AFTER
+    return records, ends, start, 0
+
+
+def _find_wrong(data: bytes, records: list[bytes], ends: np.ndarray) -> int | None:
+    """Return the first record that is not what its checksum, at its end, is of; None if there is none."""
+    if not records:
+        return None
+    written = np.ndarray((len(data) - _AFTER + 1,), "<u4", data, strides=(1,))[ends]
+    wrong = mask(np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))) != written
+    return int(wrong.argmax()) if wrong.any() else None
 
 
 @functools.lru_cache(4096)

@@ -47,6 +47,57 @@ def test_a_changed_bit_is_found(tmp_path_factory, records, data):
         values(tf.data.TFRecordDataset(path))
 
 
+def runs(lengths):
+    """Return three records of each length, one behind the other."""
+    return [os.urandom(length) for length in lengths for _ in range(3)]
+
+
+def read_to_error(*how):
+    """Return the records before the error, and what it says."""
+    found, records = [], read_records(*how)
+    with pytest.raises(tf.errors.DataLossError) as error:
+        found.extend(records)
+    assert next(records, None) is None
+    return found, error.value.message
+
+
+BUFFER_BYTES = [None, 1, 40, 100]
+
+
+@pytest.mark.parametrize("buffer_bytes", BUFFER_BYTES)
+@pytest.mark.parametrize("lengths", [(5,), (5, 5, 6, 0), (0, 1000, 4)])
+def test_runs_of_records_of_one_length_come_back(tmp_path, lengths, buffer_bytes):
+    records = runs(lengths)
+    path = write(tmp_path / "some", records)
+    assert list(read_records(path, "", buffer_bytes)) == records
+    assert list(read_records(write(tmp_path / "zipped", records, "GZIP"), "GZIP", buffer_bytes)) == records
+
+
+@pytest.mark.parametrize("buffer_bytes", BUFFER_BYTES)
+@pytest.mark.parametrize("damaged", range(12))
+def test_all_records_before_a_damaged_one_come(tmp_path, damaged, buffer_bytes):
+    records = runs((5, 5, 6, 0))
+    path = Path(write(tmp_path / "some", records))
+    start, whole = sum(16 + len(record) for record in records[:damaged]), path.read_bytes()
+    message = f"{path}: corrupted record at "
+    for place in range(start, start + 16 + len(records[damaged])):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        said = f"{start} (Is this even a TFRecord file?)" if place < start + 12 else f"{start + 12}"
+        assert read_to_error(str(path), "", buffer_bytes) == (records[:damaged], message + said)
+
+
+@pytest.mark.parametrize("buffer_bytes", BUFFER_BYTES)
+def test_all_records_before_the_end_of_a_cut_file_come(tmp_path, buffer_bytes):
+    records = runs((5, 6))
+    path = Path(write(tmp_path / "some", records))
+    starts, whole = [0, 21, 42, 63, 85, 107, 129], path.read_bytes()
+    for length in set(range(len(whole))) - set(starts):
+        path.write_bytes(whole[:length])
+        count = sum(start < length for start in starts) - 1
+        message = f"{path}: truncated record at {starts[count]}: the file ends within it."
+        assert read_to_error(str(path), "", buffer_bytes) == (records[:count], message)
+
+
 @pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
 def test_a_file_that_is_cut_anywhere_gives_its_first_records_and_an_error(tmp_path, compression):
     records = [b"a" * 20, b"", os.urandom(50)]
