@@ -80,6 +80,10 @@ class _Part:
 
 
 def _joined(parts: Sequence[_Part], kind: int, count: int) -> Column:
+    if len(parts) == 1 and len(parts[0].rows) == count:
+        part = parts[0]
+        values = np.asarray(part.values if part.kind == kind else (), _TYPES[kind])
+        return Column(np.full(count, part.kind, np.int8), part.lengths, values)
     kinds, lengths = np.zeros(count, np.int8), np.zeros(count, np.int64)
     for part in parts:
         kinds[part.rows], lengths[part.rows] = part.kind, part.lengths
