@@ -78,13 +78,17 @@ class _Step:
     has_effect: bool
 
     def compute(self, values: Sequence[Any] | Mapping[int, Any]) -> tuple[list[Any], Any]:
-        """Return the results, and how they make up what the function has returned."""
+        """Return the results as tensors, and how they make up what the function has returned."""
+        leaves, tree = self.call(values)
+        return [jnp.asarray(leaf) if _has_numbers(leaf) else leaf for leaf in leaves], tree
+
+    def call(self, values: Sequence[Any] | Mapping[int, Any]) -> tuple[list[Any], Any]:
+        """Return the parts of what the function returns, and how they make it up."""
         parts = list(self.constants)
         for place, number in self.slots:
             parts[place] = values[number]
         args, kwargs = restore_dict_order(self.tree.unflatten(parts))
-        leaves, tree = jax.tree.flatten(in_order(self.function(*args, **kwargs)), is_leaf=_is_whole)
-        return [jnp.asarray(leaf) if _has_numbers(leaf) else leaf for leaf in leaves], tree
+        return jax.tree.flatten(in_order(self.function(*args, **kwargs)), is_leaf=_is_whole)
 
     def compute_rows(self, columns: Sequence[Any], count: int, form: tuple[Any, ...]) -> list[Any] | None:
         """Return the results for so many elements, each `[count, ...]`; None if they have not all the form of a result.
@@ -116,7 +120,7 @@ class _Step:
     ) -> list[Any] | None:
         bound = functools.partial(function, self.function.__self__) if inspect.ismethod(self.function) else function
         step = dataclasses.replace(self, function=bound)
-        leaves, tree = step.compute({number: _as_value(columns[number]) for _, number in self.slots})
+        leaves, tree = step.call({number: _as_value(columns[number]) for _, number in self.slots})
         wanted = (form[0], *((kind, (count, *shape)) for kind, shape in form[1:]))
         return [np.asarray(leaf) for leaf in leaves] if (tree, *map(_form, leaves)) == wanted else None
 
@@ -131,7 +135,8 @@ def computes_rows(function: AnyFunction, many: Callable[..., Any] | None = None)
 
     Args:
         function: The function, or a method.
-        many: What to call with the strings of several elements, `[n, ...]`, in place of those of one; the function itself if None.
+        many: What to call with the strings of several elements, `[n, ...]`, in place of those of one; the function itself if None. It may
+            return NumPy's arrays of numbers.
     """
     _row_functions[function] = many or function
     return function
@@ -345,9 +350,9 @@ def _form(value: Any) -> Any:
     """Return what a program knows of a result of the host part: a tensor's type; of anything else the value."""
     if holds_texts(value):
         return "string", np.shape(value)
-    if isinstance(value, jax.Array):
-        aval = value.aval
-        return aval.dtype, aval.shape
+    if isinstance(value, jax.Array | np.ndarray):
+        kind = value.aval if isinstance(value, jax.Array) else value
+        return kind.dtype, kind.shape
     return (type(value), None) if _is_whole(value) else (type(value), value)
 
 

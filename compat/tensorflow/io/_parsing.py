@@ -60,7 +60,8 @@ def _parse_together(serialized: Any, features: Any, *names: Any, **more_names: A
     """Return the dense tensors of the examples of several elements, `[n, ...]` or `[n, N, ...]`."""
     records = np.asarray(serialized, object)
     parsed = parse_rows(records.reshape(-1).tolist(), features, lambda row: "")
-    return {key: convert_to_tensor(value.reshape(*records.shape, *value.shape[1:])) for key, value in parsed.items()}
+    shaped = {key: value.reshape(*records.shape, *value.shape[1:]) for key, value in parsed.items()}
+    return {key: convert_to_tensor(value) if value.dtype == object else value for key, value in shaped.items()}
 
 
 computes_rows(parse_single_example, _parse_together)
