@@ -1,6 +1,7 @@
 """`tf.io.parse_example` and `parse_single_example`: tensors out of serialized examples."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -153,10 +154,11 @@ class _Reader:
     def _checked(self, key: str, dtype: Any, types: str = "Data type: {0} but expected type: {1}") -> Column:
         """Return a column whose values are of a type."""
         column, kind = self._columns[key], _features.kind_of(dtype)
-        wrong = np.flatnonzero((column.kinds != kind) & (column.kinds != 0))
-        if len(wrong):
-            said = types.format(NAMES[int(column.kinds[wrong[0]])], NAMES[kind])
-            raise invalid(f"{self._place(key, wrong[0])}Data types don't match. {said}")
+        is_wrong = (column.kinds != kind) & (column.kinds != 0)
+        if is_wrong.any():
+            row = int(is_wrong.argmax())
+            said = types.format(NAMES[int(column.kinds[row])], NAMES[kind])
+            raise invalid(f"{self._place(key, row)}Data types don't match. {said}")
         return column
 
     def _place(self, key: str, row: Any) -> str:
@@ -165,13 +167,13 @@ class _Reader:
     def _read_fixed(self, key: str, feature: _features.FixedLenFeature) -> Any:
         sizes, column = _features.sizes_of(key, feature), self._checked(key, feature.dtype)
         default = _features.default_of(feature.default_value, feature.dtype, sizes)
-        size = int(np.prod(sizes, dtype=np.int64))
-        is_there = column.kinds != 0
-        is_wrong = (is_there & (column.lengths != size)) | (~is_there & (default is None))
+        size = math.prod(sizes)
+        is_there, is_fit = column.kinds != 0, column.lengths == size
+        if is_there.all() and is_fit.all():
+            return column.values.reshape(self._count, *sizes)
+        is_wrong = np.where(is_there, ~is_fit, default is None)
         if is_wrong.any():
             raise self._unfit(key, feature, int(np.argmax(is_wrong)))
-        if is_there.all():
-            return column.values.reshape(self._count, *sizes)
         values = np.empty((self._count, *sizes), _features.numpy_type(feature.dtype))
         values[...] = default
         values[is_there] = column.values.reshape(-1, *sizes)
@@ -193,7 +195,7 @@ class _Reader:
         if not feature.allow_missing:
             raise ValueError("Unsupported: FixedLenSequenceFeature requires allow_missing to be True.")
         sizes, column = _features.sizes_of(key, feature), self._checked(key, feature.dtype)
-        size = int(np.prod(sizes, dtype=np.int64))
+        size = math.prod(sizes)
         wrong = np.flatnonzero(column.lengths % size) if size else []
         if len(wrong):
             raise invalid(
