@@ -6,6 +6,7 @@ another way are read in further rounds, and in the end one by one by the protoco
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, final
 
@@ -179,20 +180,28 @@ def _compare_short(
     header: bytes, places: Sequence[tuple[int, int]], data: np.ndarray, at: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compare eight bytes at a time: where all sizes are below 128, they differ from the first example's by one number."""
-    numbers = [start for start, _ in places]
-    whole = -(-len(header) // 8) * 8
-    found = _look(data, at, whole)
+    numbers = tuple(start for start, _ in places)
+    found = _look(data, at, -(-len(header) // 8) * 8)
     sizes = found[:, numbers[-1]].astype(np.uint64)
     change = sizes - np.uint64(header[numbers[-1]])
-    in_words = lambda raw: np.frombuffer(bytes(raw).ljust(whole, b"\0"), "<u8")
-    at_numbers = lambda byte: in_words(byte if i in numbers else 0 for i in range(len(header)))
-    wrong = np.zeros(len(at), np.uint64)
-    columns = (found.view("<u8").T, in_words(header), in_words(b"\xff" * len(header)), at_numbers(1), at_numbers(_MORE))
-    for words, usual, inside, step, more in zip(*columns, strict=True):
-        wrong |= (words & inside) ^ (usual + change * step if step else usual)
-        if step:
-            wrong |= words & more
+    # The first size, which is the largest, has to be below 128 too.
+    wrong = (sizes + np.uint64(header[numbers[0]] - header[numbers[-1]])) >> np.uint64(7)
+    for words, (usual, inside, step) in zip(found.view("<u8").T, _find_words(header, numbers), strict=True):
+        differing = change * step
+        differing += usual
+        differing ^= words
+        differing &= inside
+        wrong |= differing
     return sizes.view(np.int64), wrong == 0
+
+
+# The keys of a file's examples come again with each batch, and with few sizes.
+@functools.lru_cache(4096)
+def _find_words(header: bytes, numbers: Sequence[int]) -> list[tuple[np.uint64, np.uint64, np.uint64]]:
+    """Return for each eight bytes of an entry's header: these bytes, ones in all bits of each, and a one in each that is a size."""
+    is_size = bytes(i in numbers for i in range(len(header)))
+    padded = [part.ljust(-(-len(header) // 8) * 8, b"\0") for part in (header, b"\xff" * len(header), is_size)]
+    return list(zip(*(np.frombuffer(part, "<u8") for part in padded), strict=True))
 
 
 def _compare(
