@@ -69,6 +69,8 @@ def map_structure(fn: Callable[..., Any], element: Any, *others: Any) -> Any:
     if isinstance(element, tuple) and not isinstance(element, TensorShape):
         parts = [map_structure(fn, *same) for same in zip(element, *others, strict=True)]
         return type(element)(*parts) if hasattr(element, "_fields") else tuple(parts)
+    if not others and type(element) is dict:
+        return {key: map_structure(fn, value) for key, value in element.items()}
     if isinstance(element, collections.abc.Mapping):
         return {key: map_structure(fn, value, *(other[key] for other in others)) for key, value in element.items()}
     return fn(element, *others)
@@ -149,7 +151,7 @@ def as_numpy(element: Any) -> Any:
 
 
 def _as_numpy(value: Any) -> Any:
-    if is_whole(value):
+    if type(value) is not np.ndarray and is_whole(value):
         return value.as_numpy_iterator() if is_dataset(value) else _as_numpy_value(value)
     array = np.asarray(value)[()]
     if isinstance(array, np.ndarray):  # A view: as in TensorFlow, nobody changes what others may see.
