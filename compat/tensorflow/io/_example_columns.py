@@ -142,8 +142,9 @@ def _read_alike(
     decoded = _decode(data, found, wanted)
     if decoded is None:
         return rows
+    own = rows[alike]
     for key, (counts, values) in decoded.items():
-        parts[key].append(_Part(rows[alike], found[key].kind, counts, values))
+        parts[key].append(_Part(own, found[key].kind, counts, values))
     return rows[~alike]
 
 
@@ -263,11 +264,11 @@ def _walk_equal(data: np.ndarray, at: np.ndarray, ends: np.ndarray) -> tuple[np.
     for layout in layouts:
         mask[layout.start : layout.end] = 0
     table = data[: ends[-1]].reshape(-1, length)
-    alike = ~((table ^ table[0]) & mask).any(1)
-    if not alike.all():
+    if ((table ^ table[0]) & mask).any():
         return _walk(data, at, ends)
-    sizes = {layout.key: np.broadcast_to(layout.end - layout.start, at.shape) for layout in layouts}
-    return alike, {layout.key: _Entry(layout.kind, at + layout.start, sizes[layout.key]) for layout in layouts}
+    sizes = {layout.key: np.full(len(at), layout.end - layout.start) for layout in layouts}
+    entries = {layout.key: _Entry(layout.kind, at + layout.start, sizes[layout.key]) for layout in layouts}
+    return np.ones(len(at), bool), entries
 
 
 def _find_layouts(example: bytes) -> list[_Layout] | None:
@@ -336,9 +337,10 @@ def _decode(
         if entry.kind == KINDS["string"]:
             found[key] = np.ones(len(entry.starts), np.int64), _decode_strings(data, entry) if wanted[key] == 1 else ()
         elif entry.kind == KINDS["float32"]:
-            if (entry.sizes % 4).any():
+            # Not `%` and `//`, which take ten times as long.
+            if (entry.sizes & 3).any():
                 return None
-            found[key] = entry.sizes // 4, _gather(data, entry.starts, entry.sizes).view("<f4")
+            found[key] = entry.sizes >> 2, _gather(data, entry.starts, entry.sizes).view("<f4")
     return found
 
 
