@@ -138,7 +138,9 @@ def _read_alike(
     if walked is None:
         return rows
     alike, entries = walked
-    found = {key: entry.of(alike) for key, entry in entries.items() if key in wanted}
+    found = {key: entry for key, entry in entries.items() if key in wanted}
+    if not alike.all():
+        found = {key: entry.of(alike) for key, entry in found.items()}
     decoded = _decode(data, found, wanted)
     if decoded is None:
         return rows
@@ -230,7 +232,7 @@ class _Entry:
 
     def of(self, alike: np.ndarray) -> "_Entry":
         """Return that of some examples."""
-        return self if alike.all() else _Entry(self.kind, self.starts[alike], self.sizes[alike])
+        return _Entry(self.kind, self.starts[alike], self.sizes[alike])
 
 
 def _walk(data: np.ndarray, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, dict[bytes, _Entry]] | None:
@@ -388,9 +390,9 @@ _FOLLOWED = np.concatenate([[np.uint64(0)], _MORE_BITS[:-1]])
 def _read_single_varints(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
     """Return the numbers at places of up to eight bytes that hold one each; None if some hold more, or are damaged."""
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))[starts]
-    if ((words & _MORE_BITS[sizes]) != _FOLLOWED[sizes]).any():
+    if ((words & _MORE_BITS.take(sizes)) != _FOLLOWED.take(sizes)).any():
         return None
-    words &= _BITS[sizes]
+    words &= _BITS.take(sizes)
     # Seven bits of each byte, then fourteen of two, then twenty-eight of four.
     for low, width in ((0x007F007F007F007F, 8), (0x00003FFF00003FFF, 16), (0x000000000FFFFFFF, 32)):
         high = words >> np.uint64(width)
