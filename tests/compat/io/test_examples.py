@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax.compat.tensorflow.io import _example_columns
+from tfdist_jax.compat.tensorflow.io import _example_columns, _varints
 
 FLOATS = st.floats(width=32, allow_nan=False)
 INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 200)
@@ -75,6 +75,29 @@ def test_damaged_examples_are_refused_or_read_as_one_by_one(data):
         assert found[key].kinds[3] == expected[key].kinds[0]
         if found[key].kinds[3] == kinds[key]:
             assert found[key].values[start : start + length].tobytes() == expected[key].values.tobytes()
+
+
+@pytest.mark.parametrize("length", [5, 118, 119, 127, 200])
+def test_a_byte_that_another_one_follows_is_not_taken_for_a_size(length):
+    def entry(key, length, write):
+        content = b"v" * length
+        for tag in (b"\n", b"\n", b"\n\x01" + key + b"\x12", b"\n"):
+            content = tag + write(len(content)) + content
+        return content
+
+    def example(length):
+        # Written in one byte, a size from 128 on says that more bytes follow.
+        entries = entry(b"k", 150, _varints.encode) + entry(b"x", length, lambda size: bytes([size]))
+        return b"\n" + _varints.encode(len(entries)) + entries
+
+    records = [example(5)] * 12 + [example(length)]
+    if length <= 118:
+        assert _example_columns.read_columns(records, {"x": 1})["x"].values.tolist() == [b"v" * 5] * 12 + [
+            b"v" * length
+        ]
+        return
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse example input"):
+        _example_columns.read_columns(records, {"x": 1})
 
 
 def _example(x, y):
