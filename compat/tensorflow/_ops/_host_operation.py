@@ -36,10 +36,7 @@ def numbers_of(value: Any, dtype: Any = None) -> np.ndarray:
 
 def make_strings(items: Iterable[bytes], shape: tuple[int, ...]) -> HostTensor:
     """Return a tensor of strings from its elements in row-major order."""
-    parts = list(items)
-    texts = np.empty(len(parts), object)
-    texts[:] = parts
-    return HostTensor.of(texts.reshape(shape))
+    return HostTensor.of(np.fromiter(items, object).reshape(shape))
 
 
 def map_strings(function: Callable[[bytes], bytes], texts: np.ndarray) -> HostTensor:

@@ -34,8 +34,13 @@ def mask(crc: Any) -> Any:
 
 def frame(record: bytes) -> bytes:
     """Return a record with its length and checksums."""
-    length = _LENGTH.pack(len(record))
-    return b"".join((length, checksum(length), record, checksum(record)))
+    return b"".join((_make_header(len(record)), record, checksum(record)))
+
+
+@functools.lru_cache(4096)
+def _make_header(length: int) -> bytes:
+    packed = _LENGTH.pack(length)
+    return packed + checksum(packed)
 
 
 def read_records(path: str, compression: str = "", buffer_bytes: int | None = None) -> Iterator[bytes]:
