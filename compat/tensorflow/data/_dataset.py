@@ -205,7 +205,8 @@ class Dataset(Sources, Groups, Saving, Unsupported):
     def enumerate(self, start: int = 0, name: str | None = None) -> "Dataset":
         """Put the element's number (int64) before each element."""
         count = self._plan.cardinality()
-        numbers = Dataset.counter(start) if count < 0 else Dataset.range(start, start + count)
+        # One number more, so that the elements end first: a cache is whole once it has been asked for what is behind its last one.
+        numbers = Dataset.counter(start) if count < 0 else Dataset.range(start, start + count + 1)
         return Dataset.zip(numbers, self)
 
     def concatenate(self, dataset: "Dataset", name: str | None = None) -> "Dataset":

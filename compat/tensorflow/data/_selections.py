@@ -68,12 +68,26 @@ class Repeat(Selection):
 
 
 def _until_empty(epochs: Iterator[Iterator[Any]]) -> Iterator[Iterator[Any]]:
-    """Yield epochs until one has no elements: repeating nothing for ever would never come back."""
+    """Yield epochs until one has no elements: repeating nothing for ever would never come back.
+
+    As in TensorFlow, one of errors alone is the last one, too, unless an element has come before.
+    """
+    has_elements = is_empty = False
+
+    def note(epoch: Iterator[Any]) -> Iterator[Any]:
+        nonlocal has_elements, is_empty
+        is_empty = True
+        for item in epoch:
+            is_empty = False
+            has_elements = has_elements or type(item) is not _failures.Failure
+            yield item
+            if has_elements:
+                break
+        yield from epoch
+
     for epoch in map(_failures.guarded, epochs):
-        for first in epoch:
-            yield _failures.raising(itertools.chain([first], epoch))
-            break
-        else:
+        yield _failures.raising(note(epoch))
+        if is_empty or not has_elements:
             return
 
 
