@@ -162,7 +162,9 @@ def _spec_if_taken(function: ElementFunction, element: Any) -> list[Any]:
 def _with_fewer_rows(element: Any, spec: Any) -> Any:
     """Return a batch with a row less, if batches may have other numbers of rows than the first; else None."""
     columns = list(zip(_elements.leaves(element), _elements.leaves(spec), strict=True))
-    is_open = lambda array, s: isinstance(s, TensorSpec) and np.ndim(array) and s.shape.rank and s.shape[0] is None
+    # What is not expected to be ragged may be so all the same: see `ragged_batch`.
+    is_tensor = lambda value, s: isinstance(s, TensorSpec) and not _elements.is_whole(value)
+    is_open = lambda value, s: is_tensor(value, s) and np.ndim(value) and s.shape.rank and s.shape[0] is None
     if not columns or not all(is_open(*column) for column in columns) or len({len(array) for array, _ in columns}) > 1:
         return None
     return _elements.map_structure(lambda array: array[:-1], element) if len(columns[0][0]) > 1 else None

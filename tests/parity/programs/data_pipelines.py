@@ -3,7 +3,8 @@
 from _facts import show
 from _pipelines import make, tell
 
-for seed in range(80):
+# The first ones, and some that were wrong once.
+for seed in [*range(80), 60178, 60451, 60577, 60956]:
     try:
         dataset, calls = make(seed)
     except (TypeError, ValueError) as error:
