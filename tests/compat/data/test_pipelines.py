@@ -41,6 +41,15 @@ def outcome(pipelines, seed, length):
     return calls, pipelines.tell(dataset)
 
 
+def is_lost_by_tensorflow(wanted):
+    """Whether `rebatch` there may have taken an error at the beginning of what follows another part for the end of all."""
+    if isinstance(wanted, str) or "InvalidArgumentError" not in wanted[1]:
+        return False
+    steps = [call.partition("(")[0] for call in wanted[0]]
+    joined = [step in ("concatenate itself", "repeat") for step in steps]
+    return "rebatch" in steps and any(joined[: len(steps) - 1 - steps[::-1].index("rebatch")])
+
+
 @pytest.mark.peers
 @pytest.mark.exhaustive
 def test_random_pipelines_give_tensorflows_elements():
@@ -50,6 +59,8 @@ def test_random_pipelines_give_tensorflows_elements():
     @given(seed=st.integers(0, 2**32), length=st.integers(1, 10))
     def compare(seed, length):
         found, wanted = outcome(ours, seed, length), outcome(real, seed, length)
+        if is_lost_by_tensorflow(wanted):
+            return
         assert found == wanted or (found == ERRORS_ALONE and set(wanted[1]) <= {"InvalidArgumentError", "end"})
 
     compare()
