@@ -42,11 +42,16 @@ def outcome(pipelines, seed, length):
 
 
 def are_lost_by_tensorflow(found, wanted):
-    """Whether elements differ only in that TensorFlow has taken an error for the end, as some of its transformations do behind others."""
+    """Whether elements differ only in that TensorFlow's `rebatch` or `window` has taken an error for the end."""
     if isinstance(found, str) or isinstance(wanted, str):
         return False
     *before, last = wanted[1]
-    return last == "end" and before[-1:] == ["InvalidArgumentError"] and found[1][: len(before)] == before
+    return (
+        any(call.startswith(("rebatch", "window")) for call in wanted[0])
+        and last == "end"
+        and before[-1:] == ["InvalidArgumentError"]
+        and found[1][: len(before)] == before
+    )
 
 
 @pytest.mark.peers
@@ -58,7 +63,7 @@ def test_random_pipelines_give_tensorflows_elements():
     @given(seed=st.integers(0, 2**32), length=st.integers(1, 10))
     def compare(seed, length):
         found = outcome(ours, seed, length)
-        # What TensorFlow gives behind an error is not always the same.
+        # What TensorFlow gives behind an error differs: of `interleave`, `window` 24 of 30 times nothing, 6 times the other elements.
         for _ in range(4):
             wanted = outcome(real, seed, length)
             errors_alone = found == ERRORS_ALONE and set(wanted[1]) <= {"InvalidArgumentError", "end"}

@@ -49,7 +49,7 @@ def tell(dataset, most=40):
 def _plain(tensor):
     array = tensor.numpy()
     if tensor.dtype.is_floating:  # Means may differ in the last bits.
-        array = np.vectorize(lambda value: float(f"{value:.5g}"), otypes=[float])(array)
+        array = np.vectorize(lambda value: float(f"{value:.6g}"), otypes=[float])(array)
     return f"{tensor.dtype.name}{list(np.shape(array))} {array.tolist() if hasattr(array, 'tolist') else array}"
 
 
