@@ -26,6 +26,7 @@ SUBJECTS = {
             "TensorParallel",
             "Sharded",
             "Offloaded",
+            "CentralStorage",
             "Compressed",
         ],
     ),

@@ -35,6 +35,7 @@ from tfdist_jax._strategy import Strategy as Strategy
 from tfdist_jax.strategies import (
     FSDP as FSDP,
     HSDP as HSDP,
+    CentralStorage as CentralStorage,
     Compressed as Compressed,
     Mirrored as Mirrored,
     Offloaded as Offloaded,

@@ -40,6 +40,7 @@ STRATEGIES = {
     "mirrored on one": lambda: td.Mirrored(tuple(jax.devices()[:1])),
     "fsdp": lambda: td.FSDP(min_size=8),
     "hsdp": lambda: td.HSDP(shards=2, min_size=8),
+    "central storage": lambda: td.CentralStorage(min_size=8),
     "zero1": lambda: td.ZeRO1(min_size=8),
     "data, fsdp and tensor": lambda: td.Sharded(
         {"data": 2, "fsdp": 2, "tensor": 2}, {"w": P(None, "tensor")}, min_size=8

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import Mesh
+from jax.sharding import Mesh, SingleDeviceSharding
 
 from tfdist_jax._internals import is_computed
 from tfdist_jax._sharding._mesh import num_replicas
@@ -109,6 +109,31 @@ class MirroredStorage(Storage):
     def place(self, cell: Cell, value: jax.Array) -> None:
         """Copy the first value to all devices."""
         self.adopt(cell, put(jnp.copy(value), replicated_sharding(self.mesh)))
+
+
+@final
+class CentralStorage(Storage):
+    """Keeps one array, in the host's memory or on one device; programs take copies on all devices of a mesh, and give one back."""
+
+    holds_arrays = False
+
+    def __init__(self, mesh: Mesh, home: SingleDeviceSharding) -> None:
+        """Keep arrays at `home`, whose memory kind says in which memory of the device; programs run on `mesh`."""
+        self._whole, self._home = replicated_sharding(mesh), home
+        (device,) = home.device_set
+        self._is_among_copies = device in self._whole.device_set and home.memory_kind == device.default_memory().kind
+
+    def load(self, held: jax.Array) -> jax.Array:
+        """Copy an array to all devices: a program may reuse the memory of what it gets."""
+        return put(jnp.copy(held) if self._is_among_copies else held, self._whole)
+
+    def store(self, array: jax.Array, held: jax.Array | None) -> jax.Array:
+        """Bring an array home, from one of the devices that have it."""
+        if isinstance(array, Tracer):
+            return array
+        copies = {shard.device: shard.data for shard in array.addressable_shards}
+        (device,) = self._home.device_set
+        return jax.device_put(copies.get(device, array.addressable_data(0)), self._home)
 
 
 @final

@@ -1,5 +1,6 @@
 """Ready-made strategies: one file each."""
 
+from tfdist_jax.strategies._central_storage import CentralStorage as CentralStorage
 from tfdist_jax.strategies._compressed import Compressed as Compressed
 from tfdist_jax.strategies._fsdp import FSDP as FSDP
 from tfdist_jax.strategies._hsdp import HSDP as HSDP

@@ -114,7 +114,8 @@ class Variable(metaclass=ByCreators):
         self.stored: Any = None
         self.storage: Storage = PLAIN
         if self._strategy is not None:
-            self.storage = self._strategy.per_replica_storage if on_read else self._strategy.storage
+            has_own = on_read and self._strategy.keeps_replica_values
+            self.storage = self._strategy.per_replica_storage if has_own else self._strategy.storage
         with computing_now():  # Also where replicas make it: the variable outlives their program.
             self.storage.place(self, value)
 
@@ -377,7 +378,8 @@ class Variable(metaclass=ByCreators):
     @property
     def device(self) -> str:
         """The name of the (first) device that holds the value."""
-        return device_name(_state.load(self))
+        home = None if self._strategy is None else self._strategy.parameter_device
+        return home or device_name(_state.load(self))
 
     def get_shape(self) -> TensorShape:
         """Return `shape`."""
@@ -429,7 +431,7 @@ class Variable(metaclass=ByCreators):
         text = functools.partial(variable_repr, shape=self._shape, dtype_name=self._dtype.name)
         if _state.current_scope() is not None:
             return text(self.name)
-        if self._strategy is None:
+        if self._strategy is None or not self._strategy.keeps_replica_values:
             return text(self.name, array=np.asarray(_state.load(self)))
         if self._strategy.num_replicas_in_sync == 1:
             return repr(self.values[0])

@@ -184,7 +184,8 @@ class StrategyExtended:
     @property
     def parameter_devices(self) -> tuple[str, ...]:
         """Names of this process's devices that hold variables."""
-        return self.worker_devices
+        home = self._strategy.parameter_device
+        return self.worker_devices if home is None else (home,)
 
     @property
     def experimental_between_graph(self) -> bool:

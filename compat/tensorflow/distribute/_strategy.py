@@ -84,11 +84,17 @@ class Strategy:
     Differs from TensorFlow: a step is traced once for all replicas, not once for each; the replica id inside is
     known only when the step runs.
     Ref: https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy
+
+    Attributes:
+        keeps_replica_values: Whether there are variables with a value for each replica, those with ON_READ synchronization.
+        parameter_device: The name of the device that holds all variables; None where each device has them.
     """
 
     is_default = False
     has_workers = False
     is_first = True
+    keeps_replica_values = True
+    parameter_device: str | None = None
 
     def __init__(
         self, native: tfdist_jax.Strategy, *, cross_device_ops: CrossDeviceOps | None = None, kind: str | None = None
@@ -334,7 +340,8 @@ class Strategy:
     def _local_values(self, value: Any) -> tuple[Any, ...]:
         if isinstance(value, Variable):
             strategy = value.distribute_strategy
-            return (value,) if strategy is None or strategy.num_replicas_in_sync == 1 else value.values
+            has_copies = strategy is not None and strategy.num_replicas_in_sync > 1 and strategy.keeps_replica_values
+            return value.values if has_copies else (value,)
         context = merging_context()
         if context is not None and isinstance(value, jax.Array):
             gathered = context.gather(value[None], 0)

@@ -8,6 +8,7 @@ __getattr__ = LazyNames(
         "distribute._options": (
             "CollectiveCommunication CollectiveHints CommunicationImplementation CommunicationOptions"
         ),
+        "distribute._central_storage": "CentralStorageStrategy",
         "distribute._multi_worker": "MultiWorkerMirroredStrategy=ExperimentalMultiWorkerMirroredStrategy",
         "distribute._preemption": "PreemptionCheckpointHandler TerminationConfig",
         "distribute._strategy": "ValueContext",

@@ -7,12 +7,12 @@ import jax
 import keras
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 import tfdist_jax
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax import DATA
-from tfdist_jax._stateful._storage import MirroredStorage
+from tfdist_jax._stateful._storage import CentralStorage, MirroredStorage
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 
 
@@ -48,7 +48,19 @@ def is_sharded(variable):
     return can_be_split(variable.stored) != variable.stored.sharding.is_fully_replicated
 
 
-KINDS = {"host": (HostStorage, is_on_host), "sharded": (ShardedStorage, is_sharded)}
+def on_one_device(number, memory_kind=None):
+    """Return a way to keep variables on one of the devices, and whether a variable is there."""
+    home = SingleDeviceSharding(jax.devices()[number], memory_kind=memory_kind)
+    return lambda mesh: CentralStorage(mesh, home), lambda variable: variable.stored.sharding == home
+
+
+KINDS = {
+    "host": lambda: (HostStorage, is_on_host),
+    "sharded": lambda: (ShardedStorage, is_sharded),
+    "on one that computes": lambda: on_one_device(1),
+    "on another one": lambda: on_one_device(5),
+    "page-locked": lambda: on_one_device(0, "pinned_host"),
+}
 
 
 class TwoReplicas(Strategy):
@@ -63,7 +75,7 @@ class TwoReplicas(Strategy):
 
 @pytest.fixture(params=KINDS)
 def kind(request):
-    return KINDS[request.param]
+    return KINDS[request.param]()
 
 
 def make_model(strategy):
