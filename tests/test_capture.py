@@ -8,7 +8,8 @@ import pytest
 from tfdist_jax._internals import current_trace, eval_trace, set_current_trace
 from tfdist_jax._multiprocess._agreed_program import CheckedJit
 from tfdist_jax._stateful import _state
-from tfdist_jax._stateful._capture import StatefulProgram, capture
+from tfdist_jax._stateful._capture import capture
+from tfdist_jax._stateful._served_program import make_program
 from tfdist_jax._stateful._storage import PLAIN
 
 
@@ -41,7 +42,7 @@ def test_only_touched_cells_are_inputs():
 
 def test_a_program_reads_the_values_of_its_call_and_writes_back():
     box = Box(1.0)
-    program = StatefulProgram(lambda x: _state.write(box, _state.read(box) * x) or _state.read(box), [jnp.float32(2)])
+    program = make_program(lambda x: _state.write(box, _state.read(box) * x) or _state.read(box), [jnp.float32(2)])
     assert float(program([jnp.float32(2)])) == 2
     box.stored = jnp.float32(10)
     assert float(program([jnp.float32(3)])) == 30
@@ -56,7 +57,7 @@ def test_reads_inside_nested_programs_are_inputs_too():
         total, _ = jax.lax.scan(lambda c, _: (c + inner(x), None), x, None, length=2)
         return total
 
-    program = StatefulProgram(fn, [jnp.float32(1)])
+    program = make_program(fn, [jnp.float32(1)])
     assert float(program([jnp.float32(1)])) == 7
     box.stored = jnp.array([0.0, 0.0])
     assert float(program([jnp.float32(1)])) == 1
@@ -64,7 +65,7 @@ def test_reads_inside_nested_programs_are_inputs_too():
 
 def test_the_memory_of_a_written_cell_is_reused():
     box = Box(np.ones((256, 256), np.float32))
-    program = StatefulProgram(lambda: _state.write(box, _state.read(box) + 1), [])
+    program = make_program(lambda: _state.write(box, _state.read(box) + 1), [])
     program([])
     before = place_of(box.stored)
     program([])
@@ -73,7 +74,7 @@ def test_the_memory_of_a_written_cell_is_reused():
 
 def test_an_array_that_is_held_elsewhere_is_left_alone():
     box = Box(np.ones((8,), np.float32))
-    program = StatefulProgram(lambda: _state.write(box, _state.read(box) + 1), [])
+    program = make_program(lambda: _state.write(box, _state.read(box) + 1), [])
     held = box.stored
     for _ in range(3):
         program([])
@@ -89,7 +90,7 @@ def test_two_cells_with_one_array_are_both_right():
         _state.write(first, _state.read(first) + 1)
         _state.write(second, _state.read(second) * 10)
 
-    StatefulProgram(fn, [])([])
+    make_program(fn, [])([])
     assert (first.stored.tolist(), second.stored.tolist()) == ([2.0], [10.0])
 
 
@@ -100,7 +101,7 @@ def test_a_write_in_a_loop_body_is_refused():
         jax.lax.fori_loop(0, 3, lambda i, c: _state.write(box, c) or c, _state.read(box))
 
     with pytest.raises(NotImplementedError, match="Return the new value from the body"):
-        StatefulProgram(fn, [])
+        make_program(fn, [])
 
 
 def test_a_write_in_a_plain_jax_transformation_is_refused():
@@ -117,7 +118,7 @@ def test_cells_on_different_devices_are_brought_together():
     near, far = Box(1.0), Box(2.0)
     near.stored = jax.device_put(near.stored, whole)
     far.stored = jax.device_put(far.stored, devices[6])
-    program = StatefulProgram(lambda: _state.read(near) + _state.read(far), [])
+    program = make_program(lambda: _state.read(near) + _state.read(far), [])
     assert float(program([])) == 3
     assert far.stored.sharding.device_set == set(devices[:4])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfdist_jax._stateful import _control_flow
-from tfdist_jax._stateful._capture import StatefulProgram
+from tfdist_jax._stateful._served_program import make_program
 from tfdist_jax._stateful._state import Merge, read, write
 from tfdist_jax._stateful._storage import PLAIN
 
@@ -23,7 +23,7 @@ class Box:
 
 def run(fn, *args):
     arrays = [jnp.asarray(arg) for arg in args]
-    return StatefulProgram(fn, arrays)(arrays)
+    return make_program(fn, arrays)(arrays)
 
 
 @pytest.mark.parametrize(("index", "left"), [(0, [11.0, 0.0]), (1, [1.0, 20.0]), (7, [1.0, 20.0]), (-3, [11.0, 0.0])])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax._stateful._capture import StatefulProgram
+from tfdist_jax._stateful._served_program import make_program
 
 
 def _slices(values=((1.0, 2.0), (3.0, 4.0)), indices=(2, 2), shape=(3, 2)):
@@ -62,7 +62,7 @@ def _temp_bytes(table_rows, optimizer=None):
         return loss
 
     ids = jnp.arange(8)
-    return StatefulProgram(step, [ids]).lower([ids]).compile().memory_analysis().temp_size_in_bytes
+    return make_program(step, [ids]).lower([ids]).compile().memory_analysis().temp_size_in_bytes
 
 
 @pytest.mark.parametrize("make", [lambda: None, lambda: keras.optimizers.SGD(0.1)], ids=["scatter_sub", "SGD"])

@@ -25,6 +25,7 @@ from jax.sharding import Mesh, NamedSharding
 from tfdist_jax._autodiff._custom_pullback import reread
 from tfdist_jax._autodiff._nested_programs import has_float_loop
 from tfdist_jax._autodiff._tape import is_recording, observe_read
+from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import (
     current_trace,
@@ -58,25 +59,59 @@ class CaptureScope(StateScope):
         checks: What to call when the program has run.
     """
 
-    def __init__(self, inputs: Sequence[tuple[Tracer, jax.Array]] = ()) -> None:
+    def __init__(
+        self, inputs: Sequence[tuple[Tracer, jax.Array]] = (), *, around: "CaptureScope | None" = None
+    ) -> None:
         """Start with no cell known; the trace that is current now is the root of the program.
 
         Args:
             inputs: The program's arguments, and arrays that they are traced for, where there are any.
+            around: The program of which this is an update, which uses what has been computed there.
         """
         self._inputs = inputs
+        self._around = around
+        self.updates: dict[str, Captured] = {}
         self.cells: list[Cell] = []
         self.mesh: Mesh | None = None
         self.checks: list[Callable[[], None]] = []
         self._root = current_trace()
+        self.traces = [self._root] if around is None else [self._root, *around.traces]
         self._values: dict[int, jax.Array] = {}
         self._earlier: dict[int, list[jax.Array]] = {}
         self._written: set[int] = set()
+
+    @property
+    def is_update(self) -> bool:
+        """Whether it stands for an update in a program."""
+        return self._around is not None
 
     def after_run(self, check: Callable[[], None]) -> bool:
         """Let `check` be called each time when the program has run."""
         self.checks.append(check)
         return True
+
+    def add_update(self, update: "Captured") -> Any:
+        """Make a traced change of cells a call in this program, which `updates` knows by its name; return its results."""
+        jaxpr, consts = update.jaxpr.jaxpr, update.jaxpr.consts
+        whole = jaxpr.replace(
+            constvars=[],
+            invars=[*jaxpr.constvars, *jaxpr.invars],
+            debug_info=jaxpr.debug_info.with_unknown_names(),
+        )
+        program = jaxpr_as_fun(ClosedJaxpr(whole, ()))
+
+        def call(*arrays: Any) -> list[Any]:
+            return program(*arrays)
+
+        call.__name__ = f"update_cells_{len(self.updates)}"
+        self.updates[call.__name__] = update
+        self.checks += update.checks
+        with unseen_by_tapes():
+            outputs = jax.jit(call)(*consts, *map(self.read, update.cells))
+        split = len(outputs) - len(update.written)
+        for cell, value in zip(update.written, outputs[split:], strict=True):
+            self.write(cell, value, Merge.SAME)
+        return jax.tree.unflatten(update.out_tree, outputs[:split])
 
     def present_value(self, array: jax.Array) -> Any:
         """Return what a traced array would be, for replica 0, if the program ran now on the arrays that it is traced for."""
@@ -103,7 +138,7 @@ class CaptureScope(StateScope):
     def _present(self, cell: Cell) -> jax.Array:
         if id(cell) not in self._values:
             with set_current_trace(self._root):
-                value = read_as_input(len(self.cells), load(cell))
+                value = read_as_input(len(self.cells), cell.storage.example(cell.stored))
             self._values[id(cell)] = value
             self.cells.append(cell)
         return self._values[id(cell)]
@@ -114,7 +149,7 @@ class CaptureScope(StateScope):
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Make `array` the cell's value; `merge` does not matter outside of replicas."""
-        if isinstance(array, Tracer) and trace_of(array) is not self._root:
+        if isinstance(array, Tracer) and trace_of(array) not in self.traces:
             raise NotImplementedError(
                 "A variable was assigned inside the body of a conditional, a loop or a vectorized function, whose "
                 "values do not outlive it. Return the new value from the body and assign it afterwards."
@@ -146,6 +181,7 @@ class Captured:
         out_tree: Structure of the function's result.
         mesh: The mesh of the replica programs inside, or None.
         checks: What to call when the program has run; they may raise.
+        updates: The changes of cells that are calls in it, by the names of these.
     """
 
     jaxpr: ClosedJaxpr
@@ -154,22 +190,24 @@ class Captured:
     out_tree: Any
     mesh: Mesh | None
     checks: tuple[Callable[[], None], ...]
+    updates: dict[str, "Captured"]
 
 
-def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
-    """Trace `fn(*arrays)` once, with the cells it touches as inputs and outputs."""
+def capture(fn: Callable[..., Any], arrays: Sequence[Any], *, around: CaptureScope | None = None) -> Captured:
+    """Trace `fn(*arrays)` once, with the cells it touches as inputs and outputs; as an update of the program `around`, if any."""
     found: dict[str, Any] = {}
     known = [None if isinstance(array, jax.ShapeDtypeStruct) else array for array in arrays]
 
     def pure(*arrays: jax.Array) -> Any:
         pairs = zip(arrays, known, strict=True)
         scope = CaptureScope(
-            [(tracer, array) for tracer, array in pairs if isinstance(tracer, Tracer) and array is not None]
+            [(tracer, array) for tracer, array in pairs if isinstance(tracer, Tracer) and array is not None],
+            around=around,
         )
         with releasing_failed_trace(), entering(scope):
             results, found["tree"] = jax.tree.flatten(fn(*arrays))
         written = scope.written()
-        found.update(cells=scope.cells, mesh=scope.mesh, checks=tuple(scope.checks))
+        found.update(cells=scope.cells, mesh=scope.mesh, checks=tuple(scope.checks), updates=scope.updates)
         found["written"] = tuple(cell for cell, _ in written)
         return results, [array for _, array in written]
 
@@ -179,7 +217,8 @@ def capture(fn: Callable[..., Any], arrays: Sequence[jax.Array]) -> Captured:
         traced = jax.make_jaxpr(pure)(*types)
     jaxpr, indices = reads_to_inputs(traced)
     cells = tuple(found["cells"][index] for index in indices)
-    return Captured(jaxpr, cells, found["written"], found["tree"], found["mesh"], found["checks"])
+    kept = {name: found[name] for name in ("mesh", "checks", "updates")}
+    return Captured(jaxpr, cells, found["written"], found["tree"], **kept)
 
 
 def read_as_input(index: int, array: jax.Array) -> jax.Array:
@@ -238,21 +277,21 @@ class StatefulProgram:
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        captured: Captured,
         arrays: Sequence[Any],
         *,
-        name: str | None = None,
+        name: str,
         layouts: Sequence[jax.sharding.Sharding] | None = None,
     ) -> None:
-        """Trace and prepare `fn`.
+        """Prepare a traced function.
 
         Args:
-            fn: The function.
+            captured: The function.
             arrays: Arrays, or `jax.ShapeDtypeStruct`, like those that it will be called with.
             name: What it is called in messages.
             layouts: How the program takes each array, so that devices get only their parts of host arrays; as they come if None.
         """
-        self.captured = capture(fn, arrays)
+        self.captured = captured
         written = {id(cell) for cell in self.captured.written}
         self._written = self.captured.written
         self._only_read = tuple(cell for cell in self.captured.cells if id(cell) not in written)
@@ -273,7 +312,7 @@ class StatefulProgram:
         self._is_settled = True
         # A step of a training changes what tapes watch.
         self._tell = BEFORE_RUN.get() if any(cell.trainable for cell in self._written) else None
-        self._named = _NamedStep(self._step, name or getattr(fn, "__name__", "step"))
+        self._named = _NamedStep(self._step, name)
 
     def __call__(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Run the program on `arrays` and the cells' present values."""

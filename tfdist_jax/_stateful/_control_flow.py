@@ -32,6 +32,11 @@ class BodyScope(StateScope):
         self._values = {id(cell): value for cell, value in given}
         self.merges: dict[int, tuple[Cell, Merge]] = {}
 
+    @property
+    def is_update(self) -> bool:
+        """Whether the body is part of an update."""
+        return self._outer is not None and self._outer.is_update
+
     def after_run(self, check: Callable[[], None]) -> bool:
         """Let the surrounding program call `check`."""
         return self._outer is not None and self._outer.after_run(check)

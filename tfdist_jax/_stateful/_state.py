@@ -70,6 +70,11 @@ class StateScope(abc.ABC):
         """Whether the program is being traced, so that what it computes has no values."""
         return True
 
+    @property
+    def is_update(self) -> bool:
+        """Whether the code is run with the values that cells have when its program comes to it."""
+        return False
+
     def after_run(self, check: Callable[[], None]) -> bool:
         """Let `check` be called each time when the program has run; False if nobody will."""
         return False

@@ -31,10 +31,14 @@ class Storage:
         per_replica: Whether each replica has a value of its own. Programs then take an array `[num_replicas, ...]`, sharded over
             the data axis.
         holds_arrays: Whether `Cell.stored` is the very array that programs take and return, which costs a step nothing.
+        is_served: Whether several programs change a cell at once, each by what it sends to whoever keeps it.
+        place_name: What the place is called where arrays are kept; None if by their devices' names.
     """
 
     per_replica = False
     holds_arrays = True
+    is_served = False
+    place_name: str | None = None
 
     def place(self, cell: Cell, value: jax.Array) -> None:
         """Give a new cell its first value, the one of a replica; `value` stays the caller's."""
@@ -47,6 +51,10 @@ class Storage:
     def load(self, held: Any) -> jax.Array:
         """Return the array, on the devices of programs, of what a cell holds."""
         return held
+
+    def example(self, held: Any) -> Any:
+        """Return something of the shape and type of what `load` returns, for a trace."""
+        return self.load(held)
 
     def store(self, array: jax.Array, held: Any) -> Any:
         """Return what a cell is to hold, given an array and what it has held: laid out like that.
@@ -117,15 +125,19 @@ class CentralStorage(Storage):
 
     holds_arrays = False
 
-    def __init__(self, mesh: Mesh, home: SingleDeviceSharding) -> None:
+    def __init__(self, mesh: Mesh, home: SingleDeviceSharding, place_name: str | None = None) -> None:
         """Keep arrays at `home`, whose memory kind says in which memory of the device; programs run on `mesh`."""
-        self._whole, self._home = replicated_sharding(mesh), home
+        self._whole, self._home, self.place_name = replicated_sharding(mesh), home, place_name
         (device,) = home.device_set
         self._is_among_copies = device in self._whole.device_set and home.memory_kind == device.default_memory().kind
 
     def load(self, held: jax.Array) -> jax.Array:
         """Copy an array to all devices: a program may reuse the memory of what it gets."""
         return put(jnp.copy(held) if self._is_among_copies else held, self._whole)
+
+    def example(self, held: jax.Array) -> jax.Array:
+        """Return the array where it is."""
+        return held
 
     def store(self, array: jax.Array, held: jax.Array | None) -> jax.Array:
         """Bring an array home, from one of the devices that have it."""

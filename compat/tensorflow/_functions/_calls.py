@@ -13,9 +13,10 @@ import numpy as np
 from jax.core import ShapedArray, Tracer
 
 from tfdist_jax._autodiff._tape import is_recording
+from tfdist_jax._coordinator import tracing_alone
 from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._stateful import _state
-from tfdist_jax._stateful._capture import StatefulProgram
+from tfdist_jax._stateful._served_program import CellProgram, make_program
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
 from tfdist_jax.compat.tensorflow._functions._execution_plan import Way, make_uncompiled_plan, warn_not_compiled
 from tfdist_jax.compat.tensorflow._functions._results import (
@@ -55,7 +56,7 @@ def is_traced(args: Any) -> bool:
 class _Compiled:
     """A program whose results are what the function returns, Python's values among them; and what the host does before it."""
 
-    def __init__(self, program: StatefulProgram, host_part: HostPart, *, returns_host_values: bool) -> None:
+    def __init__(self, program: CellProgram, host_part: HostPart, *, returns_host_values: bool) -> None:
         self.program = program
         self._host_part = host_part
         self._returns_host_values = returns_host_values
@@ -162,7 +163,7 @@ class CallCache:
 
     def find(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None
-    ) -> tuple[StatefulProgram, list[jax.Array]]:
+    ) -> tuple[CellProgram, list[jax.Array]]:
         """Return the program for this call, traced if need be, and the call's tensors.
 
         Raises:
@@ -181,13 +182,30 @@ class CallCache:
         inputs = [_input(leaf) for leaf in leaves if is_input(leaf) or holds_texts(leaf)]
         tensors = [leaf for leaf in inputs if not isinstance(leaf, HostTensor)]
         key = (tree, tuple(map(signature, leaves)), guard, current_strategy())
+        found = self._find_known(key, inputs)
+        if found is not None:
+            return found[0], tensors, found[1]
+        with tracing_alone():
+            # Another worker may have traced it meanwhile.
+            compiled, values = self._find_known(key, inputs) or self._trace_new(key, fn, leaves, inputs)
+        return compiled, tensors, values
+
+    def _find_known(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> tuple[_Compiled, Sequence[Any]] | None:
+        """Return a program that there is, and what the host has computed for it; None if none fits."""
         known = self._programs.get(key, [])
         if known is None:
             raise NotCompilableError(_NOT_ONE)
         for compiled in known:
             values = compiled.compute_on_host(inputs)
             if values is not None:
-                return compiled, tensors, values
+                return compiled, values
+        return None
+
+    def _trace_new(
+        self, key: tuple[Any, ...], fn: Callable[..., Any], leaves: list[Any], inputs: list[Any]
+    ) -> tuple[_Compiled, Sequence[Any]]:
+        """Return a new program, which is kept, and what the host has computed for it."""
+        known, (tree, *_) = self._programs.get(key, []) or [], key
         self._count_numbers(fn, leaves, key)
         try:
             compiled, is_for_all_calls = self._trace(fn, leaves, tree, inputs)
@@ -205,7 +223,7 @@ class CallCache:
         finally:
             if len(self._programs) > self._limit:
                 del self._programs[next(iter(self._programs))]
-        return compiled, tensors, values
+        return compiled, values
 
     def _count_numbers(self, fn: Callable[..., Any], leaves: Sequence[Any], key: tuple[Any, ...]) -> None:
         """Tell once if programs are made again and again for Python numbers that change."""
@@ -247,12 +265,12 @@ class CallCache:
 
         name = getattr(fn, "__name__", "function").removeprefix("ag__")
         tensors = [leaf for leaf in inputs if not isinstance(leaf, HostTensor)]
-        traced, is_for_all_calls = self._checked(functools.partial(StatefulProgram, program, tensors, name=name))
+        traced, is_for_all_calls = self._checked(functools.partial(make_program, program, tensors, name=name))
         host_part.finish()
         traced.is_whole = host_part.is_empty
         return _Compiled(traced, host_part, returns_host_values=returns_host_values), is_for_all_calls
 
-    def _checked(self, trace: Callable[[], StatefulProgram]) -> tuple[StatefulProgram, bool]:
+    def _checked(self, trace: Callable[[], CellProgram]) -> tuple[CellProgram, bool]:
         """Trace a program, and return whether it is one for later calls too.
 
         Where variables are made once, it is traced again if it has made some, which it must not do the second time.

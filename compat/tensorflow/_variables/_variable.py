@@ -16,6 +16,7 @@ from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import computing_now
 from tfdist_jax._sharding._placement import local
 from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._served_storage import update
 from tfdist_jax._stateful._state import Merge
 from tfdist_jax._stateful._storage import PLAIN, Storage
 from tfdist_jax.compat.tensorflow._ops._graph_compat import get_current_name_scope
@@ -114,8 +115,7 @@ class Variable(metaclass=ByCreators):
         self.stored: Any = None
         self.storage: Storage = PLAIN
         if self._strategy is not None:
-            has_own = on_read and self._strategy.keeps_replica_values
-            self.storage = self._strategy.per_replica_storage if has_own else self._strategy.storage
+            self.storage = self._strategy.storage_for_variable(has_own_values=on_read)
         with computing_now():  # Also where replicas make it: the variable outlives their program.
             self.storage.place(self, value)
 
@@ -190,16 +190,14 @@ class Variable(metaclass=ByCreators):
         context = self._writing_context()
         if context is not None:
             delta = self._aggregate(delta, context)
-            with _state.changing():
-                self._write(op(_state.read(self), delta), Merge.SUM_OF_DELTAS)
+            update(lambda: self._write(op(_state.read(self), delta), Merge.SUM_OF_DELTAS), [self])
         elif self.storage.per_replica and self._aggregation is VariableAggregation.SUM:
             raise ValueError(
                 "SyncOnReadVariable does not support `assign_add` in cross-replica context when aggregation is set to "
                 "`tf.VariableAggregation.SUM`."
             )
         else:
-            with _state.changing():
-                self.assign(op(self.value(), delta))
+            update(lambda: self.assign(op(self.value(), delta), read_value=False), [self])
         return self if read_value else None
 
     scatter_add, scatter_sub = by_slices("add"), by_slices("sub")
@@ -233,9 +231,8 @@ class Variable(metaclass=ByCreators):
             )
         if context is not None:
             indices, updates = self._aggregate_parts(indices, updates, context)
-        with _state.changing():
-            changed = scattered(how, _state.read(self), indices, updates)
-            self._write(changed, Merge.SUM_OF_DELTAS if how in ("add", "sub") else Merge.LAST)
+        merge = Merge.SUM_OF_DELTAS if how in ("add", "sub") else Merge.LAST
+        update(lambda: self._write(scattered(how, _state.read(self), indices, updates), merge), [self])
 
     def _writing_context(self) -> "ReplicaContext | None":
         """Return the replica that changes the variable, if any, which must be one of the variable's strategy."""
@@ -378,8 +375,7 @@ class Variable(metaclass=ByCreators):
     @property
     def device(self) -> str:
         """The name of the (first) device that holds the value."""
-        home = None if self._strategy is None else self._strategy.parameter_device
-        return home or device_name(_state.load(self))
+        return self.storage.place_name or device_name(_state.load(self))
 
     def get_shape(self) -> TensorShape:
         """Return `shape`."""

@@ -58,13 +58,14 @@ class CentralStorageStrategy(Strategy):
         super().__init__(tfdist_jax.CentralStorage(chosen))
         home = chosen[0] if wanted is None and len(chosen) == 1 else _find(*(wanted or ("CPU", 0)))
         is_host = home.platform == "cpu" and chosen[0].platform != "cpu"
-        self.parameter_device = host_name() if is_host else full_name(home)
+        self._home_name = host_name() if is_host else full_name(home)
+        self.parameter_devices = (self._home_name,)
         self._home = SingleDeviceSharding(chosen[0], memory_kind=HOST_MEMORY) if is_host else SingleDeviceSharding(home)
 
     @functools.cached_property
     def storage(self) -> Storage:
         """How variables are kept: one array."""
-        return CentralStorage(self.native.mesh, self._home)
+        return CentralStorage(self.native.mesh, self._home, self._home_name)
 
 
 def _parse(name: str) -> tuple[str, int]:

@@ -184,8 +184,7 @@ class StrategyExtended:
     @property
     def parameter_devices(self) -> tuple[str, ...]:
         """Names of this process's devices that hold variables."""
-        home = self._strategy.parameter_device
-        return self.worker_devices if home is None else (home,)
+        return self._strategy.parameter_devices or self.worker_devices
 
     @property
     def experimental_between_graph(self) -> bool:

@@ -87,14 +87,14 @@ class Strategy:
 
     Attributes:
         keeps_replica_values: Whether there are variables with a value for each replica, those with ON_READ synchronization.
-        parameter_device: The name of the device that holds all variables; None where each device has them.
+        parameter_devices: The names of the devices that hold all variables; None where each device has them.
     """
 
     is_default = False
     has_workers = False
     is_first = True
     keeps_replica_values = True
-    parameter_device: str | None = None
+    parameter_devices: tuple[str, ...] | None = None
 
     def __init__(
         self, native: tfdist_jax.Strategy, *, cross_device_ops: CrossDeviceOps | None = None, kind: str | None = None
@@ -126,6 +126,10 @@ class Strategy:
     def per_replica_storage(self) -> PerReplicaStorage:
         """How variables are kept that have a value for each replica."""
         return PerReplicaStorage(self.native.mesh)
+
+    def storage_for_variable(self, *, has_own_values: bool = False) -> Storage:
+        """Return how a new variable is kept, one that `has_own_values` for replicas or not."""
+        return self.per_replica_storage if has_own_values and self.keeps_replica_values else self.storage
 
     @property
     def num_replicas_in_sync(self) -> int:
@@ -195,7 +199,11 @@ class Strategy:
             program = self._find_program(step, fn, args, kwargs)
             if program is not None:
                 return program()
-        return self._unwrap(run_with_values(self, fn, args, kwargs))
+        return self._unwrap(self._run_with_values(fn, args, kwargs))
+
+    def _run_with_values(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run a step that cannot be a program, replica by replica."""
+        return run_with_values(self, fn, args, kwargs)
 
     def _find_program(
         self, step: PlannedStep, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]

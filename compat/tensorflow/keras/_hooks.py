@@ -47,6 +47,7 @@ from tfdist_jax.compat.tensorflow.keras._variables import (
     _initial_values,
     _precision,
     _random,
+    _served,
     _tensor_attributes,
     _tracked,
     _variables,
@@ -55,6 +56,7 @@ from tfdist_jax.compat.tensorflow.keras._variables import (
 CHANGES: tuple[Change, ...] = (
     *_precision.CHANGES,
     *_variables.CHANGES,
+    *_served.CHANGES,
     *_initial_values.CHANGES,
     *_tensor_attributes.CHANGES,
     *_optimizer.CHANGES,

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from keras.optimizers import LossScaleOptimizer
 
+from tfdist_jax._stateful._served_storage import update
 from tfdist_jax.compat.tensorflow._ops._control import cond
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
@@ -61,11 +62,11 @@ def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
         variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)
         context = replica_context()
         if context is None:
-            _apply_if_finite(self, list(grads), variables)
+            update(lambda: _apply_if_finite(self, list(grads), variables), [*self.variables, *variables])
             return
         grads = reduce_gradients(context, grads, variables)
         with context.replicated_update():
-            _apply_if_finite(self, grads, variables)
+            update(lambda: _apply_if_finite(self, grads, variables), [*self.variables, *variables])
 
     return apply
 
@@ -74,7 +75,7 @@ def _apply_if_finite(optimizer: Any, grads: list[Any], variables: list[Any]) -> 
     """Apply gradients if they are finite on all replicas, and let the scale follow."""
     scale, counter = optimizer.dynamic_scale, optimizer.step_counter
 
-    def update() -> None:
+    def follow() -> None:
         scaled, values = split_overwriting(grads, variables)
         own = join_overwriting(_times(scaled, 1 / _scale(optimizer)), values)
         optimizer.inner_optimizer.apply(own, variables)
@@ -88,7 +89,7 @@ def _apply_if_finite(optimizer: Any, grads: list[Any], variables: list[Any]) -> 
 
     present = [convert_to_tensor(grad) for grad in grads if grad is not None]
     finite = jnp.all(jnp.asarray([jnp.all(jnp.isfinite(grad)) for grad in present])) if present else jnp.asarray(True)
-    cond(finite, update, skip)
+    cond(finite, follow, skip)
 
 
 CHANGES = (

@@ -7,6 +7,7 @@ from typing import Any
 
 from keras.optimizers import SGD
 
+from tfdist_jax._stateful._served_storage import update
 from tfdist_jax._stateful._transaction import changing_together
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
@@ -44,15 +45,16 @@ def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
         # A step without state gets gradients that are summed.
         if get_stateless_scope() is not None or (context is not None and context.is_updating):
             return original(self, grads, trainable_variables)
+        cells = [*self.variables, *(trainable_variables or ())]
         if context is None:
             with changing_together():
-                return original(self, grads, trainable_variables)
+                return update(functools.partial(original, self, grads, trainable_variables), cells)
         variables = trainable_variables
         if variables is None:
             variables = self._trainable_variables if self.built else [None] * len(grads)
         grads = reduce_gradients(context, grads, variables)
         with context.replicated_update():
-            return original(self, grads, trainable_variables)
+            return update(functools.partial(original, self, grads, trainable_variables), cells)
 
     return apply
 

@@ -16,7 +16,7 @@ from tfdist_jax._runtime import runs_on_cpu
 from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._sharding._input import pad_to_equal
 from tfdist_jax._sharding._placement import local, replicated_sharding
-from tfdist_jax._stateful._capture import StatefulProgram
+from tfdist_jax._stateful._capture import StatefulProgram, capture
 from tfdist_jax._stateful._state import current_scope, load, store
 from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
@@ -132,6 +132,11 @@ class StepFunction:
 
     def __init__(self, step: Step, strategy: Strategy) -> None:
         """Prepare `step`; programs are compiled when the first batch of each shape arrives."""
+        if strategy.storage.is_served:
+            raise NotImplementedError(
+                "`fit`, `evaluate` and `predict` under ParameterServerStrategy are not there (yet). Write the loop with "
+                "`tf.distribute.coordinator.ClusterCoordinator`, or train under `tf.distribute.MultiWorkerMirroredStrategy`."
+            )
         self._step = step
         self._model = step.model
         self._strategy = strategy
@@ -238,13 +243,14 @@ class StepFunction:
 
         arrays = [jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype)) for shape, dtype in types]
         split, whole = NamedSharding(self._mesh, SPLIT_STEPS), replicated_sharding(self._mesh)
+        arrays.append(jax.ShapeDtypeStruct((3,), np.uint32))
         program = StatefulProgram(
-            steps,
-            [*arrays, jax.ShapeDtypeStruct((3,), np.uint32)],
+            capture(steps, arrays),
+            arrays,
             name=self._step.name,
-            layouts=[*(split for _ in arrays), whole] if self._is_bound else None,
+            layouts=[*(split for _ in types), whole] if self._is_bound else None,
         )
-        return program, find_checks(program, len(arrays))
+        return program, find_checks(program, len(types))
 
 
 def _most_in_program(step: Step, strategy: Strategy) -> int:

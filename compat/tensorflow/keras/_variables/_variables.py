@@ -19,6 +19,7 @@ from tfdist_jax.compat.tensorflow._tensors._shape import user_shape
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_stateless_scope
 from tfdist_jax.compat.tensorflow.keras._variables._initial_values import first_values
+from tfdist_jax.compat.tensorflow.keras._variables._served import assign_now, note_read
 
 
 def _wrap(hook: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,7 +39,10 @@ def _value(original: Callable[[Any], Any], variable: Any) -> Any:
         return variable._maybe_autocast(observe_read(variable, mapped, trainable=variable.trainable))
     if variable.stored is None:
         return _not_built(original, variable)
-    return variable._maybe_autocast(_state.read(variable))
+    array = _state.read(variable)
+    if variable.storage.is_served:
+        note_read(variable, array)
+    return variable._maybe_autocast(array)
 
 
 def _array(variable: Any) -> Any:
@@ -71,6 +75,8 @@ def _direct_assign(original: Callable[[Any, Any], None], variable: Any, value: A
         _state.write(variable, value, merge=merge_of(variable))
     elif variable._layout is not None:
         original(variable, value)
+    elif variable.storage.is_served:
+        assign_now(variable, value)
     else:
         _state.store(variable, value)
 
@@ -78,6 +84,8 @@ def _direct_assign(original: Callable[[Any, Any], None], variable: Any, value: A
 def merge_of(variable: Any) -> Merge:
     """Say what becomes of values that replicas assign to a Keras variable, from its aggregation or its kind."""
     context = replica_context()
+    if variable.storage.is_served:
+        return Merge.SUM_OF_DELTAS if variable.aggregation == "sum" else Merge.SAME
     if context is None or context.is_updating or context.num_replicas_in_sync == 1:
         return Merge.SAME
     if variable.aggregation == "sum":
@@ -101,7 +109,7 @@ def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any)
         original(variable, value)
         strategy = current_strategy()
         if strategy is not None and variable._layout is None:
-            variable.storage = strategy.storage
+            variable.storage = strategy.storage_for_variable()
             variable.storage.place(variable, variable.stored)
 
 

@@ -1,0 +1,45 @@
+"""Keras variables on servers, which several workers change at once."""
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tfdist_jax._coordinator import current_worker
+from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._served_storage import update
+from tfdist_jax.compat.tensorflow.keras._change import Hook
+from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_stateless_scope
+
+# What each thread has read last of variables to which workers add, such as metrics', by identity.
+_seen = threading.local()
+
+
+def note_read(variable: Any, array: Any) -> None:
+    """Note what a worker reads, outside of programs, of a served variable."""
+    if current_worker() is not None and _state.current_scope() is None and variable.aggregation == "sum":
+        vars(_seen)[str(id(variable))] = array
+
+
+def assign_now(variable: Any, value: Any) -> None:
+    """Give a served variable a value outside of programs; of one to which workers add, a worker's change is added to that of others."""
+    before = vars(_seen).pop(str(id(variable)), None) if current_worker() is not None else None
+    with _state.CELLS:
+        new = value if before is None else _state.read_now(variable) + (value - before)
+        _state.store(variable, new)
+
+
+def _changing(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def change(self: Any, value: Any) -> Any:
+        if not self.storage.is_served or get_stateless_scope() is not None:
+            return original(self, value)
+        return update(lambda: original(self, value), [self])
+
+    return change
+
+
+CHANGES = (
+    Hook(JaxVariable, "assign_add", _changing, "self value", "added to what a server has by then"),
+    Hook(JaxVariable, "assign_sub", _changing, "self value", "the same"),
+)

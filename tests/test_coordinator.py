@@ -1,0 +1,204 @@
+"""Closures for workers: each runs, also where workers go, and what fails is told."""
+
+import gc
+import random
+import threading
+import time
+
+import pytest
+
+from tfdist_jax._coordinator import ClosureCancelledError, Coordinator, WorkerLostError, current_worker
+from tfdist_jax._coordinator._worker import being_worker
+
+LIMIT_S = 60
+
+
+class Unreliable:
+    """A worker that goes before or after it has run a closure, as `loses` says; back after a moment."""
+
+    def __init__(self, index, loses=lambda: False):
+        self.index, self.loses, self.recovered = index, loses, 0
+
+    def run(self, closure):
+        if self.loses():
+            raise WorkerLostError
+        with being_worker(self):
+            result = closure()
+        if self.loses():
+            raise WorkerLostError
+        return result
+
+    def recover(self):
+        time.sleep(0.001)
+        self.recovered += 1
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def make(count=2, loses=lambda: False, **options):
+        workers = [Unreliable(i, loses) for i in range(count)]
+        made.append(Coordinator(workers, **options))
+        return made[-1], workers
+
+    yield make
+    for coordinator in made:
+        coordinator.stop()
+
+
+def test_closures_run_once_each_on_any_worker(make):
+    coordinator, _ = make(3)
+    results = [coordinator.schedule(lambda i=i: (i, current_worker().index)) for i in range(200)]
+    coordinator.join()
+    assert coordinator.done() and all(result.is_ready for result in results)
+    numbers, workers = zip(*(result.result() for result in results), strict=True)
+    assert numbers == tuple(range(200)) and set(workers) <= {0, 1, 2}
+    assert coordinator.statistics.snapshot().closures == 200
+
+
+def test_workers_run_closures_side_by_side(make):
+    coordinator, _ = make(3)
+    meeting = threading.Barrier(3, timeout=LIMIT_S)
+    for _ in range(3):
+        coordinator.schedule(meeting.wait)
+    coordinator.join()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_closure_is_lost_with_its_worker(make, seed):
+    chance = random.Random(seed)
+    coordinator, workers = make(4, lambda: chance.random() < 0.1)
+    ran = [0] * 300
+    lock = threading.Lock()
+
+    def closure(i):
+        with lock:
+            ran[i] += 1
+        return i
+
+    results = [coordinator.schedule(lambda i=i: closure(i)) for i in range(300)]
+    coordinator.join()
+    assert [result.result() for result in results] == list(range(300))
+    wait_until(lambda: coordinator.statistics.snapshot().workers == 4)
+    told = coordinator.statistics.snapshot()
+    assert min(ran) >= 1 and told.closures == 300 and told.retries == sum(w.recovered for w in workers) > 0
+
+
+def test_the_first_error_is_raised_once_and_cancels_what_waits(make):
+    coordinator, _ = make(1)
+    go = threading.Event()
+
+    def fail(text):
+        go.wait(LIMIT_S)
+        raise ValueError(text)
+
+    failed = coordinator.schedule(lambda: fail("first"))
+    waiting = [coordinator.schedule(lambda: fail("second")) for _ in range(3)]
+    go.set()
+    with pytest.raises(ValueError, match="first"):
+        coordinator.join()
+    with pytest.raises(ValueError, match="first"):
+        failed.result()
+    for closure in waiting:
+        with pytest.raises((ValueError, ClosureCancelledError)):
+            closure.result()
+    coordinator.join()
+    assert coordinator.done() and coordinator.schedule(lambda: 5).result() == 5
+
+
+def test_schedule_and_done_raise_errors_too(make):
+    coordinator, _ = make(1)
+    for ask in (coordinator.done, lambda: coordinator.schedule(lambda: None)):
+        with pytest.raises(ZeroDivisionError):
+            coordinator.schedule(lambda: 1 / 0).result()
+        wait_until(lambda: coordinator._queue._error is not None)
+        with pytest.raises(ZeroDivisionError):
+            ask()
+
+
+def test_an_exit_in_a_closure_is_an_error_and_the_worker_goes_on(make):
+    coordinator, _ = make(1)
+    coordinator.schedule(lambda: exit(3))
+    with pytest.raises(SystemExit):
+        coordinator.join()
+    assert coordinator.schedule(lambda: 1).result() == 1
+
+
+def test_what_a_worker_has_made_is_made_again_when_it_is_back(make):
+    losing = threading.Event()
+    coordinator, (worker,) = make(1, losing.is_set)
+    made = []
+    (value,) = coordinator.make_on_each(lambda: made.append(None) or len(made))
+    assert value.result() == 1
+    losing.set()
+    closure = coordinator.schedule(lambda: value.result())
+    wait_until(lambda: worker.recovered)
+    losing.clear()
+    assert closure.result() >= 2 and value.result() >= 2
+
+
+def test_what_could_not_be_made_is_told_where_it_is_used(make):
+    coordinator, _ = make(1)
+    (value,) = coordinator.make_on_each(lambda: 1 / 0)
+    assert isinstance(value.error(), ZeroDivisionError)
+    coordinator.join()  # It is no closure's error.
+
+
+@pytest.mark.parametrize("what", ["join", "schedule", "make_on_each"])
+def test_a_closure_that_would_wait_for_its_own_worker_is_refused(make, what):
+    coordinator, _ = make(1)
+    arguments = () if what == "join" else (lambda: None,)
+    coordinator.schedule(lambda: getattr(coordinator, what)(*arguments))
+    with pytest.raises(RuntimeError, match="would wait for the worker"):
+        coordinator.join()
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_staleness_is_bounded(make, most):
+    coordinator, _ = make(4, max_staleness=most)
+    chance, lock, ended, seen = random.Random(0), threading.Lock(), [], []
+
+    def closure(i):
+        with lock:
+            before = len(ended)
+        time.sleep(chance.choice([0, 0, 0.01]))
+        with lock:
+            seen.append(len(ended) - before)
+            ended.append(i)
+
+    for i in range(100):
+        coordinator.schedule(lambda i=i: closure(i))
+    coordinator.join()
+    assert max(seen) <= most and (most == 0 or max(seen) > 0)
+    assert most or ended == list(range(100))
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, "2"])
+def test_staleness_is_a_number_of_closures(wrong):
+    with pytest.raises(ValueError, match="number of closures"):
+        Coordinator([], max_staleness=wrong)
+
+
+def test_threads_end_with_the_coordinator(make):
+    before = threading.active_count()
+    coordinator = Coordinator([Unreliable(0), Unreliable(1)])
+    waiting = coordinator.schedule(lambda: 1)
+    assert waiting.result() == 1 and threading.active_count() == before + 2
+    del coordinator
+    gc.collect()
+    wait_until(lambda: threading.active_count() == before)
+
+
+def test_a_stopped_coordinator_says_so(make):
+    coordinator, _ = make()
+    coordinator.stop()
+    with pytest.raises(RuntimeError, match="has been stopped"):
+        coordinator.schedule(lambda: 1)
+
+
+def wait_until(condition):
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)

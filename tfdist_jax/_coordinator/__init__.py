@@ -1,0 +1,16 @@
+"""Asynchronous training: a coordinator gives closures to workers, which change variables on servers."""
+
+from tfdist_jax._coordinator._closure_queue import (
+    ClosureCancelledError as ClosureCancelledError,
+    ClosureQueue as ClosureQueue,
+)
+from tfdist_jax._coordinator._coordinator import Coordinator as Coordinator
+from tfdist_jax._coordinator._remote_value import RemoteValue as RemoteValue
+from tfdist_jax._coordinator._statistics import Snapshot as Snapshot, Statistics as Statistics
+from tfdist_jax._coordinator._worker import (
+    EmbeddedWorker as EmbeddedWorker,
+    Worker as Worker,
+    WorkerLostError as WorkerLostError,
+    current_worker as current_worker,
+    tracing_alone as tracing_alone,
+)

@@ -1,0 +1,160 @@
+"""Closures that wait for a worker, and what has become of those that ran."""
+
+import collections
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Any, final
+
+from tfdist_jax._coordinator._remote_value import RemoteValue
+
+
+class ClosureCancelledError(RuntimeError):
+    """A closure has not run, since one that was scheduled before has failed."""
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Closure:
+    """A function that any worker may run, and its result.
+
+    Attributes:
+        fn: The function. It may run more than once, if a worker goes while it does.
+        result: What has become of it.
+    """
+
+    fn: Callable[[], Any]
+    result: RemoteValue = dataclasses.field(default_factory=RemoteValue)
+
+
+@final
+class ClosureQueue:
+    """Closures in the order in which they were scheduled, which threads of workers take.
+
+    The first error of a closure is raised by the next `put`, `join` or `done`. These wait then until no closure runs, cancel those that
+    have not run, and forget the error.
+    """
+
+    def __init__(
+        self, make_cancelled: Callable[[], Exception], *, limit: int = 256 * 1024, max_staleness: int | None = None
+    ) -> None:
+        """Be empty.
+
+        Args:
+            make_cancelled: Makes the error of a closure that is cancelled.
+            limit: How many closures may wait; `put` waits while there are so many.
+            max_staleness: How many others may end while a closure runs; None for any number.
+        """
+        self._make_cancelled, self._limit, self._max_staleness = make_cancelled, limit, max_staleness
+        self._waiting: collections.deque[Closure] = collections.deque()
+        # Each closure that runs, and how many had ended when it began.
+        self._running: dict[Closure, int] = {}
+        self._ended = 0
+        self._error: BaseException | None = None
+        self._is_open = True
+        self._changed = threading.Condition()
+        # While one thread waits for all closures, no other one schedules more of them.
+        self._scheduling = threading.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether closures are given out."""
+        return self._is_open
+
+    def put(self, closure: Closure) -> None:
+        """Let a closure wait for a worker."""
+        with self._scheduling, self._changed:
+            self._must_be_open()
+            self._changed.wait_for(lambda: len(self._waiting) < self._limit or self._error is not None)
+            self._waiting.append(closure)
+            self._raise_error()
+            self._changed.notify_all()
+
+    def take(self, *, or_when: Callable[[], bool] = lambda: False) -> Closure | None:
+        """Wait for a closure and take it, to be followed by `finish`, `fail` or `put_back`; None if closed, or as soon as `or_when()`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._may_begin() or not self._is_open or or_when())
+            if or_when() or not self._is_open:
+                return None
+            closure = self._waiting.popleft()
+            self._running[closure] = self._ended
+            self._changed.notify_all()
+            return closure
+
+    def wake(self) -> None:
+        """Let those who wait in `take` look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def finish(self, closure: Closure) -> None:
+        """Note that a closure that was taken has run."""
+        with self._changed:
+            self._end(closure)
+
+    def fail(self, closure: Closure, error: BaseException) -> None:
+        """Note that a closure that was taken has failed."""
+        with self._changed:
+            if self._error is None:
+                self._error = error
+            self._end(closure)
+
+    def put_back(self, closure: Closure) -> None:
+        """Let a closure that was taken wait again, before all others; cancel it, if one has failed."""
+        with self._changed:
+            if self._error is None and self._is_open:
+                self._waiting.appendleft(closure)
+            else:
+                closure.result.set_error(self._make_cancelled())
+            self._end(closure)
+
+    def join(self) -> None:
+        """Wait until all closures have run."""
+        with self._scheduling, self._changed:
+            self._changed.wait_for(lambda: self._error is not None or self._is_empty() or not self._is_open)
+            self._raise_error()
+
+    def done(self) -> bool:
+        """Return whether all closures have run."""
+        with self._changed:
+            self._raise_error()
+            return self._is_empty()
+
+    def close(self) -> None:
+        """Give out no more closures, and cancel those that wait."""
+        with self._changed:
+            self._is_open = False
+            self._cancel_waiting()
+            self._changed.notify_all()
+
+    def _is_empty(self) -> bool:
+        return not self._waiting and not self._running
+
+    def _may_begin(self) -> bool:
+        """Whether a closure waits that may run beside those that do: each of these could end before any other one does."""
+        if not self._waiting or self._max_staleness is None:
+            return bool(self._waiting)
+        others = len(self._running)
+        return all(
+            self._ended - begin + others <= self._max_staleness for begin in (self._ended, *self._running.values())
+        )
+
+    def _end(self, closure: Closure) -> None:
+        del self._running[closure]
+        self._ended += 1
+        self._changed.notify_all()
+
+    def _raise_error(self) -> None:
+        if self._error is None:
+            return
+        self._changed.wait_for(lambda: not self._running)
+        self._cancel_waiting()
+        error, self._error = self._error, None
+        raise error
+
+    def _cancel_waiting(self) -> None:
+        while self._waiting:
+            self._waiting.popleft().result.set_error(self._make_cancelled())
+
+    def _must_be_open(self) -> None:
+        if not self._is_open:
+            raise RuntimeError("The coordinator has been stopped: make another one.")

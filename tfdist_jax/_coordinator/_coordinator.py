@@ -1,0 +1,174 @@
+"""The coordinator: a thread for each worker takes closures from a queue and has them run."""
+
+import collections
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tfdist_jax._coordinator._closure_queue import Closure, ClosureCancelledError, ClosureQueue
+from tfdist_jax._coordinator._remote_value import RemoteValue
+from tfdist_jax._coordinator._statistics import Statistics
+from tfdist_jax._coordinator._worker import Worker, WorkerLostError, current_worker
+
+_LAST_S = 10
+_CANCELLED = "The closure is cancelled, since another one has failed. Schedule it again."
+
+
+@final
+class Coordinator:
+    """Runs closures on workers, each on whichever is free, at least once.
+
+    If a worker goes while it runs a closure, that is run again on another one, and the worker gets its own values anew when it is back.
+
+    Attributes:
+        statistics: What has happened.
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        *,
+        statistics: Statistics | None = None,
+        max_staleness: int | None = None,
+        make_cancelled: Callable[[], Exception] = lambda: ClosureCancelledError(_CANCELLED),
+    ) -> None:
+        """Start a thread for each of `workers`.
+
+        Args:
+            workers: Who runs closures.
+            statistics: Where closures are counted.
+            max_staleness: How many other closures may end, at most, while one runs: so many changes of others has it not seen. With 0 they
+                run one after another, in the order in which they are scheduled. None for any number.
+            make_cancelled: Makes the error of a closure that is cancelled.
+        """
+        self.statistics = statistics or Statistics(len(workers))
+        if max_staleness is not None and (not isinstance(max_staleness, int) or max_staleness < 0):
+            raise ValueError(f"`max_staleness` is a number of closures, 0 or more, or None, got {max_staleness!r}.")
+        self._queue = ClosureQueue(make_cancelled, max_staleness=max_staleness)
+        self._threads = [_WorkerThread(worker, self._queue, self.statistics) for worker in workers]
+        for thread in self._threads:
+            thread.start()
+        # Not by `__del__`: the threads must end before Python does, when daemons may no longer call XLA.
+        self._stop = weakref.finalize(self, _stop, self._queue, self._threads)
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers there are, also those that are gone at present."""
+        return len(self._threads)
+
+    def schedule(self, fn: Callable[[], Any]) -> RemoteValue:
+        """Let a worker run `fn`, and return at once.
+
+        Raises:
+            Exception: The first error of a closure that was scheduled before; closures that have not run are cancelled.
+        """
+        _must_not_be_worker("schedule")
+        closure = Closure(fn)
+        self._queue.put(closure)
+        return closure.result
+
+    def make_on_each(self, fn: Callable[[], Any]) -> list[RemoteValue]:
+        """Let each worker make something of its own, such as an iterator, and again when it is back after it had gone."""
+        _must_not_be_worker("make_on_each")
+        return [thread.make(fn) for thread in self._threads]
+
+    def join(self) -> None:
+        """Wait until all closures have run.
+
+        Raises:
+            Exception: As `schedule`.
+        """
+        _must_not_be_worker("join")
+        self._queue.join()
+
+    def done(self) -> bool:
+        """Return whether all closures have run.
+
+        Raises:
+            Exception: As `schedule`.
+        """
+        return self._queue.done()
+
+    def stop(self) -> None:
+        """End the workers' threads, which have some seconds for what they are at; closures that wait are cancelled."""
+        self._stop()
+
+
+@final
+class _WorkerThread(threading.Thread):
+    """Has a worker make what is its own, and run closures."""
+
+    def __init__(self, worker: Worker, queue: ClosureQueue, statistics: Statistics) -> None:
+        super().__init__(name=f"worker {worker.index}", daemon=True)
+        self._worker, self._queue, self._statistics = worker, queue, statistics
+        self._to_make: collections.deque[Closure] = collections.deque()
+        self._made: list[tuple[weakref.ref[RemoteValue], Callable[[], Any]]] = []
+
+    def make(self, fn: Callable[[], Any]) -> RemoteValue:
+        """Let the worker make something before it runs other closures."""
+        closure = Closure(fn)
+        self._made = [(ref, fn) for ref, fn in self._made if ref() is not None]
+        self._made.append((weakref.ref(closure.result), fn))
+        self._to_make.append(closure)
+        self._queue.wake()
+        return closure.result
+
+    def run(self) -> None:
+        while self._queue.is_open:
+            while self._to_make:
+                self._make_one(self._to_make.popleft())
+            closure = self._queue.take(or_when=lambda: bool(self._to_make))
+            if closure is not None:
+                self._run_one(closure)
+            del closure  # It holds arrays.
+
+    def _make_one(self, closure: Closure) -> None:
+        try:
+            closure.result.set_value(self._worker.run(closure.fn))
+        except WorkerLostError:
+            self._recover()
+        except BaseException as error:
+            closure.result.set_error(error)
+
+    def _run_one(self, closure: Closure) -> None:
+        try:
+            value = self._worker.run(closure.fn)
+        except WorkerLostError:
+            self._statistics.count(retries=1)
+            self._queue.put_back(closure)
+            self._recover()
+        except BaseException as error:  # Else whoever waits for it would wait for ever.
+            closure.result.set_error(error)
+            self._queue.fail(closure, error)
+        else:
+            closure.result.set_value(value)
+            self._statistics.count(closures=1)
+            self._queue.finish(closure)
+
+    def _recover(self) -> None:
+        """Wait for the worker, which then makes anew all that was its own."""
+        self._statistics.count(workers=-1)
+        for ref, _ in self._made:
+            if (result := ref()) is not None:
+                result.clear()
+        self._worker.recover()
+        self._statistics.count(workers=1)
+        self._to_make.clear()
+        for ref, fn in self._made:
+            if (result := ref()) is not None:
+                self._to_make.append(Closure(fn, result))
+
+
+def _stop(queue: ClosureQueue, threads: Sequence[_WorkerThread]) -> None:
+    queue.close()
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(_LAST_S)
+
+
+def _must_not_be_worker(what: str) -> None:
+    if current_worker() is not None:
+        raise RuntimeError(
+            f"`{what}` in a closure would wait for the worker that runs it. Call it where the coordinator was made."
+        )

@@ -1,0 +1,86 @@
+"""What happens in asynchronous training: how fast, how stale, how much travels."""
+
+import collections
+import dataclasses
+import threading
+import time
+from typing import Any, final
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """What has happened up to a moment.
+
+    Attributes:
+        seconds: Since the coordinator was made.
+        closures: How many have run.
+        retries: How many were run again, since their worker had gone.
+        pulled_bytes: What programs have read of variables on servers.
+        pushed_bytes: What they have sent for updates.
+        staleness: How many updates had come from others between reading and updating, and how often that was.
+        workers: How many there are at present.
+    """
+
+    seconds: float
+    closures: int
+    retries: int
+    pulled_bytes: int
+    pushed_bytes: int
+    staleness: dict[int, int]
+    workers: int
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        updates = sum(self.staleness.values())
+        mean = sum(stale * count for stale, count in self.staleness.items()) / updates if updates else 0.0
+        return (
+            f"{self.closures} closures in {self.seconds:.1f} s, {self.closures / max(self.seconds, 1e-9):.1f} a second; "
+            f"{self.retries} run again; {self.workers} workers; pulled {self.pulled_bytes / 2**20:.1f} MiB, pushed "
+            f"{self.pushed_bytes / 2**20:.1f} MiB; staleness {mean:.2f} in the mean, {max(self.staleness, default=0)} at most"
+        )
+
+
+@final
+class Statistics:
+    """Counts closures, updates and bytes; threads may call it at once."""
+
+    def __init__(self, workers: int) -> None:
+        """Start with nothing, and so many workers."""
+        self._lock = threading.Lock()
+        self._start = time.monotonic()
+        self._counts: collections.Counter[str] = collections.Counter(workers=workers)
+        self._staleness: collections.Counter[int] = collections.Counter()
+        self._updates = 0
+
+    def pull(self, size: int) -> int:
+        """Note that a program has read values of `size` bytes; return how many updates there have been."""
+        with self._lock:
+            self._counts["pulled"] += size
+            return self._updates
+
+    def push(self, size: int, moment: int) -> None:
+        """Note an update by a program that has read its values after as many updates as `moment` says, and has sent `size` bytes."""
+        with self._lock:
+            self._counts["pushed"] += size
+            self._staleness[self._updates - moment] += 1
+            self._updates += 1
+
+    def count(self, **amounts: int) -> None:
+        """Add to the numbers of `closures`, `retries` or `workers`."""
+        with self._lock:
+            self._counts.update(amounts)
+
+    def snapshot(self) -> Snapshot:
+        """Return what has happened up to now."""
+        with self._lock:
+            counts: Any = self._counts
+            return Snapshot(
+                seconds=time.monotonic() - self._start,
+                closures=counts["closures"],
+                retries=counts["retries"],
+                pulled_bytes=counts["pulled"],
+                pushed_bytes=counts["pushed"],
+                staleness=dict(sorted(self._staleness.items())),
+                workers=counts["workers"],
+            )

@@ -1,0 +1,81 @@
+"""Who runs closures."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, Protocol, final
+
+import jax
+
+from tfdist_jax._sharding._mesh import Device
+
+
+class WorkerLostError(RuntimeError):
+    """A worker has gone while it ran a closure, which has to be run again."""
+
+
+class Worker(Protocol):
+    """Runs one closure at a time.
+
+    Attributes:
+        index: Which of the workers it is.
+    """
+
+    index: int
+
+    def run(self, closure: Callable[[], Any]) -> Any:
+        """Return what a closure returns, or raise what it raises.
+
+        Raises:
+            WorkerLostError: If the worker has gone meanwhile.
+        """
+        ...
+
+    def recover(self) -> None:
+        """Wait until a worker that has gone is there again."""
+        ...
+
+
+# Which worker's closure this thread runs: user code stands between who knows it and who asks.
+_current: ContextVar[Worker | None] = ContextVar("worker", default=None)
+
+
+def current_worker() -> Worker | None:
+    """Return the worker that runs this code; None outside of closures."""
+    return _current.get()
+
+
+_TRACING = threading.RLock()
+
+
+def tracing_alone() -> contextlib.AbstractContextManager[Any]:
+    """Keep the other workers from tracing: user code may make variables when it runs first, and threads know nothing of each other."""
+    return contextlib.nullcontext() if current_worker() is None else _TRACING
+
+
+@contextlib.contextmanager
+def being_worker(worker: Worker) -> Iterator[None]:
+    """Run code as a worker's."""
+    token = _current.set(worker)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@final
+class EmbeddedWorker:
+    """A worker of this process: a thread of the coordinator's, which computes on a device."""
+
+    def __init__(self, index: int, device: Device) -> None:
+        """Compute on `device`."""
+        self.index, self.device = index, device
+
+    def run(self, closure: Callable[[], Any]) -> Any:
+        """Call the closure."""
+        with being_worker(self), jax.default_device(self.device):
+            return closure()
+
+    def recover(self) -> None:
+        """Be there: a thread does not go alone."""

@@ -1,0 +1,272 @@
+"""Programs that change cells on servers: parts that a worker computes, and between them updates that the servers apply."""
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
+
+from tfdist_jax._autodiff._tape import is_recording, observe_read
+from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
+from tfdist_jax._internals import default_device
+from tfdist_jax._signals import deferring_signals
+from tfdist_jax._stateful._capture import Captured, StatefulProgram, capture
+from tfdist_jax._stateful._served_storage import ServedStorage, Traffic, bring
+from tfdist_jax._stateful._state import CELLS, Cell
+
+
+def make_program(fn: Callable[..., Any], arrays: Sequence[Any], **options: Any) -> "CellProgram":
+    """Trace `fn` and compile it, as `StatefulProgram`; cut into parts if it changes cells on servers.
+
+    Args:
+        fn: The function.
+        arrays: Arrays, or `jax.ShapeDtypeStruct`, like those that it will be called with.
+        options: Of `StatefulProgram`.
+    """
+    captured = capture(fn, arrays)
+    if any(cell.storage.is_served for cell in captured.written):
+        return ServedProgram(captured)
+    name = options.pop("name", None) or getattr(fn, "__name__", "step")
+    return StatefulProgram(captured, arrays, name=name, **options)
+
+
+@final
+class ServedProgram:
+    """A traced function that changes cells on servers.
+
+    A worker computes with values that it has read when the program began, and waits for its results; then the updates that need them are
+    applied, one after another and those of one stage together, to the values that the servers have by then. Threads may run a program at
+    once.
+
+    Attributes:
+        is_whole: As of `StatefulProgram`.
+    """
+
+    is_whole = True
+
+    def __init__(self, captured: Captured) -> None:
+        """Cut `captured` into its parts."""
+        self.captured, self.mesh = captured, None
+        self._stages = _cut(captured)
+        jaxpr = captured.jaxpr.jaxpr
+        split = len(jaxpr.invars) - len(captured.cells)
+        self._arguments, self._reads = jaxpr.invars[:split], jaxpr.invars[split:]
+        split = len(jaxpr.outvars) - len(captured.written)
+        self._results = jaxpr.outvars[:split]
+        applied = {var for stage in self._stages for update in stage.updates for var in update.new_values}
+        pairs = zip(captured.written, jaxpr.outvars[split:], strict=True)
+        self._assigned = [(cell, var) for cell, var in pairs if var not in applied]
+        self._traffic = list({id(one): one for one in map(_traffic_of, captured.cells) if one is not None}.values())
+
+    def __call__(self, arrays: Sequence[Any]) -> Any:
+        """Run the program on `arrays` and the cells' present values."""
+        values = _Values(self.captured.jaxpr)
+        values.give(self._arguments, arrays)
+        moments = self._read(values)
+        for stage in self._stages:
+            stage.compute(values)
+            self._check()
+            if not stage.updates:
+                continue
+            given = values.take(stage.operands)
+            # On the server, whoever comes next would wait for this worker's computation.
+            jax.block_until_ready(given)
+            for traffic, moment in moments:
+                traffic.push(sum(array.nbytes for array in given), moment)
+            stage.apply(values)
+        with CELLS, deferring_signals():
+            for cell, var in self._assigned:
+                _store(cell, values.read(var))
+        device = default_device()
+        return jax.tree.unflatten(self.captured.out_tree, [bring(array, device) for array in values.take(self._results)])
+
+    def lower(self, arrays: Sequence[Any]) -> Any:
+        """Lower what a worker computes first, without running it."""
+        values = _Values(self.captured.jaxpr)
+        values.give(self._arguments, arrays)
+        self._read(values)
+        return self._stages[0].program.lower(*values.take(self._stages[0].inputs))
+
+    @property
+    def has_float_loop(self) -> bool:
+        """Whether a tape could not follow the program: never, since its parts are what a tape sees."""
+        return False
+
+    def _read(self, values: "_Values") -> list[tuple[Traffic, Any]]:
+        cells = self.captured.cells
+        with CELLS:
+            held = [cell.stored for cell in cells]
+            moments = [(traffic, traffic.pull(_size(cells, held, traffic))) for traffic in self._traffic]
+        loaded = [cell.storage.load(array) for cell, array in zip(cells, held, strict=True)]
+        if is_recording():
+            loaded = [
+                observe_read(cell, array, trainable=cell.trainable) for cell, array in zip(cells, loaded, strict=True)
+            ]
+        values.give(self._reads, loaded)
+        return moments
+
+    def _check(self) -> None:
+        if self.captured.checks:
+            jax.effects_barrier()
+            for check in self.captured.checks:
+                check()
+
+
+CellProgram = StatefulProgram | ServedProgram
+"""A compiled function that reads and writes cells."""
+
+
+def _traffic_of(cell: Cell) -> Traffic | None:
+    return cell.storage.traffic if isinstance(cell.storage, ServedStorage) else None
+
+
+def _size(cells: Sequence[Cell], held: Sequence[Any], traffic: Traffic) -> int:
+    return sum(array.nbytes for cell, array in zip(cells, held, strict=True) if _traffic_of(cell) is traffic)
+
+
+@final
+class _Values:
+    """The values of a program's variables in one run."""
+
+    def __init__(self, program: ClosedJaxpr) -> None:
+        self._values: dict[Any, Any] = dict(zip(program.jaxpr.constvars, program.consts, strict=True))
+
+    def read(self, atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else self._values[atom]
+
+    def take(self, atoms: Sequence[Any]) -> list[Any]:
+        return list(map(self.read, atoms))
+
+    def give(self, variables: Sequence[Any], arrays: Sequence[Any]) -> None:
+        self._values.update(zip(variables, arrays, strict=True))
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Update:
+    """A call that changes cells.
+
+    Attributes:
+        eqn: The call, of what has been computed for it and what its cells hold; it gives results and what `written` cells are to hold.
+        cells: The cells that it reads.
+        assigned: Those of them that the program has assigned before, by their places, and the variables that stand for these values.
+        written: The cells that it changes.
+    """
+
+    eqn: JaxprEqn
+    cells: tuple[Cell, ...]
+    assigned: Mapping[int, Any]
+    written: tuple[Cell, ...]
+
+    @property
+    def operands(self) -> list[Any]:
+        return self.eqn.invars[: len(self.eqn.invars) - len(self.cells)]
+
+    @property
+    def new_values(self) -> list[Any]:
+        return self.eqn.outvars[len(self.eqn.outvars) - len(self.written) :]
+
+    def apply(self, operands: Sequence[jax.Array], values: _Values) -> None:
+        """Change the cells, with `operands` that have been computed; to be called where no other thread does."""
+        for place, var in self.assigned.items():
+            _store(self.cells[place], values.read(var))
+        device = next((s.device for s in (cell.storage for cell in self.cells) if isinstance(s, ServedStorage)), None)
+        held = [cell.stored if cell.storage.is_served else cell.storage.load(cell.stored) for cell in self.cells]
+        outputs = self._run(*(bring(array, device) for array in (*operands, *held)))
+        values.give(self.eqn.outvars, outputs)
+        for cell, value in zip(self.written, outputs[len(outputs) - len(self.written) :], strict=True):
+            _store(cell, value)
+
+    @functools.cached_property
+    def _run(self) -> Callable[..., list[jax.Array]]:
+        return jax.jit(jaxpr_as_fun(self.eqn.params["jaxpr"]))
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Stage:
+    """What a worker computes, and the updates that need nothing else.
+
+    Attributes:
+        inputs: The variables that are given to the computation.
+        outputs: Those that it gives.
+        program: The computation, compiled.
+        updates: The updates, in the program's order.
+    """
+
+    inputs: list[Any]
+    outputs: list[Any]
+    program: Any
+    updates: list[_Update]
+
+    @property
+    def operands(self) -> list[Any]:
+        return [var for update in self.updates for var in update.operands]
+
+    def compute(self, values: _Values) -> None:
+        if self.outputs:
+            # After an update, its results are on the server.
+            device = default_device()
+            values.give(self.outputs, self.program(*(bring(array, device) for array in values.take(self.inputs))))
+
+    def apply(self, values: _Values) -> None:
+        with unseen_by_tapes(), CELLS, deferring_signals():
+            for update in self.updates:
+                update.apply(values.take(update.operands), values)
+
+
+def _store(cell: Cell, array: jax.Array) -> None:
+    cell.stored = cell.storage.store(array, cell.stored)
+
+
+def _cut(captured: Captured) -> list[_Stage]:
+    """Return the stages of a program: each computation and each update comes as soon as what it needs is there."""
+    jaxpr = captured.jaxpr.jaxpr
+    stages: collections.defaultdict[Any, int] = collections.defaultdict(int)
+    computed: list[list[JaxprEqn]] = [[]]
+    updates: list[list[_Update]] = [[]]
+    # The variables that stand for what each cell holds, and not for what the program has computed to be assigned.
+    current = {
+        id(cell): {var}
+        for cell, var in zip(captured.cells, jaxpr.invars[len(jaxpr.invars) - len(captured.cells) :], strict=True)
+    }
+    for eqn in jaxpr.eqns:
+        update = captured.updates.get(eqn.params.get("name", ""))
+        stage = max((stages[var] for var in eqn.invars if not isinstance(var, Literal)), default=0)
+        if update is None:
+            computed[stage].append(eqn)
+            stages.update(dict.fromkeys(eqn.outvars, stage))
+            continue
+        befores = eqn.invars[len(eqn.invars) - len(update.cells) :]
+        assigned = {
+            i: var
+            for i, (cell, var) in enumerate(zip(update.cells, befores, strict=True))
+            if var not in current[id(cell)]
+        }
+        updates[stage].append(_Update(eqn, update.cells, assigned, update.written))
+        stages.update(dict.fromkeys(eqn.outvars, stage + 1))
+        for cell, var in zip(update.written, updates[stage][-1].new_values, strict=True):
+            current[id(cell)].add(var)
+        if stage + 1 == len(computed):
+            computed.append([])
+            updates.append([])
+    return [_make_stage(jaxpr, *parts) for parts in zip(computed, updates, strict=True)]
+
+
+def _make_stage(jaxpr: Jaxpr, eqns: list[JaxprEqn], updates: list[_Update]) -> _Stage:
+    own = {id(eqn) for eqn in eqns}
+    used_elsewhere = {
+        var for eqn in jaxpr.eqns if id(eqn) not in own for var in eqn.invars if not isinstance(var, Literal)
+    }
+    used_elsewhere |= {var for var in jaxpr.outvars if not isinstance(var, Literal)}
+    made = [var for eqn in eqns for var in eqn.outvars]
+    outputs = [var for var in made if var in used_elsewhere]
+    used = dict.fromkeys(var for eqn in eqns for var in eqn.invars if not isinstance(var, Literal))
+    inputs = [var for var in used if var not in {*made}]
+    part = jaxpr.replace(
+        constvars=[], invars=inputs, outvars=outputs, eqns=eqns, debug_info=jaxpr.debug_info.with_unknown_names()
+    )
+    return _Stage(inputs, outputs, jax.jit(jaxpr_as_fun(ClosedJaxpr(part, ()))), updates)

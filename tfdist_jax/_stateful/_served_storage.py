@@ -1,0 +1,107 @@
+"""Cells on servers, which several programs change at once: each sends updates, which are applied to what the servers hold by then."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, final
+
+import jax
+from jax.core import Tracer
+
+from tfdist_jax._errors import NotCompilableError
+from tfdist_jax._internals import default_device
+from tfdist_jax._sharding._mesh import Device
+from tfdist_jax._stateful._capture import CaptureScope, capture
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, changing, current_scope, read, write
+from tfdist_jax._stateful._storage import Storage
+
+
+class Traffic(Protocol):
+    """Counts what travels between workers and servers."""
+
+    def pull(self, size: int) -> Any:
+        """Note that a program has read values of `size` bytes; what is returned stands for this moment."""
+
+    def push(self, size: int, moment: Any) -> None:
+        """Note that a program that read its values at a `moment` has sent `size` bytes for an update."""
+
+
+@final
+class _NoTraffic:
+    def pull(self, size: int) -> None:
+        pass
+
+    def push(self, size: int, moment: None) -> None:
+        pass
+
+
+@final
+class ServedStorage(Storage):
+    """Keeps arrays on a server: a device, often the host, to which workers' programs send updates.
+
+    Programs read a value once, when they start. What they compute in `update` is applied to the value that the server has when it comes.
+    """
+
+    holds_arrays = False
+    is_served = True
+
+    def __init__(self, device: Device, traffic: Traffic | None = None, place_name: str | None = None) -> None:
+        """Keep arrays on `device`."""
+        self.device, self.place_name = device, place_name
+        self.traffic: Traffic = traffic or _NoTraffic()
+
+    def load(self, held: jax.Array) -> jax.Array:
+        """Return a value on the present worker's device."""
+        return bring(held, default_device())
+
+    def example(self, held: jax.Array) -> jax.Array:
+        """Return the value where it is."""
+        return held
+
+    def store(self, array: jax.Array, held: jax.Array | None) -> jax.Array:
+        """Bring a value to the server."""
+        return array if isinstance(array, Tracer) else bring(array, self.device)
+
+    def write(self, scope: StateScope, cell: Cell, array: jax.Array, merge: Merge) -> None:
+        """Write in a program; where the changes of several replicas would be added up, so are those of several workers.
+
+        Raises:
+            NotCompilableError: In a conditional or a loop: these run as a whole, with what they have read before.
+        """
+        if scope.is_update:
+            scope.write(cell, array, merge)
+        elif merge is Merge.SUM_OF_DELTAS:
+            change = array - scope.read(cell)
+            update(lambda: write(cell, read(cell) + change), [cell])
+        elif isinstance(scope, CaptureScope):
+            scope.write(cell, array, merge)
+        else:
+            raise NotCompilableError(_IN_BODY)
+
+
+def update(fn: Callable[[], Any], cells: Sequence[Any]) -> Any:
+    """Run what reads cells and changes them, as one change: of served ones with the values that they have by then.
+
+    Args:
+        fn: Reads and writes cells, and uses what has been computed before. What it returns is computed there, too.
+        cells: Some of them; where none is served, `fn` is called as it is.
+
+    Returns:
+        What `fn` returns.
+    """
+    scope = current_scope()
+    is_now = scope is None or not scope.is_traced or scope.is_update
+    if is_now or not any(cell.storage.is_served for cell in cells):
+        with changing():
+            return fn()
+    if not isinstance(scope, CaptureScope):
+        raise NotCompilableError(_IN_BODY)
+    return scope.add_update(capture(fn, (), around=scope))
+
+
+_IN_BODY = "It changes variables on servers in a conditional or a loop."
+
+
+def bring(array: Any, device: Device | None) -> Any:
+    """Return an array on a device, where there is one given; host values stay what they are."""
+    if device is None or isinstance(array, Tracer) or not isinstance(array, jax.Array) or array.devices() == {device}:
+        return array
+    return jax.device_put(array, device)
