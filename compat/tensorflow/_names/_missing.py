@@ -31,7 +31,7 @@ _NAMES: dict[str, str] = {
     _SAVED: "tf.saved_model.Asset tf.saved_model.experimental",
     "a session's settings belong to TensorFlow 1. Leave them and `set_session` out; let a GPU's memory grow with "
     "`tf.config.experimental.set_memory_growth(gpu, True)`.": (
-        "tf.compat.v1.ConfigProto tf.compat.v1.GPUOptions tf.compat.v1.Session tf.compat.v1.InteractiveSession "
+        "tf.compat.v1.Session tf.compat.v1.InteractiveSession "
         "tf.compat.v1.keras.backend.set_session tf.ConfigProto tf.GPUOptions tf.InteractiveSession"
     ),
     "TensorFlow has dropped its own mixed precision. Use `tf.keras.mixed_precision.set_global_policy('mixed_float16')`, whose "
@@ -64,16 +64,12 @@ _NAMES: dict[str, str] = {
     "`tf.raw_ops.AddV2`.": "tf.raw_ops",
     "queues fed TensorFlow 1's graphs. Use `tf.data`, or Python's `queue` in front of "
     "`tf.data.Dataset.from_generator`.": "tf.queue",
-    "processes find each other by themselves: start the program in each, with its TF_CONFIG, or all with `tfdist-jax launch`.": (
-        "tf.distribute.Server"
-    ),
     "results have sizes that depend on values. Use Python's or NumPy's sets, before the data become tensors.": "tf.sets",
     "embeddings are variables here: use `tf.nn.embedding_lookup` or `tf.keras.layers.Embedding`.": (
         "tf.tpu.experimental.embedding"
     ),
-    "parameters on servers are not there. Use `tf.distribute.MultiWorkerMirroredStrategy`, which trains the same model.": (
-        "tf.distribute.experimental.coordinator tf.distribute.coordinator tf.distribute.experimental.ParameterServerStrategy "
-        "tf.distribute.ParameterServerStrategy"
+    "leave `variable_partitioner` out: variables of parameter servers are not split.": (
+        "tf.distribute.experimental.partitioners"
     ),
     "`tf.keras.callbacks.BackupAndRestore` and `tf.distribute.experimental.PreemptionCheckpointHandler` save when a job is stopped.": (
         "tf.distribute.experimental.PreemptionWatcher"

@@ -13,9 +13,11 @@ __getattr__ = LazyNames(
         "distribute._extended": "StrategyExtended",
         "distribute._options": "InputOptions InputReplicationMode RunOptions",
         "distribute._multi_worker": "MultiWorkerMirroredStrategy",
+        "distribute._parameter_server": "ParameterServerStrategy",
+        "distribute._server": "Server",
         "distribute._tpu_strategy": "TPUStrategy",
         "distribute._strategy": "MirroredStrategy OneDeviceStrategy Strategy ReduceOp DistributedValues=PerReplica",
     },
-    modules="cluster_resolver experimental",
+    modules="cluster_resolver coordinator experimental",
 )
 __dir__ = __getattr__.names

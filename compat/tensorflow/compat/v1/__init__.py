@@ -17,6 +17,7 @@ __getattr__ = LazyNames(
         "compat._values": "dimension_value",
         "random._random_state": "set_random_seed=set_seed",
         "_platform._logging": "get_logger",
+        "compat.v1._session_config": "ConfigProto GPUOptions",
     },
     modules="app feature_column flags gfile keras logging",
 )

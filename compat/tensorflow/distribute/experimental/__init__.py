@@ -10,9 +10,11 @@ __getattr__ = LazyNames(
         ),
         "distribute._central_storage": "CentralStorageStrategy",
         "distribute._multi_worker": "MultiWorkerMirroredStrategy=ExperimentalMultiWorkerMirroredStrategy",
+        "distribute._parameter_server": "ParameterServerStrategy",
         "distribute._preemption": "PreemptionCheckpointHandler TerminationConfig",
         "distribute._strategy": "ValueContext",
         "distribute._tpu_strategy": "TPUStrategy=ExperimentalTPUStrategy",
     },
+    modules="coordinator",
 )
 __dir__ = __getattr__.names

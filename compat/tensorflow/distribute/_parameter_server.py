@@ -1,0 +1,155 @@
+"""`tf.distribute.ParameterServerStrategy`: variables on servers, which workers change one after another, without waiting for each other."""
+
+import functools
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import jax
+
+import tfdist_jax
+from tfdist_jax._cluster._addresses import host_and_port, is_loopback, resolve
+from tfdist_jax._coordinator import EmbeddedWorker, Statistics
+from tfdist_jax._stateful._served_storage import ServedStorage
+from tfdist_jax._stateful._storage import Storage
+from tfdist_jax.compat.tensorflow._functions._execution_plan import ExecutionPlan
+from tfdist_jax.compat.tensorflow._platform._context import entering_replica
+from tfdist_jax.compat.tensorflow._platform._devices import local_devices
+from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import TFConfigClusterResolver
+from tfdist_jax.compat.tensorflow.distribute._execution_contexts import OnlyReplicaContext
+from tfdist_jax.compat.tensorflow.distribute._input import InputContext
+from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
+from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver
+from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
+from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
+
+_WORKERS = 2
+
+
+@final
+class ParameterServerStrategy(Strategy):
+    """Drop-in for `tf.distribute.ParameterServerStrategy`: variables on servers, functions that a coordinator gives to workers.
+
+    Servers and workers are threads of this process, whatever addresses of this machine their tasks have: each worker computes on a device
+    of its own, as far as there are enough, and variables are in the host's memory. A function reads the variables that it uses when it
+    starts; what `optimizer.apply_gradients`, `assign_add` and the like do is done to the values that the servers have by then, one
+    function's after another's. `assign` replaces a value.
+
+    Ref: https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/ParameterServerStrategy
+    """
+
+    keeps_replica_values = False
+
+    def __init__(
+        self,
+        cluster_resolver: ClusterResolver | None = None,
+        variable_partitioner: Any = None,
+        *,
+        max_staleness: int | None = None,
+    ) -> None:
+        """Have as many servers and workers as there are tasks "ps" and "worker".
+
+        Args:
+            cluster_resolver: Says which tasks there are. If None, TF_CONFIG does; without it there are a server and a worker for each of
+                the process's devices, but at least two.
+            variable_partitioner: Into how many parts a variable is split; not there yet.
+            max_staleness: Beyond TensorFlow: how many other functions may end, at most, while one runs, so many updates has it not seen.
+                With 0 they run one after another, as they are scheduled: synchronous training. None for any number.
+
+        Raises:
+            ValueError: If there is no server or no worker.
+            NotImplementedError: If a task is on another machine, or if there is a partitioner.
+        """
+        if cluster_resolver is not None and not isinstance(cluster_resolver, ClusterResolver):
+            raise ValueError(
+                f"`cluster_resolver` must be a tf.distribute.cluster_resolver.ClusterResolver, got {cluster_resolver!r}."
+            )
+        if variable_partitioner is not None:
+            raise NotImplementedError(
+                "Partitioned variables of parameter servers are not there (yet): leave `variable_partitioner` out."
+            )
+        resolver = cluster_resolver or TFConfigClusterResolver()
+        jobs = _jobs(resolver.cluster_spec(), is_given=cluster_resolver is not None)
+        devices = [device for device in jax.local_devices() if device.platform != "cpu"] or jax.local_devices()
+        super().__init__(tfdist_jax.SingleDevice(devices[0]))
+        self._cluster_resolver = resolver
+        count = len(jobs["worker"]) or max(_WORKERS, len(devices))
+        self.workers = [EmbeddedWorker(i, devices[i % len(devices)]) for i in range(count)]
+        self.statistics = Statistics(len(self.workers))
+        (host, *_) = local_devices("CPU")
+        self.parameter_devices = tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]) or 1))
+        self._servers = [ServedStorage(host, self.statistics, name) for name in self.parameter_devices]
+        self._num_variables = 0
+        self.max_staleness = max_staleness
+        self.coordinator: Any = None
+
+    @property
+    def cluster_resolver(self) -> ClusterResolver:
+        """Says which tasks there are, and which this is."""
+        return self._cluster_resolver
+
+    @functools.cached_property
+    def storage(self) -> Storage:
+        """How variables are kept: on the first server."""
+        return self._servers[0]
+
+    def storage_for_variable(self, *, has_own_values: bool = False) -> Storage:
+        """Return the server of a new variable: one after another's turn."""
+        self._num_variables += 1
+        return self._servers[(self._num_variables - 1) % len(self._servers)]
+
+    def _trace(
+        self,
+        plan: ExecutionPlan,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        finish: Callable[[Any], Any] = lambda results: results,
+    ) -> tuple[ExecutionPlan, Any]:
+        """Run the step of the one replica that a worker is."""
+        with entering_replica(self, OnlyReplicaContext(self)):
+            return plan, finish(fn(*args, **kwargs))
+
+    def _run_with_values(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        with entering_replica(self, OnlyReplicaContext(self)):
+            return fn(*args, **kwargs)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """Return `dataset`: each worker takes batches of it as they are."""
+        return dataset
+
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> Any:
+        """Let `dataset_fn` make a dataset on each worker, once iterators are made of it."""
+        return DatasetOfEachWorker(lambda: dataset_fn(InputContext(1, 0, self.num_replicas_in_sync)))
+
+
+def _jobs(spec: ClusterSpec, *, is_given: bool) -> Mapping[str, Sequence[str]]:
+    """Return the addresses of servers and workers; no addresses at all if a cluster is neither given nor in TF_CONFIG."""
+    if not spec:
+        if is_given:
+            raise ValueError("Cluster spec must be non-empty in `tf.distribute.cluster_resolver.ClusterResolver`.")
+        return {"ps": (), "worker": ()}
+    jobs = {
+        job: [address for address in spec.job_tasks(job) if address] if job in spec.jobs else []
+        for job in ("ps", "worker")
+    }
+    for job, addresses in jobs.items():
+        if not addresses:
+            raise ValueError(f"There must be at least one {job}: the cluster is {spec.as_dict()}.")
+        if remote := [address for address in addresses if not _is_here(address)]:
+            raise NotImplementedError(
+                f"The {job} {remote[0]} is on another machine; parameter servers over several machines are not there (yet). Use "
+                "`tf.distribute.MultiWorkerMirroredStrategy`, which trains the same model, or tasks of this machine."
+            )
+    return jobs
+
+
+def _is_here(address: str) -> bool:
+    host, _ = host_and_port(address)
+    if host in ("localhost", socket.gethostname()):
+        return True
+    try:
+        return is_loopback(resolve(host))
+    except OSError:
+        return False

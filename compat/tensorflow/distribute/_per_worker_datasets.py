@@ -1,0 +1,22 @@
+"""Datasets that each worker of a coordinator makes for itself."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+
+@final
+class DatasetOfEachWorker:
+    """A dataset that is made anew wherever an iterator of it is."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        """Let `make` make it."""
+        self._make = make
+
+    def __iter__(self) -> Iterator[Any]:
+        """Make the dataset, and begin with it."""
+        return iter(self._make())
+
+    @property
+    def element_spec(self) -> Any:
+        """The types of its elements."""
+        return self._make().element_spec

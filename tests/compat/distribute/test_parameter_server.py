@@ -1,0 +1,360 @@
+"""`ParameterServerStrategy` and its coordinator, with servers and workers in this process."""
+
+import threading
+import time
+
+import jax
+import keras
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import tfdist_jax.compat.tensorflow as tf
+
+LIMIT_S = 60
+Simple = tf.distribute.cluster_resolver.SimpleClusterResolver
+
+
+def make_strategy(workers=2, servers=2, **options):
+    jobs = {"worker": workers, "ps": servers}
+    spec = {job: [f"localhost:{2222 + i}" for i in range(count)] for job, count in jobs.items()}
+    return tf.distribute.ParameterServerStrategy(Simple(tf.train.ClusterSpec(spec)), **options)
+
+
+@pytest.fixture
+def coordinate():
+    made = []
+
+    def coordinate(*args, **options):
+        strategy = make_strategy(*args, **options)
+        made.append(tf.distribute.coordinator.ClusterCoordinator(strategy))
+        return strategy, made[-1]
+
+    yield coordinate
+    for coordinator in made:
+        coordinator._native.stop()
+
+
+def test_no_change_is_lost_whatever_changes_a_variable(coordinate):
+    strategy, coordinator = coordinate(workers=4)
+    with strategy.scope():
+        added, subtracted, table = tf.Variable(0.0), tf.Variable([0.0, 0.0]), tf.Variable(tf.zeros([5, 2]))
+        read = tf.Variable(
+            0, synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM
+        )
+
+    @tf.function
+    def compiled(row):
+        added.assign_add(1.0)
+        subtracted.assign_sub([1.0, 2.0])
+        table.scatter_add(tf.IndexedSlices(tf.ones([1, 2]), row[None]))
+        read.assign_add(1)
+
+    @tf.function
+    def in_replica(row):
+        strategy.run(compiled, args=(row,))
+
+    for i in range(200):
+        coordinator.schedule(in_replica if i % 2 else compiled, args=(tf.constant(i % 5),))
+    coordinator.join()
+    assert (float(added), int(read)) == (200, 200) and subtracted.numpy().tolist() == [-200, -400]
+    assert table.numpy().tolist() == [[40, 40]] * 5
+
+
+def test_plain_python_around_a_value_changes_variables_as_well(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        v = tf.Variable(0.0)
+
+    @tf.function
+    def step(iterator):
+        x = next(iterator)
+        for _ in range(3):
+            v.assign_add(x)
+        return float(x)
+
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(2.0).repeat()))
+    results = [coordinator.schedule(step, args=(iterator,)) for _ in range(20)]
+    coordinator.join()
+    assert float(v) == 120 and [result.fetch() for result in results] == [2.0] * 20
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_metrics_count_all_that_workers_give_them(coordinate, is_compiled):
+    strategy, coordinator = coordinate(workers=4)
+    with strategy.scope():
+        metrics = [keras.metrics.Mean(), keras.metrics.Sum(), keras.metrics.AUC(num_thresholds=5)]
+
+    def update(x):
+        for metric in metrics:
+            metric.update_state(*([x > 3, x / 8] if isinstance(metric, keras.metrics.AUC) else [x]))
+
+    @tf.function
+    def step(iterator):
+        x = next(iterator)  # This function runs as Python.
+        if is_compiled:
+            strategy.run(update, args=(x,))
+        else:
+            update(x)
+
+    data = tf.data.Dataset.from_tensors(np.arange(8, dtype="f4")).repeat()
+    iterator = iter(coordinator.create_per_worker_dataset(data))
+    for _ in range(100):
+        coordinator.schedule(step, args=(iterator,))
+    coordinator.join()
+    mean, total, auc = metrics
+    assert (float(mean.total), float(mean.count), float(total.total)) == (2800, 800, 2800)
+    assert float(auc.true_positives[0] + auc.false_positives[0]) == 800
+    mean.reset_state()
+    assert float(mean.result()) == 0 and (coordinator.statistics.pushed_bytes > 0) == is_compiled
+
+
+def test_a_value_that_was_assigned_is_what_the_next_change_begins_with(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        v = tf.Variable(3.0)
+
+    @tf.function
+    def step():
+        before = v.read_value()
+        v.assign(before * 2.0)
+        v.assign_add(1.0)
+        middle = v.read_value()
+        v.assign_add(10.0)
+        return before, middle, v.read_value()
+
+    assert [float(x) for x in coordinator.schedule(step).fetch()] == [3, 7, 17] and float(v) == 17
+
+
+def test_a_function_sees_what_it_read_at_first_while_others_change_it(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        v = tf.Variable(1.0)
+    reading, changed = threading.Event(), threading.Event()
+
+    def wait(x):
+        reading.set()
+        assert changed.wait(LIMIT_S)
+        return x
+
+    @tf.function
+    def slow():
+        x = jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), v.read_value())
+        v.assign_add(x)
+        return x
+
+    result = coordinator.schedule(slow)
+    assert reading.wait(LIMIT_S)
+    coordinator.schedule(tf.function(lambda: v.assign_add(100.0))).fetch()
+    changed.set()
+    assert result.fetch() == 1 and float(v) == 102
+    assert coordinator.statistics.staleness == {0: 1, 1: 1}
+
+
+OPTIMIZERS = {
+    "SGD": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+    "Adam, clipped": lambda: keras.optimizers.Adam(0.05, global_clipnorm=0.5),
+    "EMA": lambda: keras.optimizers.RMSprop(0.01, use_ema=True, ema_momentum=0.5),
+    "accumulating": lambda: keras.optimizers.Adam(0.05, gradient_accumulation_steps=2),
+    "scaled": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)),
+}
+
+
+def train(strategy, run, optimizer, count=12):
+    random = np.random.RandomState(0)
+    with strategy.scope():
+        weights = [keras.Variable(random.randn(4, 3).astype("f4")), keras.Variable(np.zeros(3, "f4"))]
+        optimizer = optimizer()
+
+    @tf.function
+    def step(x):
+        def replica(x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((tf.tanh(x @ weights[0] + weights[1]) - 0.5) ** 2)
+            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            return loss
+
+        return strategy.run(replica, args=(x,))
+
+    batches = [random.randn(5, 4).astype("f4") for _ in range(count)]
+    losses = run(step, batches)
+    return losses, [np.asarray(v) for v in [*weights, *optimizer.variables]]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_without_staleness_training_is_synchronous_bit_for_bit(coordinate, optimizer):
+    def train_on(workers, **options):
+        strategy, coordinator = coordinate(workers=workers, **options)
+
+        def schedule(step, batches):
+            remote = [coordinator.schedule(step, args=(tf.constant(x),)) for x in batches]
+            coordinator.join()
+            assert set(coordinator.statistics.staleness) == {0}
+            return [float(value.fetch()) for value in remote]
+
+        return train(strategy, schedule, optimizer)
+
+    losses, weights = train_on(3, max_staleness=0)
+    one_after_another, expected_weights = train_on(1)
+    assert losses == one_after_another
+    one = lambda step, batches: [float(step(tf.constant(x))) for x in batches]
+    expected, same_weights = train(tf.distribute.OneDeviceStrategy("/cpu:0"), one, optimizer)
+    np.testing.assert_allclose(losses, expected, rtol=1e-6)
+    for found, exact, near in zip(weights, expected_weights, same_weights, strict=True):
+        np.testing.assert_array_equal(found, exact)
+        np.testing.assert_allclose(found, near, rtol=1e-5, atol=1e-6)
+
+
+def test_digits_are_learned_asynchronously(coordinate):
+    strategy, coordinator = coordinate(workers=4)
+    x, y = load_digits(return_X_y=True)
+    order = np.random.RandomState(0).permutation(len(x))
+    x, y = (x[order] / 16).astype("f4"), y[order]
+    keras.utils.set_random_seed(0)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)])
+        optimizer = keras.optimizers.Adam(2e-3)
+        accuracy = keras.metrics.SparseCategoricalAccuracy()
+
+    @tf.function
+    def step(iterator):
+        def replica(x, y):
+            with tf.GradientTape() as tape:
+                logits = model(x, training=True)
+                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+            weights = model.trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            return loss
+
+        strategy.run(replica, args=next(iterator))
+
+    @tf.function
+    def evaluate(x, y):
+        accuracy.update_state(y, model(x, training=False))
+
+    def make_dataset():
+        index = tf.distribute.coordinator.experimental_get_current_worker_index()
+        data = tf.data.Dataset.from_tensor_slices((x[:1500], y[:1500])).shuffle(1500, seed=int(index))
+        return data.repeat().batch(32)
+
+    iterator = iter(coordinator.create_per_worker_dataset(make_dataset))
+    for _ in range(500):
+        coordinator.schedule(step, args=(iterator,))
+    coordinator.join()
+    for start in range(1500, len(x), 33):
+        coordinator.schedule(evaluate, args=(tf.constant(x[start : start + 33]), tf.constant(y[start : start + 33])))
+    coordinator.join()
+    told = coordinator.statistics
+    # Each row is counted once, whichever workers count at the same time.
+    assert int(accuracy.count) == len(x) - 1500
+    assert float(accuracy.result()) >= 0.95 and int(optimizer.iterations) == 500
+    assert told.closures == 509 and max(told.staleness) > 0 and "staleness" in str(told)
+    # A step reads and sends the model's parameters, and a few numbers.
+    parameters = sum(v.numpy().nbytes for v in model.trainable_variables)
+    assert 500 * parameters <= told.pushed_bytes <= 510 * (parameters + 4000)
+
+
+def test_workers_compute_on_devices_of_their_own(coordinate):
+    strategy, coordinator = coordinate(workers=3)
+    with strategy.scope():
+        v = tf.Variable(1.0)
+    where = [worker.device for worker in strategy.workers]
+    assert where == jax.devices()[:3]
+    meeting = threading.Barrier(3, timeout=LIMIT_S)
+
+    @tf.function
+    def step(x):
+        tf.numpy_function(meeting.wait, [], tf.int64)
+        return x * v
+
+    remote = [coordinator.schedule(step, args=(tf.constant(2.0),)) for _ in range(3)]
+    assert {next(iter(value.get().devices())) for value in remote} == {*where}
+    assert v.device == "/job:ps/replica:0/task:0/device:CPU:0"
+
+
+def test_inputs_that_could_not_be_made_fail_what_uses_them(coordinate):
+    _, coordinator = coordinate()
+
+    def broken():
+        raise ValueError("no such file")
+
+    iterator = iter(coordinator.create_per_worker_dataset(broken))
+    failed = coordinator.schedule(tf.function(next), args=(iterator,))
+    with pytest.raises(Exception, match=r"Input has an error.*no such file"):
+        coordinator.join()
+    with pytest.raises(Exception, match=r"Input has an error.*no such file"):
+        failed.fetch()
+    coordinator.join()
+
+
+def test_a_function_that_waits_for_itself_is_refused(coordinate):
+    _, coordinator = coordinate(workers=1)
+    own = []
+
+    @tf.function
+    def step(iterator):
+        next(iterator)
+        own[0].fetch()
+
+    iterator = iter(coordinator.create_per_worker_dataset(tf.data.Dataset.range(9)))
+    gate = tf.function(lambda it: time.sleep(0.05))
+    coordinator.schedule(gate, args=(iterator,))
+    own.append(coordinator.schedule(step, args=(iterator,)))
+    with pytest.raises(RuntimeError, match="would wait for itself"):
+        coordinator.join()
+
+
+def test_a_conditional_that_changes_variables_runs_uncompiled(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        v = tf.Variable(0.0)
+
+    @tf.function
+    def step(x):
+        if x > 1.0:
+            v.assign_add(x)
+        for _ in tf.range(2):
+            v.assign_add(1.0)
+
+    for i in range(20):
+        coordinator.schedule(step, args=(tf.constant(float(i % 4)),))
+    coordinator.join()
+    assert float(v) == 5 * (2 + 3) + 40
+
+
+def test_one_worker_and_no_cluster(monkeypatch):
+    strategy = tf.distribute.experimental.ParameterServerStrategy()
+    assert len(strategy.workers) >= 2 and len(strategy.parameter_devices) == 1
+    monkeypatch.setenv(
+        "TF_CONFIG",
+        '{"cluster": {"worker": ["localhost:1"], "ps": ["localhost:2", "127.0.0.1:3"]}, "task": {"type": "worker", "index": 0}}',
+    )
+    strategy = tf.distribute.experimental.ParameterServerStrategy()
+    assert (len(strategy.workers), len(strategy.parameter_devices)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "error", "text"),
+    [
+        ({"worker": ["localhost:1"]}, ValueError, "at least one ps"),
+        ({"ps": ["localhost:1"]}, ValueError, "at least one worker"),
+        ({}, ValueError, "must be non-empty"),
+        ({"ps": ["localhost:1"], "worker": ["worker0.example.com:1"]}, NotImplementedError, "on another machine"),
+    ],
+)
+def test_clusters_that_cannot_be_are_refused(jobs, error, text):
+    with pytest.raises(error, match=text):
+        tf.distribute.ParameterServerStrategy(Simple(tf.train.ClusterSpec(jobs)))
+
+
+def test_what_is_not_there_is_refused(coordinate):
+    strategy, _ = coordinate()
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    with pytest.raises(NotImplementedError, match=r"`fit`.*not there"):
+        model.fit(np.zeros((4, 2)), np.zeros((4, 1)), verbose=0)
+    with pytest.raises(NotImplementedError, match="artitioned"):
+        make_strategy(variable_partitioner=lambda shape, dtype: [2])
+    with pytest.raises(ValueError, match="is supported to work with"):
+        tf.distribute.coordinator.ClusterCoordinator(tf.distribute.MirroredStrategy(["/cpu:0"]))
