@@ -26,6 +26,13 @@ from tfdist_jax._forks import refuse_after_forks
 from tfdist_jax._global_batch import Mean as Mean, Rows as Rows, Sum as Sum, layer as layer, row_keys as row_keys
 from tfdist_jax._runtime import finish_at_exit, prepare_cpu, use_cpu_devices as use_cpu_devices
 from tfdist_jax._sharding._collectives import ReduceOp as ReduceOp, fused_mean as fused_mean, fused_sum as fused_sum
+from tfdist_jax._sharding._compression import (
+    BFloat16 as BFloat16,
+    Compression as Compression,
+    Int8 as Int8,
+    PowerSGD as PowerSGD,
+    TopK as TopK,
+)
 from tfdist_jax._sharding._exact import assume_exact as assume_exact
 from tfdist_jax._sharding._input import PaddedBatch as PaddedBatch, split_sizes as split_sizes
 from tfdist_jax._sharding._layout import Layout as Layout, StateLeaf as StateLeaf

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from tfdist_jax import _replica
 from tfdist_jax._explain import Explanation, explain
-from tfdist_jax._global_batch import evaluate_globally, value_and_grad_globally
+from tfdist_jax._global_batch import evaluate_globally, plan_memory, value_and_grad_globally
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_global_batches, shards_of_local_batches
 from tfdist_jax._program import Program, make_program
@@ -225,7 +225,9 @@ class Strategy(abc.ABC):
             A function of `(params, batch, *extra)` that gives `((loss, aux), grads)`, or `(loss, grads)`. `grads` are laid out like
             `params`. Results for each row are in the order of the batch and sharded by rows, or, if replicas have different numbers
             of rows, whole. `extra` is the same on every replica, but for random keys (of `jax.random.key`): if there are several
-            replicas, each has `fold_in(key, replica)`. One device's random numbers come of `td.row_keys`.
+            replicas, each has `fold_in(key, replica)`. One device's random numbers come of `td.row_keys`. Where `td.Compressed` keeps
+            something from step to step, the function takes it as the keyword `compression`, as `init_compression` makes it, and gives
+            the new one as a third: `(loss, aux), grads, memory`.
 
         Raises:
             ValueError: If `accumulate` is no number of parts.
@@ -249,6 +251,34 @@ class Strategy(abc.ABC):
             )
         fn = value_and_grad_globally(loss_fn, self.mesh, self._layouts.find, has_aux=has_aux, accumulate=accumulate)
         return jit_with_agreement(fn, self.mesh, name=getattr(loss_fn, "__name__", None))
+
+    def init_compression(self, params: Any, *, resume: Any = None) -> Any:
+        """Make what replicas keep of compressed gradients from step to step, for `td.Compressed`: what is still to be sent.
+
+        It is a part of a training's state, to be handed from step to step, saved and restored.
+
+        Args:
+            params: The parameters, as `value_and_grad` takes them; shapes are enough.
+            resume: What another number of replicas has kept, such as in a checkpoint: what is still to be sent is divided evenly among
+                the present ones, so that its sum stays.
+
+        Returns:
+            Arrays `[replicas, ...]`, sharded over the replicas, by the paths of parameters: `{"dense/kernel": {"residual": ...}}`. There
+            are none where gradients travel in forms without memory.
+
+        Raises:
+            ValueError: If `resume` is not of such parameters, or the form is one that the layout of the parameters does not allow.
+
+        Example:
+            >>> import jax, tfdist_jax as td
+            >>> params = {"kernel": jax.ShapeDtypeStruct((64, 32), "float32")}
+            >>> memory = td.Compressed(td.Mirrored(), method=td.TopK()).init_compression(params)
+            >>> fewer = td.Compressed(td.Mirrored(tuple(jax.devices()[:2])), method=td.TopK())
+            >>> fewer.init_compression(params, resume=memory)["kernel"]["residual"].shape
+            (2, 64, 32)
+        """
+        make, args, shardings = plan_memory(self._layouts.find, params, self.mesh, resume)
+        return jit_with_agreement(make, self.mesh, name="init_compression", out_shardings=shardings)(*args)
 
     def evaluate(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Compute a function over the global batch: what it gives on one device, or an error.

@@ -136,6 +136,34 @@ for name, strategy, accumulate in [
         assert (name == "parts") or one != expected
 
 
+def test_what_gradients_lose_in_two_processes_is_kept(cluster):
+    program = """
+        import jax.numpy as jnp, numpy as np
+        import tfdist_jax as td
+        td.initialize()
+        exact = td.Mirrored()
+        strategy = td.Compressed(exact, min_size=8, method=td.TopK(0.1))
+        params = strategy.init(lambda: jnp.ones((16, 8)))
+        loss = lambda params, x: ((x @ params) ** 2).mean()
+        batch = strategy.put(np.random.default_rng(0).normal(size=(12, 16)).astype(np.float32))
+        compute = strategy.value_and_grad(loss, has_aux=False)
+        memory, given = strategy.init_compression(params), 0
+        for _ in range(2):
+            _, grads, memory = compute(params, batch, compression=memory)
+            given = given + strategy.fetch(grads)
+        whole = strategy.fetch(exact.value_and_grad(loss, has_aux=False)(params, batch)[1])
+        kept = strategy.fetch(memory)["params"]["residual"]
+        result("kept", kept.tolist())
+        result("missing", float(np.abs(2 * whole - given - kept.sum(0)).max()))
+        """
+    workers = cluster(2, devices_per_worker=2).start(program)
+    assert [worker.wait() for worker in workers] == [0, 0], workers[0].log + workers[1].log
+    one, other = (worker.result("kept") for worker in workers)
+    assert one == other and len(one) == 4 and all(np.any(each) for each in one)
+    for worker in workers:
+        assert worker.result("missing") < 1e-5
+
+
 @pytest.mark.slow("two strategies in two processes, and their programs on one device")
 def test_experts_and_sequences_in_two_processes_equal_one_device(cluster):
     """Also with rows that do not divide evenly."""

@@ -1,5 +1,6 @@
 """Functions of a batch whose rows are split over replicas, with the results that one device would have for all of its rows."""
 
+from tfdist_jax._global_batch._compression_memory import plan_memory as plan_memory
 from tfdist_jax._global_batch._functions import (
     evaluate_globally as evaluate_globally,
     value_and_grad_globally as value_and_grad_globally,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,13 +10,12 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._global_batch._accumulation import accumulate_gradients
-from tfdist_jax._global_batch._gathers import run_on_parts
+from tfdist_jax._global_batch._compression_memory import Compressed, put_memories, take_memories
+from tfdist_jax._global_batch._gradient_sums import sum_gradients
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, make_replica_function
 from tfdist_jax._global_batch._results import How, Mean, unwrap
 from tfdist_jax._global_batch._split import Split, split_arguments
-from tfdist_jax._sharding._collectives import fused_sum
-from tfdist_jax._sharding._layout import Layout, LayoutRule, axes_of, names_of, restrict
-from tfdist_jax._sharding._quantized import fused_sum_int8, scatter_sum_int8, sum_int8
+from tfdist_jax._sharding._layout import LayoutRule, axes_of, restrict
 
 
 def value_and_grad_globally(
@@ -36,24 +35,29 @@ def value_and_grad_globally(
 
     Returns:
         A function of `(params, batch, *extra)` that gives `((loss, aux), grads)`, or `(loss, grads)` without aux, as
-        `jax.value_and_grad` would on one device; `grads` are laid out like `params`.
+        `jax.value_and_grad` would on one device; `grads` are laid out like `params`. Given what replicas keep of compressed gradients
+        as `compression`, it returns that behind them.
     """
 
     @functools.wraps(loss_fn)
     def named(*args: Any) -> Any:
         return _loss_and_aux(loss_fn(*args), has_aux=has_aux)
 
-    def value_and_grad(params: Any, batch: Any, *extra: Any) -> Any:
+    def value_and_grad(params: Any, batch: Any, *extra: Any, compression: Compressed | None = None) -> Any:
         _check_differentiable(params)
         split, arguments = split_arguments(mesh, state_layout, params, batch, extra)
         split = dataclasses.replace(split, accumulate=accumulate)
         function = _with_loss(make_replica_function(named, ("loss", "aux"), split, arguments))
         grad_specs = jax.tree.map(lambda layout: layout.gradient or layout.spec, split.layouts)
         per_replica = jax.tree.map(lambda spec: restrict(spec, split.axes), grad_specs)
-        merged, grads = function.map(functools.partial(_differentiate, function), arguments, per_replica)
+        memories, kept = take_memories(compression, jax.tree.leaves(split.layouts), params, mesh)
+        others = per_replica, PartitionSpec(split.axes)
+        body = functools.partial(_differentiate, function)
+        merged, (grads, memories) = function.map(body, (*arguments, memories), others)
         loss, aux = function.finish(merged, arguments)
         grads = jax.tree.map(functools.partial(_laid_out, split), grads, grad_specs)
-        return ((loss, aux), grads) if has_aux else (loss, grads)
+        memory = () if compression is None else (put_memories(memories, kept, params),)
+        return ((loss, aux) if has_aux else loss), grads, *memory
 
     return value_and_grad
 
@@ -75,8 +79,8 @@ def evaluate_globally(fn: Callable[..., Any], mesh: Mesh, state_layout: LayoutRu
     return evaluate
 
 
-def _differentiate(function: ReplicaFunction, params: Any, data: Any, extra: Any) -> Any:
-    """Return the merged results and the gradients of the first, in a program of replicas."""
+def _differentiate(function: ReplicaFunction, params: Any, data: Any, extra: Any, memories: Any) -> Any:
+    """Return the merged results, and the gradients of the first with what is kept of them, in a program of replicas."""
 
     def own_loss(params: Any) -> Any:
         parts = function.run(params, data, extra)
@@ -92,52 +96,13 @@ def _differentiate(function: ReplicaFunction, params: Any, data: Any, extra: Any
         (grads,) = pull_back([1 / weight, -total / weight**2])
     else:
         (grads,) = pull_back([jnp.ones_like(own[0])])
-    leaves, tree = jax.tree.flatten(grads)
-    layouts = tree.flatten_up_to(function.split.layouts)
-    scattered = [_scatter(*each, axes) for each in zip(leaves, layouts, strict=True)]
-    grads, missing = [grad for grad, _ in scattered], [over for _, over in scattered]
-    ways = [(over, layout.wire) for over, layout in zip(missing, layouts, strict=True)]
-    # Most go with the results, in one transfer.
-    merged, sums = function.merge(parts, _only(grads, ways, (axes, None)))
-    grads = _replaced(grads, sums)
-    for over, wire in dict.fromkeys(ways):
-        if over and (over, wire) != (axes, None):
-            add_up = fused_sum if wire is None else fused_sum_int8
-            grads = _replaced(grads, add_up(_only(grads, ways, (over, wire)), over))
-    return function.without_arguments(merged), tree.unflatten(grads)
+    merged, grads, memories = sum_gradients(function, parts, grads, [jax.tree.map(_own, one) for one in memories])
+    return function.without_arguments(merged), (grads, jax.tree.map(lambda leaf: leaf[None], memories))
 
 
-def _only(grads: Sequence[jax.Array], ways: Sequence[Any], way: Any) -> list[jax.Array | None]:
-    """Return the gradients that are to be summed over some axes in one form, and None for others."""
-    return [grad if each == way else None for grad, each in zip(grads, ways, strict=True)]
-
-
-def _replaced(grads: Sequence[jax.Array], sums: Sequence[jax.Array | None]) -> list[jax.Array]:
-    return [grad if total is None else total for grad, total in zip(grads, sums, strict=True)]
-
-
-def _scatter(grad: jax.Array, layout: Layout, axes: tuple[str, ...]) -> tuple[jax.Array, tuple[str, ...]]:
-    """Return a replica's gradient, scattered as its layout says, and the axes over which it is still to be summed.
-
-    A sharded parameter's is summed over its axes: the transpose of its all-gather is a reduce-scatter.
-    """
-    done = [axis for axis in axes_of(layout.spec) if axis in axes]
-    for dimension, entry in enumerate(layout.gradient or ()):
-        for axis in names_of(entry):
-            if axis in axes and axis not in done:
-                if layout.wire is None:
-                    grad = jax.lax.psum_scatter(grad, axis, scatter_dimension=dimension, tiled=True)
-                else:
-                    grad = scatter_sum_int8(grad, axis, dimension)
-                done.append(axis)
-    missing = tuple(axis for axis in axes if axis not in done)
-    if set(axes_of(layout.spec)) <= {*axes} or not missing:
-        return grad, missing
-    # In a bucket with others, what XLA divides would be put together first.
-    if layout.wire is None:
-        return jax.lax.psum(grad, missing), ()
-    of_xla = [name for name in axes_of(layout.spec) if name not in axes]
-    return run_on_parts(lambda part: sum_int8(part, missing), grad, restrict(layout.spec, of_xla)), ()
+def _own(array: jax.Array) -> jax.Array:
+    """Return what is a replica's own of an array `[replicas, ...]`, in a program of replicas."""
+    return array[0]
 
 
 def _laid_out(split: Split, grad: jax.Array, spec: PartitionSpec) -> jax.Array:

@@ -11,8 +11,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
 from tfdist_jax._global_batch._row_analysis import equations, open_program, scan_operands
+from tfdist_jax._sharding._compression import Compression
 from tfdist_jax._sharding._layout import Layout, axes_of, make_spec, names_of, restrict
-from tfdist_jax._sharding._quantized import scatter_sum_int8
 
 
 @final
@@ -28,7 +28,7 @@ class Gather:
 
     spec: PartitionSpec
     axes: tuple[str, ...]
-    wire: str | None = None
+    wire: Compression | None = None
 
     def __call__(self, part: jax.Array) -> jax.Array:
         """Return the whole array. Gradients are reduced and scattered back, those of less than 32 bits in float32."""
@@ -50,21 +50,25 @@ class Gather:
         return dataclasses.replace(self, spec=PartitionSpec(*self.spec[1:]))
 
 
-def run_on_parts(fn: Callable[[jax.Array], jax.Array], array: jax.Array, spec: PartitionSpec) -> jax.Array:
-    """Apply a function, which keeps how an array lies, to its parts along axes that are XLA's, in a program of replicas."""
+def run_on_parts(fn: Callable[[Any], Any], arrays: Any, spec: PartitionSpec) -> Any:
+    """Apply a function to the parts of an array, or of a tree of alike ones, along axes that are XLA's, in a program of replicas.
+
+    What it returns lies as what it is given.
+    """
     if not axes_of(spec):
-        return fn(array)
-    return jax.shard_map(fn, in_specs=spec, out_specs=spec, axis_names={*axes_of(spec)}, check_vma=False)(array)
+        return fn(arrays)
+    return jax.shard_map(fn, in_specs=(spec,), out_specs=spec, axis_names={*axes_of(spec)}, check_vma=False)(arrays)
 
 
 def make_gather(layout: Layout, axes: Sequence[str]) -> Gather | None:
     """Return how an array is gathered over those of some axes that split it; None if there are none."""
     spec = layout.gathered
     split = tuple(axis for axis in axes_of(spec) if axis in axes)
-    return Gather(spec, split, layout.wire) if split else None
+    wire = layout.wire if isinstance(layout.wire, Compression) else None
+    return Gather(spec, split, wire) if split else None
 
 
-def _all_gather(part: jax.Array, dimension: int, axis: str, wire: str | None) -> jax.Array:
+def _all_gather(part: jax.Array, dimension: int, axis: str, wire: Compression | None) -> jax.Array:
     is_short = jnp.issubdtype(part.dtype, jnp.floating) and jnp.finfo(part.dtype).bits < 32
     if is_short or wire is not None:
         return _all_gather_and_scatter(part, dimension, axis, wire)
@@ -72,14 +76,14 @@ def _all_gather(part: jax.Array, dimension: int, axis: str, wire: str | None) ->
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
-def _all_gather_and_scatter(part: jax.Array, dimension: int, axis: str, wire: str | None) -> jax.Array:
+def _all_gather_and_scatter(part: jax.Array, dimension: int, axis: str, wire: Compression | None) -> jax.Array:
     del wire
     return jax.lax.all_gather(part, axis, axis=dimension, tiled=True)
 
 
-def _scatter(dimension: int, axis: str, wire: str | None, _: None, whole: jax.Array) -> tuple[jax.Array]:
+def _scatter(dimension: int, axis: str, wire: Compression | None, _: None, whole: jax.Array) -> tuple[jax.Array]:
     if wire is not None:
-        return (scatter_sum_int8(whole, axis, dimension),)
+        return (wire.scatter_sum(whole, axis, dimension),)
     total = jax.lax.psum_scatter(whole.astype(jnp.float32), axis, scatter_dimension=dimension, tiled=True)
     return (total.astype(whole.dtype),)
 

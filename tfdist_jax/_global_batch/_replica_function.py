@@ -157,10 +157,10 @@ class ReplicaFunction:
         leaves = [given[rule.source] if rule.source is not None else self._cut(rule, next(rest)) for rule in self.rules]
         return unwrap(jax.tree.unflatten(jax.tree.structure(self.results), leaves))
 
-    def map(self, body: Callable[..., Any], arguments: Any, grads: Any = None) -> Any:
-        """Run a program of replicas that returns merged results, without those that are arguments, and gradients laid out by `grads`."""
+    def map(self, body: Callable[..., Any], arguments: Any, others: Any = None) -> Any:
+        """Run a program of replicas that returns merged results, without those that are arguments, and others that lie as `others` says."""
         kept = [rule for rule in self.rules if rule.source is None]
-        return self.split.map(body, arguments, ([self._spec(rule) for rule in kept], grads))
+        return self.split.map(body, arguments, ([self._spec(rule) for rule in kept], others))
 
     def _spec(self, rule: Rule) -> PartitionSpec:
         """Return how a result lies over the devices."""

@@ -74,10 +74,17 @@ class Split:
         return len(set(self.sizes)) == 1
 
     def map(self, body: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
-        """Run a program of replicas."""
+        """Run a program of replicas.
+
+        Args:
+            body: The program.
+            arguments: The parameters, the batch and a tuple of others; behind these, trees of arrays `[replicas, ...]`, if any.
+            out_specs: How what it returns lies over the replicas.
+        """
         params = jax.tree.map(lambda layout: restrict(layout.spec, self.axes), self.layouts)
         data = jax.tree.map(lambda leaf: batch_spec(self.mesh, leaf.ndim), arguments[1])
-        in_specs = params, data, PartitionSpec()
+        own = [PartitionSpec(self.axes)] * len(arguments[3:])
+        in_specs = params, data, PartitionSpec(), *own
         return map_replicas(body, self.mesh, in_specs=in_specs, out_specs=out_specs, axes=self.axes)(*arguments)
 
     @property

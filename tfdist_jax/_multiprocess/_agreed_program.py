@@ -56,10 +56,10 @@ class CheckedJit:
         """Prepare it, see `jit_with_agreement`."""
 
         @functools.wraps(fn)
-        def checked(*args: Any) -> Any:
+        def checked(*args: Any, **kwargs: Any) -> Any:
             if not getattr(self._this_thread, "may_trace", False):
                 raise NewProgramError
-            return fn(*args)
+            return fn(*args, **kwargs)
 
         self._fn = fn
         self._is_shared = mesh is not None and spans_processes(mesh)
@@ -69,29 +69,29 @@ class CheckedJit:
         self._agreed: set[int] = set()
         self.jitted: Any = jax.jit(checked, **options)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function.
 
         Raises:
             OutOfMemoryError: If it needs more memory than there is.
         """
         try:
-            return self.jitted(*args)
+            return self.jitted(*args, **kwargs)
         except NewProgramError:
             pass
-        return self.run_new(*args)
+        return self.run_new(*args, **kwargs)
 
-    def run_new(self, *args: Any) -> Any:
+    def run_new(self, *args: Any, **kwargs: Any) -> Any:
         """Make a program, and run it.
 
         Raises:
             OutOfMemoryError: If it needs more memory than there is.
         """
         with self._tracing():
-            if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args)):
-                self._make_program(args)
+            if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs))):
+                self._make_program(args, kwargs)
             forget_calls(self.jitted)
-            return self.jitted(*args)
+            return self.jitted(*args, **kwargs)
 
     def compile(self, *args: Any) -> None:
         """Do all of it but run the function, so that a call with such arguments has only to do that.
@@ -101,15 +101,15 @@ class CheckedJit:
         """
         # JAX would make a RuntimeError of what a handler raises, or forget it.
         with self._tracing(), deferring_signals():
-            self._make_program(args)
+            self._make_program(args, {})
 
-    def lower(self, *args: Any) -> Any:
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Lower it, as `jax.jit(fn).lower` does."""
         if not self._is_shared:
             with self._tracing():
-                return self.jitted.lower(*args)
+                return self.jitted.lower(*args, **kwargs)
         # Not the function that is called, which would be traced then without having been agreed on.
-        return jax.jit(self._fn, **self._options).lower(*args)
+        return jax.jit(self._fn, **self._options).lower(*args, **kwargs)
 
     @contextlib.contextmanager
     def _tracing(self) -> Iterator[None]:
@@ -120,13 +120,13 @@ class CheckedJit:
         finally:
             self._this_thread.may_trace = False
 
-    def _make_program(self, args: Any) -> None:
+    def _make_program(self, args: Any, kwargs: Any) -> None:
         with pausing_garbage_collection():
-            lowered = self.jitted.lower(*args)
+            lowered = self.jitted.lower(*args, **kwargs)
         try:
             if self._is_shared:
                 with delivering_signals():  # The others may never come.
-                    self._agree(args, lowered)
+                    self._agree((*args, *kwargs.values()), lowered)
             require_memory(lowered.compile(), self._name)
         except BaseException:
             self.jitted.clear_cache()  # So that another call does not pass.

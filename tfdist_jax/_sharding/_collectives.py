@@ -1,6 +1,7 @@
 """Collectives over the replicas of one program, fused into few transfers."""
 
 import enum
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -106,23 +107,27 @@ def fused_sum(
 
 
 def map_buckets(
-    fn: Callable[[jax.Array], jax.Array],
+    fn: Callable[[jax.Array], Any],
     arrays: Sequence[jax.Array | None],
     *,
     bucket_bytes: int = BUCKET_BYTES,
     pack_bytes: int = 0,
-) -> list[jax.Array | None]:
-    """Apply a function to arrays, small ones of one type put together in a flat one; arguments as of `fused_sum`."""
-    result = list(arrays)
+) -> list[Any]:
+    """Apply a function to arrays, small ones of one type put together in a flat one; other arguments as of `fused_sum`.
+
+    It returns an array of the shape that it is given, or a tree of such arrays.
+    """
+    result: list[Any] = list(arrays)
     for bucket in _packed(arrays, _buckets(arrays, bucket_bytes), pack_bytes):
         members = [jnp.asarray(arrays[i]) for i in bucket]
         if len(members) == 1:
             result[bucket[0]] = fn(members[0])
             continue
         flat = fn(jnp.concatenate([jnp.ravel(m) for m in members]))
-        ends = [sum(m.size for m in members[: k + 1]) for k in range(len(members) - 1)]
-        for i, member, part in zip(bucket, members, jnp.split(flat, ends), strict=True):
-            result[i] = part.reshape(member.shape)
+        ends = list(itertools.accumulate(member.size for member in members))
+        for i, member, end in zip(bucket, members, ends, strict=True):
+            cut = lambda whole, end=end, member=member: whole[end - member.size : end].reshape(member.shape)
+            result[i] = jax.tree.map(cut, flat)
     return result
 
 

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tfdist_jax._sharding._compression import Compression, Int8
 from tfdist_jax._sharding._mesh import manual_axes
 
 WHOLE = PartitionSpec()
@@ -33,7 +34,8 @@ class Layout:
             communicates itself, as `td.run_experts` does.
         memory_kind: In which memory it lies between steps, as in `jax.sharding.NamedSharding`: that of the devices if None, or
             "pinned_host". A step of `strategy.jit` computes with all of it on the devices.
-        wire: In which form its gradient travels between replicas: as it is if None, or rounded, "int8".
+        wire: In which form its gradient travels between replicas: as it is if None, or compressed, such as `td.BFloat16()`; "int8" is
+            `td.Int8(error_feedback=False)`.
 
     Example:
         >>> import jax, tfdist_jax as td
@@ -46,7 +48,7 @@ class Layout:
     gradient: PartitionSpec | None = None
     local: tuple[str, ...] = ()
     memory_kind: str | None = None
-    wire: str | None = None
+    wire: Compression | str | None = None
 
     @property
     def local_axes(self) -> tuple[str, ...]:
@@ -251,10 +253,7 @@ def _checked(layout: Layout, leaf: StateLeaf, mesh: Mesh) -> Layout:
                 raise ValueError(
                     f"{where}, but its dimension {dimension} does not divide into {parts} parts. Change its size or the layout."
                 )
-    if layout.wire not in (None, "int8"):
-        raise ValueError(
-            f"The gradient of {leaf.path or 'the state'} is to travel as {layout.wire!r}; it may as None or 'int8'."
-        )
+    layout = _with_form(layout, leaf, mesh)
     if misplaced := [entry for entry in layout.spec if _gathers_before(names_of(entry), layout.local)]:
         raise ValueError(
             f"{leaf.path or 'The state'} is to be laid out {layout.spec}, of which parts along {layout.local} stay parts, but in "
@@ -265,6 +264,29 @@ def _checked(layout: Layout, leaf: StateLeaf, mesh: Mesh) -> Layout:
         raise ValueError(
             f"The gradient of {leaf.path or 'the state'} is to be laid out {layout.gradient}, which does not split it as {layout.spec} "
             "does. A gradient is split as its parameter is, and along other dimensions."
+        )
+    return layout
+
+
+def _with_form(layout: Layout, leaf: StateLeaf, mesh: Mesh) -> Layout:
+    """Return a layout whose gradient travels in a form that it can."""
+    where = leaf.path or "the state"
+    if layout.wire == "int8":
+        return dataclasses.replace(layout, wire=Int8(error_feedback=False))
+    if layout.wire is None:
+        return layout
+    if not isinstance(layout.wire, Compression):
+        raise ValueError(
+            f"The gradient of {where} is to travel as {layout.wire!r}; it may as None or 'int8', or as one of td.BFloat16(), td.Int8(), "
+            "td.PowerSGD() and td.TopK()."
+        )
+    split = [axis for axis in axes_of(layout.spec) if axis in manual_axes(mesh) and mesh.shape[axis] > 1]
+    if split and layout.wire.has_memory:
+        raise ValueError(
+            f"The gradient of {where} is to travel as {layout.wire}, for which each replica has to know its whole gradient from step to "
+            f"step, but it is laid out {layout.spec}: over {split} each has a part, and gradients are scattered while they are computed. "
+            "Use `td.Int8(error_feedback=False)` or `td.BFloat16()`, or a strategy of which each replica holds all parameters, such as "
+            "`td.Mirrored()` or `td.ZeRO1()`."
         )
     return layout
 

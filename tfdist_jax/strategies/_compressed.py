@@ -1,4 +1,4 @@
-"""Gradients that are rounded to int8 on their way between devices."""
+"""Gradients that travel between devices in fewer bytes."""
 
 import dataclasses
 from collections.abc import Collection, Sequence
@@ -7,6 +7,7 @@ from typing import final
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from tfdist_jax._sharding._compression import Compression, Int8
 from tfdist_jax._sharding._layout import Layout, StateLeaf
 from tfdist_jax._strategy import Strategy
 
@@ -14,16 +15,27 @@ from tfdist_jax._strategy import Strategy
 @final
 @dataclasses.dataclass(frozen=True)
 class Compressed(Strategy):
-    """Another strategy, whose gradients travel in a quarter of the bytes; they are approximate.
+    """Another strategy, whose gradients travel in fewer bytes; they are approximate.
 
-    Where gradients are reduced over replicas, each number is rounded to one of 255 values, with a scale of its own for every 256 of them
-    (https://arxiv.org/abs/2306.10209); where all replicas get the sum, that is rounded once more. So an error is at most 0.4 % of the
-    largest number in its block, for each replica's part. Sums are made in float32; losses and other results, parameters that are gathered,
-    and what tensor parallelism communicates stay as they are. It is worth it where a network between machines is what steps wait for.
+    Sums are made in float32; losses and other results, parameters that are gathered, and what tensor parallelism communicates stay as they
+    are. It is worth it where a network between machines is what steps wait for.
+
+    | form | bytes, of those in float32 | what replicas keep of a gradient | strategies |
+    | --- | --- | --- | --- |
+    | `td.BFloat16()` | a half | nothing | all |
+    | `td.Int8(error_feedback=False)` | a quarter | nothing | all |
+    | `td.Int8()` | a quarter | its size in float32 | whose replicas hold all parameters |
+    | `td.PowerSGD(rank)` | `rank * (1 / n + 1 / m)` for a matrix `[n, m]` | its size, and a factor | as before |
+    | `td.TopK(fraction)` | `fraction * replicas`, each of which sends to all | its size | as before |
+
+    What replicas keep is made by `init_compression`, and handed to and returned by the function that `value_and_grad` returns. Where a
+    step's sum is not finite, it stays as it is. It has the scale of the gradients that it was left of: where a loss scale changes, multiply
+    it.
 
     Attributes:
         strategy: The other strategy, such as `td.Mirrored()`.
         min_size: Gradients with fewer elements, such as those of biases, are reduced as they are.
+        method: In which form gradients travel: rounded to int8 without memory, if not given.
 
     Example:
         >>> import jax, numpy as np, tfdist_jax as td
@@ -36,6 +48,7 @@ class Compressed(Strategy):
 
     strategy: Strategy
     min_size: int = 1024
+    method: Compression = dataclasses.field(default=Int8(error_feedback=False), kw_only=True)
 
     @property
     def mesh(self) -> Mesh:
@@ -46,7 +59,9 @@ class Compressed(Strategy):
         """Lay an array out as the other strategy does."""
         layout = self.strategy.state_layout(leaf)
         is_large = leaf.size >= self.min_size and jnp.issubdtype(leaf.dtype, jnp.floating)
-        return dataclasses.replace(layout, wire="int8") if is_large else layout
+        if leaf.is_optimizer_state or not is_large or not self.method.takes(leaf.shape):
+            return layout
+        return dataclasses.replace(layout, wire=self.method)
 
     def unmatched_rules(self, paths: Collection[str]) -> Sequence[str]:
         """Return the other strategy's rules that match none of the paths."""
