@@ -17,6 +17,11 @@ class DiffersByReplicaError(Exception):
     """Replicas that are traced as one would have to be traced one by one: they differ, as the message says."""
 
 
+@final
+class NewOwnCellsError(Exception):
+    """Replicas that are traced as one have made cells with a value for each: they are to be traced again, with these."""
+
+
 class OutOfMemoryError(RuntimeError):
     """A program needs more memory than its devices have; it has not run."""
 

@@ -1,7 +1,7 @@
 """How cells keep their arrays between programs: each has a storage, which its strategy chooses."""
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
@@ -10,6 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, SingleDeviceSharding
 
+from tfdist_jax._errors import NewOwnCellsError
 from tfdist_jax._internals import is_computed
 from tfdist_jax._sharding._mesh import num_replicas
 from tfdist_jax._sharding._placement import put, replicated_sharding, stack_replicas
@@ -172,6 +173,14 @@ class PerReplicaStorage(Storage):
     def cells(self) -> list[Cell]:
         """Return the cells that there are."""
         return [cell for ref in self._cells if (cell := ref()) is not None]
+
+    def with_cells(self, run: Callable[[list[Cell]], Any]) -> Any:
+        """Call `run` with the cells that there are, again when its replicas make some on the way."""
+        while True:
+            try:
+                return run(self.cells())
+            except NewOwnCellsError:
+                continue
 
     def merge(self, values: Sequence[jax.Array], old: jax.Array, merge: Merge, counts: tuple[int, ...]) -> jax.Array:
         """Return the values side by side."""

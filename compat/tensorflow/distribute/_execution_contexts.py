@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, final
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax import DATA, ReduceOp, fused_sum
+from tfdist_jax import DATA, Compression, ReduceOp, fused_sum
 from tfdist_jax._autodiff._custom_pullback import unseen
-from tfdist_jax._errors import DiffersByReplicaError
+from tfdist_jax._errors import DiffersByReplicaError, NewOwnCellsError
+from tfdist_jax._sharding._compression import Memory, sum_compressed
 from tfdist_jax._stateful._eager_replicas import EagerReplicas
 from tfdist_jax._stateful._lockstep import LockStep
 from tfdist_jax.compat.tensorflow._ops._arguments import compute
@@ -55,6 +56,18 @@ class ProgramContext(ReplicaContext):
         self._communicate()
         return super().merge_call(merge_fn, args, kwargs)
 
+    def make_own(self, make: Callable[[], bool]) -> None:
+        """Make the variables, and let the replicas begin anew if there are any, so that each is given its values of them."""
+        if make():
+            raise NewOwnCellsError
+
+    def sum_compressed(
+        self, method: Compression, arrays: Sequence[jax.Array], memories: Sequence[Memory]
+    ) -> tuple[Sequence[jax.Array], Sequence[Memory]]:
+        """Return the sums of gradients that travel in a form, and what is kept of them."""
+        self._communicate()
+        return sum_compressed(method, arrays, memories, (DATA,) if self.num_replicas_in_sync > 1 else ())
+
     def _communicate(self) -> None:
         self.has_communicated = True
 
@@ -75,6 +88,10 @@ class BranchContext(ProgramContext):
     def make_once(self, make: Callable[[], Any]) -> Any:
         """Leave it to replicas that are traced side by side: each branch would make an object of its own."""
         raise DiffersByReplicaError("its replicas make variables while their batches differ in size.")
+
+    def make_own(self, make: Callable[[], bool]) -> None:
+        """Leave it to them."""
+        self.make_once(make)
 
     def _communicate(self) -> None:
         raise DiffersByReplicaError("its replicas communicate while their batches differ in size.")
@@ -97,6 +114,19 @@ class LockStepContext(ReplicaContext):
         """Let the first replica make an object for all."""
         place = self._place_in_lockstep
         return self._lockstep.exchange(place, make() if place == 0 else None, lambda made: [made[0]] * len(made))
+
+    def sum_compressed(
+        self, method: Compression, arrays: Sequence[jax.Array], memories: Sequence[Memory]
+    ) -> tuple[Sequence[jax.Array], Sequence[Memory]]:
+        """Return the sums of gradients as if they had travelled in a form, and what is kept of them."""
+
+        def combine(given: list[Any]) -> list[Any]:
+            axes = (DATA,) if len(given) > 1 else ()
+            one = lambda given: sum_compressed(method, given[0], given[1], axes)
+            results = jax.vmap(one, axis_name=DATA)(jax.tree.map(lambda *each: jnp.stack(each), *given))
+            return [jax.tree.map(lambda leaf, i=i: leaf[i], results) for i in range(len(given))]
+
+        return self._exchange((list(arrays), [dict(memory) for memory in memories]), combine)
 
     def _all_reduce(self, op: ReduceOp, values: list[jax.Array], pack_bytes: int) -> list[Any]:
         def combine(contributions: list[list[jax.Array]]) -> list[list[jax.Array]]:

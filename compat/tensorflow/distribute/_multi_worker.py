@@ -13,7 +13,11 @@ from tfdist_jax._stateful._state import Cell
 from tfdist_jax._stateful._storage import MirroredStorage, Storage
 from tfdist_jax.compat.tensorflow._platform._devices import name_processes
 from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import TFConfigClusterResolver, cluster_of
-from tfdist_jax.compat.tensorflow.distribute._options import CommunicationImplementation, CommunicationOptions
+from tfdist_jax.compat.tensorflow.distribute._options import (
+    CommunicationImplementation,
+    CommunicationOptions,
+    require_instance,
+)
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 from tfdist_jax.compat.tensorflow.random._random_state import get_streams, set_streams
@@ -37,7 +41,8 @@ class MultiWorkerMirroredStrategy(Strategy):
         Args:
             cluster_resolver: Says which processes there are. If None, what `tfdist-jax launch`, TF_CONFIG or the scheduler
                 (Slurm, Open MPI, Kubernetes, Cloud TPU) has set.
-            communication_options: `bytes_per_pack` says how much is reduced together; who carries it is XLA's choice.
+            communication_options: `bytes_per_pack` says how much is reduced together, `compression` in which form gradients
+                travel; who carries it is XLA's choice.
                 `timeout_seconds` limits what this process waits for others, in whatever it does; of several strategies the
                 smallest one counts. After that all workers end, with exit code 75 and a message that names who was waited for,
                 and where. Choose it longer than the longest step, and than what one worker does alone, such as saving;
@@ -48,15 +53,14 @@ class MultiWorkerMirroredStrategy(Strategy):
             RuntimeError: If JAX has already started.
             tfdist_jax.MissingTasksError: If workers have not arrived in time.
         """
-        _require(ClusterResolver, "cluster_resolver", cluster_resolver)
-        _require(CommunicationOptions, "communication_options", communication_options)
+        require_instance(ClusterResolver, "cluster_resolver", cluster_resolver)
+        require_instance(CommunicationOptions, "communication_options", communication_options)
         given = None if cluster_resolver is None else cluster_of(cluster_resolver)
         cluster = tfdist_jax.initialize(given or detect_cluster())
         alone = cluster is None or cluster.num_processes == 1
         options = communication_options or CommunicationOptions()
         devices = tuple(jax.local_devices() if alone else jax.devices())
-        super().__init__(tfdist_jax.Mirrored(devices))
-        self.bucket_bytes = options.bytes_per_pack or self.bucket_bytes
+        super().__init__(tfdist_jax.Mirrored(devices), communication_options=options)
         self._cluster_resolver = cluster_resolver or TFConfigClusterResolver()
         self.is_first = jax.process_index() == 0
         name_processes(() if cluster is None else (cluster.task,) if alone else cluster.training)
@@ -89,11 +93,6 @@ class _FirstWorkersStorage(MirroredStorage):
 
     def place(self, cell: Cell, value: jax.Array) -> None:
         self.adopt(cell, broadcast_from_first(jnp.copy(value), self.mesh))
-
-
-def _require(kind: type[Any], name: str, value: Any) -> None:
-    if value is not None and not isinstance(value, kind):
-        raise ValueError(f"`{name}` must be an instance of {kind.__name__}, got {value!r}.")
 
 
 @final

@@ -10,6 +10,10 @@ from typing import Any, final
 
 import jax
 
+from tfdist_jax import BFloat16, Compression, Int8, PowerSGD, TopK
+
+_COMPRESSIONS = {"bf16": BFloat16(), "int8": Int8(), "powersgd": PowerSGD(), "topk": TopK()}
+
 _log = logging.getLogger("tfdist_jax")
 
 
@@ -38,11 +42,16 @@ class CommunicationOptions:
             None, 0 and less are no limit. In the options of one call it has no effect, which is told: a step is one program,
             and nobody outside tells its collectives apart.
         implementation: Accepted; a name or a member of `CommunicationImplementation`.
+        compression: Beyond TensorFlow, given to a strategy: in which form gradients travel between replicas where Keras's optimizers sum
+            them, in `fit` and in `apply_gradients`. One of "bf16", "int8", "powersgd" and "topk", or a form of the native library, such
+            as `tfdist_jax.PowerSGD(rank=2)`. What replicas keep for it belongs to the optimizer, and to its checkpoints of
+            `tf.train.Checkpoint`. Metrics, statistics and whatever a program reduces itself stay exact.
     """
 
     bytes_per_pack: int = 0
     timeout_seconds: float | None = None
     implementation: Any = CommunicationImplementation.AUTO
+    compression: Any = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -51,6 +60,12 @@ class CommunicationOptions:
         if self.bytes_per_pack < 0:
             raise ValueError(f"Argument `bytes_per_pack` must be >=0, got {self.bytes_per_pack}.")
         self.implementation = CommunicationImplementation(self.implementation)
+        self.compression = _COMPRESSIONS.get(self.compression, self.compression)
+        if not isinstance(self.compression, Compression | None):
+            raise ValueError(
+                f"`compression` must be one of {sorted(_COMPRESSIONS)}, or a form such as tfdist_jax.PowerSGD(rank=2), got "
+                f"{self.compression!r}."
+            )
 
     @property
     def limit_s(self) -> float:
@@ -70,8 +85,13 @@ class CommunicationOptions:
         return dataclasses.replace(self, **said)
 
 
-def warn_per_call_timeout(options: Any) -> None:
-    """Tell, once, that a time-out in the options of one call has no effect, if there is one."""
+def check_options_of_call(options: Any) -> None:
+    """Refuse to compress what one call reduces, and tell, once, that a time-out in its options has no effect, if there is one."""
+    if isinstance(options, CommunicationOptions) and options.compression is not None:
+        raise ValueError(
+            f"`compression` ({options.compression}) is for gradients that optimizers sum; what a program reduces itself is exact. Give it "
+            "to the strategy, as `MirroredStrategy(communication_options=CommunicationOptions(compression='int8'))`."
+        )
     if isinstance(options, CommunicationOptions) and math.isfinite(options.limit_s) and jax.process_count() > 1:
         _tell_where_limits_go()
 
@@ -82,6 +102,12 @@ def _tell_where_limits_go() -> None:
         "`timeout_seconds` in the options of one call has no effect: a step is one program. Give it to the strategy, as "
         "`MultiWorkerMirroredStrategy(communication_options=CommunicationOptions(timeout_seconds=60))`."
     )
+
+
+def require_instance(kind: type[Any], name: str, value: Any) -> None:
+    """Refuse an argument of another type, unless it is None."""
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"`{name}` must be an instance of {kind.__name__}, got {value!r}.")
 
 
 class CollectiveHints:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax import PerReplica, ReduceOp
+from tfdist_jax import Compression, PerReplica, ReduceOp
 from tfdist_jax._runtime import runs_on_cpu
+from tfdist_jax._sharding._compression import Memory
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, require
 from tfdist_jax.compat.tensorflow._ops._binary import truediv
 from tfdist_jax.compat.tensorflow._platform._context import (
@@ -19,7 +20,7 @@ from tfdist_jax.compat.tensorflow._platform._context import (
 )
 from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices, is_slices
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
-from tfdist_jax.compat.tensorflow.distribute._options import warn_per_call_timeout
+from tfdist_jax.compat.tensorflow.distribute._options import check_options_of_call
 
 if TYPE_CHECKING:
     from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
@@ -106,7 +107,7 @@ class ReplicaContext:
     def reduce(self, op: ReduceOp, values: Sequence[Any], options: Any = None) -> list[Any]:
         """Reduce tensors by XLA's collectives, also in a `merge_call`."""
         numbers = [require(convert_to_tensor(value), "fci", "all_reduce") for value in values]
-        warn_per_call_timeout(options)
+        check_options_of_call(options)
         return self._all_reduce(op, numbers, getattr(options, "bytes_per_pack", 0))
 
     def reduce_onto(self, op: ReduceOp, values: Sequence[Any]) -> list[Any]:
@@ -118,7 +119,7 @@ class ReplicaContext:
         """Return all replicas' values joined along `axis`."""
         self._must_be_current()
         refuse_slices(value, "all_gather")
-        warn_per_call_timeout(options)
+        check_options_of_call(options)
         return self.gather(value, axis)
 
     def gather(self, value: Any, axis: int) -> Any:
@@ -150,6 +151,10 @@ class ReplicaContext:
         """Return what `make` makes, such as a variable: one object for all replicas, which all call this."""
         return make()
 
+    def make_own(self, make: Callable[[], bool]) -> None:
+        """Let `make` make variables with a value for each replica, and say if it has, once for all replicas, which all call this."""
+        self.make_once(make)
+
     @contextlib.contextmanager
     def replicated_update(self) -> Iterator[None]:
         """Mark a part of a step whose writes are equal on all replicas, such as an optimizer's update."""
@@ -161,6 +166,12 @@ class ReplicaContext:
 
     def from_first_replica(self, value: Any) -> Any:
         """Return replica 0's value everywhere."""
+        raise self._not_running()
+
+    def sum_compressed(
+        self, method: Compression, arrays: Sequence[jax.Array], memories: Sequence[Memory]
+    ) -> tuple[Sequence[jax.Array], Sequence[Memory]]:
+        """Return the sums of gradients that travel in a form, and what this replica keeps of them, given what it has kept."""
         raise self._not_running()
 
     def _all_reduce(self, op: ReduceOp, values: list[jax.Array], pack_bytes: int) -> list[Any]:

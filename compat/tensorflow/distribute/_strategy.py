@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 
 import tfdist_jax
-from tfdist_jax import PerReplica, ReduceOp as ReduceOp
+from tfdist_jax import Compression, PerReplica, ReduceOp as ReduceOp
 from tfdist_jax._errors import DiffersByReplicaError, NotCompilableError
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._sharding._collectives import BUCKET_BYTES
@@ -72,7 +72,11 @@ from tfdist_jax.compat.tensorflow.distribute._input import (
     InputContext,
     distribute_from_function,
 )
-from tfdist_jax.compat.tensorflow.distribute._options import InputReplicationMode
+from tfdist_jax.compat.tensorflow.distribute._options import (
+    CommunicationOptions,
+    InputReplicationMode,
+    require_instance,
+)
 from tfdist_jax.compat.tensorflow.distribute._planned_steps import AS_ONE_PROGRAM, PlannedStep, PlannedSteps
 from tfdist_jax.compat.tensorflow.distribute._reduction import gather_replicas, reduce_merging, reduce_replicas
 from tfdist_jax.compat.tensorflow.distribute._replica_context import refuse_slices
@@ -97,21 +101,35 @@ class Strategy:
     parameter_devices: tuple[str, ...] | None = None
 
     def __init__(
-        self, native: tfdist_jax.Strategy, *, cross_device_ops: CrossDeviceOps | None = None, kind: str | None = None
+        self,
+        native: tfdist_jax.Strategy,
+        *,
+        cross_device_ops: CrossDeviceOps | None = None,
+        communication_options: CommunicationOptions | None = None,
+        kind: str | None = None,
     ) -> None:
         """Run on the mesh of `native`.
 
         Args:
             native: Says which devices there are and where variables lie.
             cross_device_ops: How values are reduced, and whether small ones share an all-reduce; XLA's way if None.
+            communication_options: How much is reduced together, and whether gradients are compressed.
             kind: The type that the devices' names have, if not their own.
         """
+        require_instance(CommunicationOptions, "communication_options", communication_options)
         if cross_device_ops is not None and not isinstance(cross_device_ops, CrossDeviceOps):
             raise TypeError(f"`cross_device_ops` must be a tf.distribute.CrossDeviceOps, got {cross_device_ops!r}.")
         self.native = native
         self._num_replicas = native.num_replicas
         self.cross_device_ops = cross_device_ops
-        self.bucket_bytes = getattr(cross_device_ops, "bucket_bytes", None) or BUCKET_BYTES
+        options = communication_options or CommunicationOptions()
+        self.bucket_bytes = getattr(cross_device_ops, "bucket_bytes", None) or options.bytes_per_pack or BUCKET_BYTES
+        self.compression: Compression | None = options.compression
+        if self.compression is not None and cross_device_ops is not None and cross_device_ops.is_own_way:
+            raise ValueError(
+                f"`cross_device_ops` says itself how values are reduced, and the options that gradients travel as {self.compression}. "
+                "Leave one of the two out."
+            )
         self._kind = kind
         self._steps = PlannedSteps()
         # The code of steps whose replicas have not communicated when they were traced.
@@ -284,7 +302,9 @@ class Strategy:
         run = run_with_cells
         if isinstance(context, BranchContext):
             run = functools.partial(run_by_shape, counts=row_counts(shared, self.num_replicas_in_sync))
-        results = run(replica, (args, kwargs), self.native.mesh, own_cells=self.per_replica_storage.cells())
+        results = self.per_replica_storage.with_cells(
+            lambda cells: run(replica, (args, kwargs), self.native.mesh, own_cells=cells)
+        )
         return from_spmd_results(results, self.num_replicas_in_sync)
 
     def _run_side_by_side(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -446,14 +466,23 @@ class MirroredStrategy(Strategy):
     Ref: https://www.tensorflow.org/api_docs/python/tf/distribute/MirroredStrategy
     """
 
-    def __init__(self, devices: Sequence[str] | None = None, cross_device_ops: Any = None) -> None:
+    def __init__(
+        self,
+        devices: Sequence[str] | None = None,
+        cross_device_ops: Any = None,
+        *,
+        communication_options: CommunicationOptions | None = None,
+    ) -> None:
         """Use `devices`, such as ["/gpu:0", "/gpu:1"]; all of JAX's default devices if None.
 
         `cross_device_ops` says whether small arrays share an all-reduce; the reduction itself is XLA's, unless its class
-        is the user's own.
+        is the user's own. `communication_options` is beyond TensorFlow, as for `MultiWorkerMirroredStrategy`: with its `compression`,
+        gradients travel in fewer bytes.
         """
         chosen = tuple(jax.local_devices() if devices is None else resolve_devices(devices))
-        super().__init__(tfdist_jax.Mirrored(chosen), cross_device_ops=cross_device_ops)
+        super().__init__(
+            tfdist_jax.Mirrored(chosen), cross_device_ops=cross_device_ops, communication_options=communication_options
+        )
 
 
 @final

@@ -64,7 +64,7 @@ def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
         if context is None:
             update(lambda: _apply_if_finite(self, list(grads), variables), [*self.variables, *variables])
             return
-        grads = reduce_gradients(context, grads, variables)
+        grads = reduce_gradients(context, self, grads, variables)
         with context.replicated_update():
             update(lambda: _apply_if_finite(self, grads, variables), [*self.variables, *variables])
 

@@ -52,7 +52,7 @@ def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
         variables = trainable_variables
         if variables is None:
             variables = self._trainable_variables if self.built else [None] * len(grads)
-        grads = reduce_gradients(context, grads, variables)
+        grads = reduce_gradients(context, self, grads, variables)
         with context.replicated_update():
             return update(functools.partial(original, self, grads, trainable_variables), cells)
 

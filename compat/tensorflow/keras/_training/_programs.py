@@ -37,6 +37,7 @@ def run_steps(step: Step, strategy: Strategy, sizes: Sizes, batches: Any) -> Res
     Returns:
         The last step's results.
     """
+    step.begin(strategy)
     # Without a strategy there are no devices that a program for all replicas could be bound to.
     one_by_one = strategy.is_default or (step.communicates and len(set(sizes)) > 1)
     run = functools.partial(run_side_by_side if one_by_one else _run_as_one, step, strategy, sizes)
@@ -90,8 +91,9 @@ def _run_as_one(step: Step, strategy: Strategy, sizes: Sizes, batch: Any) -> Res
         return jax.tree.map(Replicated, logs), results.rows
 
     split = jax.tree.map(lambda leaf: PerReplica(leaf, num_replicas, is_rows=True), batch)
-    mesh, own_cells = strategy.native.mesh, strategy.per_replica_storage.cells()
-    logs, rows = run_with_cells(replica, (split,), mesh, own_cells=own_cells)
+    logs, rows = strategy.per_replica_storage.with_cells(
+        lambda cells: run_with_cells(replica, (split,), strategy.native.mesh, own_cells=cells)
+    )
     logs = jax.tree.map(lambda leaf: leaf.value, logs, is_leaf=is_replicated)
     joined = lambda leaf: leaf.data.reshape(-1, *leaf.data.shape[2:])
     return logs, jax.tree.map(joined, rows, is_leaf=is_per_replica)

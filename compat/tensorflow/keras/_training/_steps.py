@@ -18,6 +18,7 @@ from tfdist_jax._stateful._merging import Part
 from tfdist_jax._stateful._state import Merge
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order
 from tfdist_jax.compat.tensorflow.distribute._current import get_replica_context
+from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 from tfdist_jax.compat.tensorflow.keras._internals import get_keras_mask, set_keras_mask
 from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulates, apply_accumulating
 from tfdist_jax.compat.tensorflow.keras._training._loss_scaling import (
@@ -33,11 +34,12 @@ from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import (
     is_tensorflow_form,
     takes_state,
 )
+from tfdist_jax.compat.tensorflow.keras._training._workers import strategy_of
+from tfdist_jax.compat.tensorflow.keras._variables._gradient_memory import prepare_memory
 from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import (
     join_overwriting,
-    largest_of,
+    reduce_apart,
     reduce_gradients,
-    split_overwriting,
 )
 from tfdist_jax.compat.tensorflow.keras._variables._tensor_attributes import LOGITS
 from tfdist_jax.compat.tensorflow.keras._variables._variables import merge_of
@@ -98,6 +100,11 @@ class Step(abc.ABC):
         """Make the step that `model`'s class defines, for so many replicas."""
         self.model = model
         self.num_replicas = num_replicas
+
+    def begin(self, strategy: Strategy) -> None:
+        """Make what the replicas of a strategy keep of compressed gradients from step to step, before they run."""
+        if self.kinds is TRAINED_KINDS and self.model.optimizer is not None:
+            prepare_memory(strategy, self.model.optimizer, variables_of(self.model, "trainable_variables"), _call)
 
     def prepared(self) -> contextlib.AbstractContextManager[None]:
         """Return the context in which all replicas run."""
@@ -215,7 +222,9 @@ class TrainStep(Step):
         """Make the training step of `model`."""
         super().__init__(model, num_replicas)
         self.communicates = meets_other_replicas(model)
-        may = num_replicas > 1 and not model.run_eagerly and not self.communicates
+        # Accumulated gradients of replicas differ in the program of one: they are compressed as they come.
+        compresses = getattr(strategy_of(model), "compression", None) is not None
+        may = num_replicas > 1 and not model.run_eagerly and not self.communicates and not compresses
         self.accumulates_locally = may and accumulates(model.optimizer)
 
     def local(self, batch: Any, sizes: Sizes) -> OwnResults:
@@ -249,21 +258,18 @@ class TrainStep(Step):
     def finish(self, results: OwnResults, part: Part) -> Logs:
         """Apply the gradients of all replicas, which share the reduction."""
         trainable, _, optimizer, _ = self.variables()
-        own, values = split_overwriting(results.gradients, trainable)
-        largest = largest_of(get_replica_context(), values)
+        own, apart = reduce_apart(get_replica_context(), self.model.optimizer, results.gradients, trainable)
         if getattr(self.model.optimizer, "writes_variables", False):
             logs, own = self._merge(results, part, own)
-            _apply_in_place(self.model.optimizer, join_overwriting(own, largest), trainable)
+            _apply_in_place(self.model.optimizer, join_overwriting(own, apart), trainable)
             return logs
         state = _read(optimizer), _read(trainable)
         if self.accumulates_locally:
             logs, _ = self._merge(results, part)
-            weights, slots = apply_accumulating(
-                self.model.optimizer, state[0], join_overwriting(own, largest), state[1]
-            )
+            weights, slots = apply_accumulating(self.model.optimizer, state[0], join_overwriting(own, apart), state[1])
         else:
             logs, own = self._merge(results, part, own)
-            weights, slots = self.model.optimizer.stateless_apply(state[0], join_overwriting(own, largest), state[1])
+            weights, slots = self.model.optimizer.stateless_apply(state[0], join_overwriting(own, apart), state[1])
         _write_same((*trainable, *optimizer), (*weights, *slots))
         return logs
 
@@ -403,6 +409,10 @@ def _without_gradient(prediction: Any) -> Any:
     return value
 
 
+def _call(make: Callable[[], Any]) -> None:
+    make()
+
+
 def _add_up(values: list[jax.Array]) -> list[jax.Array]:
     return get_replica_context().reduce(ReduceOp.SUM, values)
 
@@ -431,7 +441,8 @@ def _summing_gradients(model: keras.Model, name: str) -> Iterator[None]:
     @functools.wraps(apply)
     def summing_apply(*args: Any, **kwargs: Any) -> Any:
         call = inspect.signature(apply).bind(*args, **kwargs)
-        gradients = reduce_gradients(get_replica_context(), call.arguments["grads"], optimizer._trainable_variables)
+        own, trained = call.arguments["grads"], optimizer._trainable_variables
+        gradients = reduce_gradients(get_replica_context(), optimizer, own, trained)
         call.arguments["grads"] = gradients
         return apply(*call.args, **call.kwargs)
 

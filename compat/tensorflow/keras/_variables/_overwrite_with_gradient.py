@@ -1,9 +1,11 @@
-"""Variables whose "gradient" is their next value, such as float8's scales: the largest of the replicas' counts."""
+"""Gradients of all replicas together. Some are a variable's next value, such as float8's scales: the largest of the replicas' counts."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+
+from tfdist_jax.compat.tensorflow.keras._variables._gradient_memory import sum_compressed_gradients
 
 Gradients = list[Any]
 
@@ -28,16 +30,27 @@ def join_overwriting(summed: Sequence[Any], largest: Sequence[Any]) -> Gradients
     return [one if other is None else other for one, other in zip(summed, largest, strict=True)]
 
 
-def reduce_gradients(context: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> Gradients:
+def reduce_gradients(context: Any, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> Gradients:
     """Return what the gradients of all replicas are together.
 
     Args:
         context: The replica's context, for its collectives.
+        optimizer: The optimizer that is to apply them.
         gradients: This replica's gradients; entries may be None or `tf.IndexedSlices`.
         variables: The variable of each.
     """
+    own, apart = reduce_apart(context, optimizer, gradients, variables)
+    return join_overwriting(context.all_reduce("SUM", own), apart)
+
+
+def reduce_apart(
+    context: Any, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]
+) -> tuple[Gradients, Gradients]:
+    """Return the gradients that are to be added up as they are, and what others are together, None elsewhere."""
     own, values = split_overwriting(gradients, variables)
-    return join_overwriting(context.all_reduce("SUM", own), largest_of(context, values))
+    compressed = sum_compressed_gradients(context, optimizer, own, variables)
+    rest = [gradient if total is None else None for gradient, total in zip(own, compressed, strict=True)]
+    return rest, join_overwriting(largest_of(context, values), compressed)
 
 
 def largest_of(context: Any, values: Sequence[Any]) -> Gradients:

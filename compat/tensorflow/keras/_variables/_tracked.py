@@ -12,6 +12,7 @@ from tfdist_jax.compat.tensorflow._variables._tracking import Library, add_libra
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import TrackedDict, TrackedList
 from tfdist_jax.compat.tensorflow.keras._variables import _tensorflow_names
+from tfdist_jax.compat.tensorflow.keras._variables._gradient_memory import MEMORY
 
 KINDS = (keras.Layer, keras.optimizers.Optimizer, keras.Metric, keras.Variable, keras.random.SeedGenerator)
 
@@ -44,6 +45,8 @@ def parts(owner: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(owner, keras.optimizers.Optimizer):
         yield "iterations", owner.iterations
         yield "variables", list(owner.variables)
+        if memory := vars(owner).get(MEMORY):
+            yield MEMORY, memory
         inner = getattr(owner, "inner_optimizer", None)
         if inner is not None:
             yield "inner_optimizer", inner
