@@ -290,6 +290,47 @@ def test_checkpoints_go_from_one_process_to_several_and_back(cluster, tmp_path, 
     assert back["half"].dtype == tf.bfloat16
 
 
+def test_workers_send_compressed_gradients_and_save_what_is_still_to_be_sent(cluster, tmp_path):
+    """In `fit`, and in a custom loop whose batches are of different sizes; one process goes on with what two have kept."""
+    program = """
+        import sys
+        import keras, numpy as np
+        import tensorflow as tf
+        options = tf.distribute.experimental.CommunicationOptions(compression="int8")
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            model = keras.Sequential([keras.layers.Input((32,)), keras.layers.Dense(64), keras.layers.Dense(1)])
+            model.compile(keras.optimizers.SGD(0.1), "mse")
+        x = np.random.default_rng(0).normal(size=(36, 32)).astype(np.float32)
+        model.fit(x, x[:, :1], batch_size=16, epochs=2, verbose=0)
+
+        def replica(x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(model(x) ** 2) / 13
+            weights = model.trainable_variables
+            model.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+
+        batches = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(x).batch(13).take(1))
+        for batch in batches:
+            tf.function(lambda batch: strategy.run(replica, (batch,)))(batch)
+        saved = tf.train.Checkpoint(optimizer=model.optimizer).save(sys.argv[1] + "/saved")
+        residual = model.optimizer._gradient_memory["0"]["residual"]
+        result("weights", [weight.numpy().tolist() for weight in model.weights])
+        result("kept", residual.numpy().tolist())
+        result("saved", saved)
+        """
+    workers = cluster(2, devices_per_worker=2).start(program, str(tmp_path))
+    assert [worker.wait() for worker in workers] == [0, 0], workers[0].log + workers[1].log
+    for name in ("weights", "kept"):
+        assert workers[0].result(name) == workers[1].result(name)
+    kept = np.asarray(workers[0].result("kept"))
+    assert np.abs(kept).max() > 0
+    name = "optimizer/_gradient_memory/0/residual/.ATTRIBUTES/VARIABLE_VALUE"
+    saved = tf.train.load_variable(workers[0].result("saved"), name)
+    np.testing.assert_allclose(saved, kept, rtol=1e-6, atol=1e-9)
+
+
 def test_an_evaluator_works_beside_the_training(cluster, tmp_path):
     program = """
     import sys, time

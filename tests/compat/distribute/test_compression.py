@@ -160,6 +160,32 @@ def test_replicas_that_are_traced_apart_compute_the_same(form):
         np.testing.assert_allclose(together(loop), together(loops[0]), rtol=1e-4, atol=1e-4)
 
 
+def test_steps_in_a_loop_of_the_program_keep_what_each_loses():
+    loops = [Loop(td.TopK(0.1)) for _ in range(2)]
+    x = np.random.default_rng(0).normal(size=(4, 64)).astype(np.float32)
+
+    @tf.function
+    def run_three(x):
+        for _ in tf.range(3):
+            loops[0].strategy.run(loops[0].replica, (x,))
+
+    run_three(tf.constant(x))
+    for _ in range(3):
+        loops[1].step(tf.constant(x))
+    np.testing.assert_allclose(loops[0].table, loops[1].table, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(loops[0].residual(), loops[1].residual(), rtol=1e-4, atol=1e-5)
+
+
+def test_variables_that_an_optimizer_does_not_know_are_refused():
+    loop = Loop("int8")
+    loop.run_step(16, 0)
+    with loop.strategy.scope():
+        other = tf.Variable(tf.zeros([64, 32]))
+    loop.table = other
+    with pytest.raises(ValueError, match="Unknown variable"):
+        loop.strategy.run(loop.replica, (tf.ones([4, 64]),))
+
+
 def test_a_loops_program_communicates_in_int8_and_gathers_no_memory():
     loop = Loop("int8")
     x = tf.ones([16, 64])
@@ -200,7 +226,9 @@ def test_checkpoints_have_what_is_still_to_be_sent(form, devices, tmp_path):
     assert other.residual().any() == (devices > 1)
 
 
-def test_what_is_kept_is_restored_into_an_optimizer_that_has_some(tmp_path):
+@pytest.mark.parametrize("kind", ["orbax", "tensorflow"])
+def test_what_is_kept_is_restored_into_an_optimizer_that_has_some(kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFDIST_CHECKPOINT_FORMAT", kind)
     loop = Loop("int8")
     loop.run_step(16, 0)
     checkpoint = tf.train.Checkpoint(table=loop.table, bias=loop.bias, optimizer=loop.optimizer)
@@ -297,6 +325,14 @@ def test_loss_scales_that_change_are_refused_where_something_is_kept():
         loop.run_step(16, 0)
     allowed = make_model(make_strategy("bf16"), keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)))
     assert np.isfinite(allowed.train_on_batch(X, Y)[0])
+
+
+def test_backups_have_none_of_it_and_say_so(tmp_path, caplog):
+    backup = lambda: keras.callbacks.BackupAndRestore(str(tmp_path), delete_checkpoint=False)
+    for epochs in (1, 2):
+        model = make_model(make_strategy("int8"))
+        model.fit(X, Y, epochs=epochs, verbose=0, callbacks=[backup()])
+        assert ("what replicas had still to send" in caplog.text) == (epochs == 2)
 
 
 def test_options_are_checked_and_merged():

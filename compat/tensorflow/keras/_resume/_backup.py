@@ -41,7 +41,7 @@ from tfdist_jax.compat.tensorflow.keras._saving import _saving, _seeds
 from tfdist_jax.compat.tensorflow.keras._saving._seal import DamagedFileError, check
 from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulates
 from tfdist_jax.compat.tensorflow.keras._training._step_function import note_training
-from tfdist_jax.compat.tensorflow.keras._training._workers import mesh_of, take_from_first, writes_files
+from tfdist_jax.compat.tensorflow.keras._training._workers import mesh_of, strategy_of, take_from_first, writes_files
 from tfdist_jax.compat.tensorflow.train._damage import SKIPS_DAMAGED, skips_damaged
 
 _log = logging.getLogger("tfdist_jax")
@@ -96,6 +96,13 @@ def _loading_training(original: Callable[[Any], None]) -> Callable[[Any], None]:
 def _give_back(callback: Backup, progress: Progress, about: dict[str, Any], arrays: Arrays) -> None:
     """Put the training where the backup was made."""
     model, is_over = callback.model, about["is_epoch_over"]
+    compression = getattr(strategy_of(model), "compression", None)
+    if compression is not None and compression.has_memory:
+        _log.warning(
+            "Gradients travel as %s, but a backup has nothing of what replicas had still to send: they begin with nothing. "
+            "`tf.train.Checkpoint(optimizer=...)` has it.",
+            compression,
+        )
     start, done = Position(**about["position"]), None
     if about["is_epoch_done"] or start.in_epoch:
         done = DoneStep(about["logs"])

@@ -112,8 +112,13 @@ def _make_variable(full_name: str, name: str, value: jax.Array) -> Variable:
 
 
 def _memory_of(optimizer: keras.optimizers.Optimizer, variable: Any) -> dict[str, Variable]:
-    (number,) = [i for i, each in enumerate(optimizer._trainable_variables) if each is variable]
-    return vars(optimizer)[MEMORY][str(number)]
+    number = next((str(i) for i, each in enumerate(optimizer._trainable_variables) if each is variable), None)
+    if number is None:
+        raise ValueError(
+            f"Unknown variable: {variable}. This optimizer can only be called for the variables it was originally built with. Build it "
+            "with all of them, or make another one for this."
+        )
+    return vars(optimizer)[MEMORY][number]
 
 
 def _is_taken(method: Compression, gradient: Any) -> bool:
