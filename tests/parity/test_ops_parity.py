@@ -33,6 +33,7 @@ NOT_FOR_PROGRAMS = {
     "tf.test.TestCase",
     "tf.data.Dataset",
     "tf.data.Iterator",
+    "tf.distribute.MirroredStrategy",  # It takes `communication_options`, too, by name alone.
     "tf.distribute.DistributedDataset",
     "tf.distribute.DistributedIterator",
     "tf.distribute.DistributedValues",
