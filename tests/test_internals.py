@@ -129,6 +129,17 @@ def test_replay_computes_traced_arrays_again_from_others():
     assert np.allclose(same, result)
 
 
+def test_name_stack_says_in_which_scopes_an_equation_was_traced_also_of_its_derivative():
+    def loss(x):
+        with jax.named_scope("outside"), jax.named_scope("inside=cpu:1"):
+            return jnp.tanh(x @ x).sum()
+
+    stacks = list(map(_internals.name_stack, jax.make_jaxpr(jax.grad(loss))(jnp.ones((2, 2))).eqns))
+    assert all("inside=cpu:1" in stack for stack in stacks if "transpose" not in stack)
+    assert sum("transpose" in stack for stack in stacks) > 3
+    assert all("inside=cpu:1" in stack for stack in stacks if "transpose" in stack)
+
+
 def test_current_trace_is_another_one_inside_jit():
     inside = []
 

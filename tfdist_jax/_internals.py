@@ -139,6 +139,11 @@ def released_from_device(array: jax.Array) -> jax.Array:
 backends_are_initialized = _xla_bridge.backends_are_initialized
 
 
+def name_stack(equation: Any) -> str:
+    """The names of the scopes that an equation was traced in, the outermost first, with the transformations that it has gone through."""
+    return str(equation.source_info.name_stack)
+
+
 def is_computed(array: jax.Array) -> bool:
     """Whether an array is there on its devices, and has not been given away; without waiting for it."""
     return not array.is_deleted() and bool(getattr(array, "is_ready")())  # noqa: B009 - the public type leaves it out.

@@ -79,7 +79,7 @@ def test_room_that_is_there_is_kept(run_script):
 def test_tensors_are_made_on_the_named_device():
     with tf.device("/cpu:2"):
         assert tf.constant(1.0).devices() == {jax.devices()[2]}
-        with tf.device(None):
+        with tf.device("/job:worker/task:0"):
             assert tf.zeros([1]).devices() == {jax.devices()[2]}
     with tf.device("/job:worker/task:0"):
         assert tf.zeros([1]).devices() == {jax.devices()[0]}

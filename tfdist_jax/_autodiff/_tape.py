@@ -17,7 +17,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax._autodiff._pullbacks import dense, is_differentiable
+from tfdist_jax._autodiff._pullbacks import RowGradient, dense, is_differentiable
 from tfdist_jax._autodiff._tape_trace import (
     STARTED,
     Record,
@@ -27,7 +27,8 @@ from tfdist_jax._autodiff._tape_trace import (
     stop,
     traces_that_see,
 )
-from tfdist_jax._internals import Trace, current_trace, set_current_trace
+from tfdist_jax._device_scope import copy_to, current_device, on_device, only_device
+from tfdist_jax._internals import ArrayImpl, Trace, current_trace, set_current_trace
 
 Cell = Any
 """An object that holds an array, such as a variable; see `tfdist_jax._stateful._state.Cell`."""
@@ -135,7 +136,7 @@ class Tape:
         key = (id(cell), id(array))
         if key not in self._reads:
             with set_current_trace(made_on):
-                self._reads[key] = (array, jnp.copy(array))
+                self._reads[key] = (array, _copy(array))
         return self._reads[key][1]
 
     def gradient(
@@ -152,8 +153,8 @@ class Tape:
             cotangents: For each target an array of its shape and dtype; ones where None.
 
         Returns:
-            For each source an array of its shape and dtype, a `RowGradient` if all that happened to it is
-            `take_rows`, or None where no target depends on it. As in JAX, the
+            For each source an array of its shape and dtype, a `RowGradient` if all that happened to it is `take_rows`, or None
+            where no target depends on it; if operations ran in scopes of devices, on the source's device. As in JAX, the
             gradient of a real target by a complex `x + iy` is `d/dx - i d/dy`.
 
         Raises:
@@ -164,9 +165,11 @@ class Tape:
         arrays = [[source, *self._cells.get(id(source), (source, []))[1]] for source in sources]
         wanted = {id(array) for group in arrays for array in group}
         found = self._pull_back(_seeds(targets, cotangents), wanted)
+        has_devices = any(record.device is not None for record in self._records)
         if not self._persistent:
             self._records, self._connected, self._reads = [], {}, {}
-        return [_total([found[id(array)] for array in group if id(array) in found]) for group in arrays]
+        totals = [_total([found[id(array)] for array in group if id(array) in found]) for group in arrays]
+        return list(map(_beside, totals, arrays)) if has_devices else totals
 
     def _use(self) -> None:
         if self._used and not self._persistent:
@@ -235,6 +238,24 @@ def _add(cotangents: dict[int, Any], array: Any, cotangent: Any) -> None:
     if cotangent is not None:
         present = cotangents.get(id(array))
         cotangents[id(array)] = cotangent if present is None else cotangent + present
+
+
+def _copy(array: jax.Array) -> jax.Array:
+    """Return a copy that lies where `array` does, also in the scope of another device."""
+    device = only_device(array) if type(array) is ArrayImpl and current_device() is not None else None
+    return jnp.copy(array) if device is None else copy_to(array, device)
+
+
+def _beside(gradient: Any, source: Sequence[Any]) -> Any:
+    """Return a source's gradient on the device that the source lies on; in a program being traced, as it is."""
+    if isinstance(gradient, RowGradient):
+        values, indices = (_beside(part, source) for part in (gradient.values, gradient.indices))
+        return RowGradient(values, indices, gradient.shape)
+    home = next((only_device(array) for array in source if type(array) is ArrayImpl), None)
+    if home is None or type(gradient) is not ArrayImpl or gradient.committed or only_device(gradient) == home:
+        return gradient
+    with on_device(home):
+        return jnp.copy(gradient)  # An operation, which tapes see.
 
 
 def _total(cotangents: Sequence[Any]) -> Any:

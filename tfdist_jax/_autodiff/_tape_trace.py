@@ -23,6 +23,7 @@ from tfdist_jax._autodiff._nested_programs import (
     unused_arguments,
 )
 from tfdist_jax._autodiff._pullbacks import Operation, Pullback, bound, compute, is_differentiable
+from tfdist_jax._device_scope import Device, current_device, on_device
 from tfdist_jax._internals import (
     EvalTrace,
     Trace,
@@ -71,6 +72,7 @@ class Record:
         pullback: From cotangents of `outputs` to those of `inputs`.
         again: The same from the arguments, in operations that every tape can see; None if `pullback` is such.
         seen_by: The tapes that could see how `pullback` came about.
+        device: The device of the scope that the operation ran in, where its pullback runs too; None outside of scopes.
     """
 
     inputs: Sequence[Any]
@@ -78,13 +80,17 @@ class Record:
     pullback: Pullback
     again: Pullback | None = None
     seen_by: tuple[Recorder, ...] = ()
+    device: Device | None = dataclasses.field(default_factory=current_device)
 
     def pull(self, cotangents: Sequence[Any], watching: Sequence[Recorder]) -> Sequence[Any]:
         """Pull back so that the tapes in `watching` can differentiate what happens."""
         seen = {id(tape) for tape in self.seen_by}
-        if self.again is None or all(id(tape) in seen for tape in watching):
-            return self.pullback(cotangents)
-        return self.again(cotangents)
+        is_seen = all(id(tape) in seen for tape in watching)
+        pullback = self.pullback if self.again is None or is_seen else self.again
+        if self.device is None:
+            return pullback(cotangents)
+        with on_device(self.device):
+            return pullback(cotangents)
 
 
 class _Gone:

@@ -3,15 +3,13 @@
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-Device = Any
-"""A `jax.Device`, which to type checkers is no class."""
+from tfdist_jax._device_scope import Device as Device
 
 DATA = "data"
 """Mesh axis over which the batch is split: one replica per index."""

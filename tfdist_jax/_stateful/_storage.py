@@ -1,5 +1,6 @@
 """How cells keep their arrays between programs: each has a storage, which its strategy chooses."""
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -11,6 +12,7 @@ from jax.core import Tracer
 from jax.sharding import Mesh, SingleDeviceSharding
 
 from tfdist_jax._errors import NewOwnCellsError
+from tfdist_jax._device_scope import Device, copy_to, only_device
 from tfdist_jax._internals import is_computed
 from tfdist_jax._sharding._mesh import num_replicas
 from tfdist_jax._sharding._placement import put, replicated_sharding, stack_replicas
@@ -34,12 +36,14 @@ class Storage:
         holds_arrays: Whether `Cell.stored` is the very array that programs take and return, which costs a step nothing.
         is_served: Whether several programs change a cell at once, each by what it sends to whoever keeps it.
         place_name: What the place is called where arrays are kept; None if by their devices' names.
+        device: The one device that arrays stay on, wherever they are computed; None if they go with what computes them.
     """
 
     per_replica = False
     holds_arrays = True
     is_served = False
     place_name: str | None = None
+    device: Device | None = None
 
     def place(self, cell: Cell, value: jax.Array) -> None:
         """Give a new cell its first value, the one of a replica; `value` stays the caller's."""
@@ -187,5 +191,28 @@ class PerReplicaStorage(Storage):
         return jnp.stack(values)
 
 
+@final
+class DeviceStorage(Storage):
+    """Keeps arrays on one device."""
+
+    def __init__(self, device: Device) -> None:
+        """Keep them on `device`."""
+        self.device: Device = device
+
+    def place(self, cell: Cell, value: jax.Array) -> None:
+        """Copy the first value to the device."""
+        self.adopt(cell, copy_to(value, self.device))
+
+    def store(self, array: jax.Array, held: Any) -> Any:
+        """Return the array if it lies there, or a copy."""
+        return array if isinstance(array, Tracer) or only_device(array) == self.device else copy_to(array, self.device)
+
+
 PLAIN = Storage()
 """The storage of cells that belong to no strategy."""
+
+
+@functools.cache
+def storage_on(device: Device | None) -> Storage:
+    """Return the storage that keeps arrays on one device; for None, `PLAIN`."""
+    return PLAIN if device is None else DeviceStorage(device)

@@ -16,10 +16,12 @@ import jax
 
 from tfdist_jax import _nvidia, use_cpu_devices
 from tfdist_jax._cluster import Task
+from tfdist_jax._device_scope import on_device
 from tfdist_jax._internals import backends_are_initialized, joined_processes
 from tfdist_jax._runtime import count_cpu_devices
 from tfdist_jax._sharding._mesh import Device
 from tfdist_jax.compat.tensorflow._platform import _environment
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow._platform._device_spec import DeviceSpec
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 
@@ -231,31 +233,52 @@ def get_soft_device_placement() -> bool:
 
 @contextlib.contextmanager
 def device(device_name: Any) -> Iterator[None]:
-    """Make tensors inside on the named device.
+    """Run operations, and keep the variables made, on the named device; inside `tf.function` too, stage by stage.
 
-    Without it, and for names of jobs and tasks, JAX's default device is used; so is the processor if the named device
-    is not there. Inside a function that is being traced it has no effect: XLA places the program as a whole.
+    Inputs that lie elsewhere are copied there. Scopes may be nested, of which the innermost counts; None takes them back. Names of jobs
+    and tasks alone change nothing, and the processor is used if the named device is not there. Operations outside of scopes run
+    on JAX's default device, the first one; in a `tf.function`, on the device of a variable that they take, or on that of their inputs.
+    Under a strategy, new tensors lie on the device and nothing else changes: replicas have their own.
+
+    Differs from TensorFlow: an operation's gradient is computed on the operation's device, and a variable's lies on the variable's.
     See https://www.tensorflow.org/api_docs/python/tf/device.
 
     Raises:
+        RuntimeError: If a function is given.
+        ValueError: If it is no name of a device.
         InvalidArgumentError: If there is no such device and soft placement is off, or if it is another process's.
+
+    Example:
+        >>> import tfdist_jax.compat.tensorflow as tf
+        >>> with tf.device("/cpu:0"):
+        ...     v = tf.Variable(1.0)
+        >>> v.device
+        '/job:localhost/replica:0/task:0/device:CPU:0'
     """
+    if callable(device_name):
+        raise RuntimeError("tf.device does not support functions. Give the name of a device, such as '/device:GPU:0'.")
     name = device_name.to_string() if isinstance(device_name, DeviceSpec) else getattr(device_name, "name", device_name)
+    if name is not None and not isinstance(name, str):
+        raise ValueError(f"Expecting a string device name such as '/device:GPU:0'. Got {type(name)}({name}).")
     place = None if name is None else parse_device(name)
     _must_be_own(name or "")
-    if place is None:
+    if name is not None and place is None:
         yield
         return
-    kind, index = place
-    present = named_devices(kind)
-    if index >= len(present):
-        if not _soft_placement:
-            raise InvalidArgumentError(
-                None, None, f"Could not satisfy device specification {device_name!r}: there are {len(present)} {kind}s."
-            )
-        present, index = local_devices("CPU"), 0
-    with jax.default_device(present[index]):
+    found = None if place is None else _find_device(*place, name)
+    with (on_device if current_strategy() is None else jax.default_device)(found):
         yield
+
+
+def _find_device(kind: str, index: int, name: Any) -> Device:
+    present = named_devices(kind)
+    if index < len(present):
+        return present[index]
+    if not _soft_placement:
+        raise InvalidArgumentError(
+            None, None, f"Could not satisfy device specification {name!r}: there are {len(present)} {kind}s."
+        )
+    return local_devices("CPU")[0]
 
 
 def _must_be_own(name: str) -> None:

@@ -12,13 +12,14 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax import PerReplica, ReduceOp
+from tfdist_jax._device_scope import current_device
 from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import computing_now
 from tfdist_jax._sharding._placement import local
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._served_storage import update
 from tfdist_jax._stateful._state import Merge
-from tfdist_jax._stateful._storage import PLAIN, Storage
+from tfdist_jax._stateful._storage import Storage, storage_on
 from tfdist_jax.compat.tensorflow._ops._graph_compat import get_current_name_scope
 from tfdist_jax.compat.tensorflow._ops._selection import gather, gather_nd
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
@@ -64,8 +65,8 @@ class VariableAggregation(enum.Enum):
 class Variable(metaclass=ByCreators):
     """Drop-in for `tf.Variable`.
 
-    Made in a strategy's scope it lies on all of the strategy's devices. With `synchronization=ON_READ` each replica
-    has a value of its own, combined by `aggregation` when it is read outside of `strategy.run`.
+    Made in a strategy's scope it lies on all of the strategy's devices, else on the device of `tf.device`, for good. With
+    `synchronization=ON_READ` each replica has a value of its own, combined by `aggregation` when it is read outside of `strategy.run`.
 
     Differs from TensorFlow: `v[1:].assign(...)` and a change of shape are for outside of `tf.function`.
     Ref: https://www.tensorflow.org/api_docs/python/tf/Variable
@@ -113,7 +114,7 @@ class Variable(metaclass=ByCreators):
         self._strategy = current_strategy()
         self._components: tuple[Variable, ...] | None = None
         self.stored: Any = None
-        self.storage: Storage = PLAIN
+        self.storage: Storage = storage_on(current_device())
         if self._strategy is not None:
             self.storage = self._strategy.storage_for_variable(has_own_values=on_read)
         with computing_now():  # Also where replicas make it: the variable outlives their program.

@@ -8,10 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 
 from tfdist_jax._autodiff._tape import observe_read
+from tfdist_jax._device_scope import current_device
 from tfdist_jax._internals import computing_now, known_value
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._state import Merge
-from tfdist_jax._stateful._storage import PLAIN
+from tfdist_jax._stateful._storage import PLAIN, storage_on
 from tfdist_jax._user_code import has_named_libraries, is_named_library, is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
@@ -108,8 +109,9 @@ def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any)
     with _state.entering(None), computing_now():
         original(variable, value)
         strategy = current_strategy()
-        if strategy is not None and variable._layout is None:
-            variable.storage = strategy.storage_for_variable()
+        storage = storage_on(current_device()) if strategy is None else strategy.storage_for_variable()
+        if storage is not PLAIN and variable._layout is None:
+            variable.storage = storage
             variable.storage.place(variable, variable.stored)
 
 
@@ -168,7 +170,7 @@ CHANGES = (
         "_initialize",
         functools.partial(_wrap, _initialize),
         "self value",
-        "values lie on the strategy's devices, also if a trace makes them",
+        "values lie on the strategy's devices, or on that of `tf.device`, also if a trace makes them",
     ),
     Hook(
         JaxVariable,
