@@ -140,6 +140,20 @@ def test_name_stack_says_in_which_scopes_an_equation_was_traced_also_of_its_deri
     assert all("inside=cpu:1" in stack for stack in stacks if "transpose" in stack)
 
 
+def test_equation_of_is_what_gives_a_traced_array():
+    found = []
+
+    def fn(x):
+        with jax.named_scope("inside"):
+            y = x * 2
+        found.extend([_internals.equation_of(x), _internals.equation_of(y).primitive.name])
+        found.append(_internals.name_stack(_internals.equation_of(y)))
+        return y
+
+    jax.make_jaxpr(fn)(1.0)
+    assert found == [None, "mul", "inside"]
+
+
 def test_current_trace_is_another_one_inside_jit():
     inside = []
 

@@ -144,6 +144,11 @@ def name_stack(equation: Any) -> str:
     return str(equation.source_info.name_stack)
 
 
+def equation_of(tracer: Tracer) -> Any:
+    """The equation that gives a traced array, in the program that is being traced; None for what is not one of its equations' results."""
+    return getattr(tracer, "parent", None)
+
+
 def is_computed(array: jax.Array) -> bool:
     """Whether an array is there on its devices, and has not been given away; without waiting for it."""
     return not array.is_deleted() and bool(getattr(array, "is_ready")())  # noqa: B009 - the public type leaves it out.
@@ -217,7 +222,7 @@ class _Evaluation:
         lowered = tracer.full_lower() if isinstance(tracer, Tracer) else tracer
         if not isinstance(lowered, Tracer):
             return lowered
-        equation = getattr(lowered, "parent", None)
+        equation = equation_of(lowered)
         if equation is None:
             return self._evaluate_leaf(lowered)
         if equation.primitive.name == "axis_index":
@@ -259,7 +264,7 @@ def replay(outputs: Sequence[Tracer], inputs: Sequence[Any]) -> Callable[..., li
     seen = set(map(_identity, inputs))
     while stack:
         tracer, is_ready = stack.pop()
-        equation = getattr(tracer, "parent", None)
+        equation = equation_of(tracer)
         if is_ready and equation is not None:
             equations.setdefault(id(equation), equation)
         elif equation is not None and _identity(tracer) not in seen:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax._stateful import _staged_step
 
 FULL = "/job:localhost/replica:0/task:0/device:CPU:"
 
@@ -20,9 +21,9 @@ def places(*values):
 def weights():
     """Two variables on devices of their own."""
     with tf.device("/cpu:1"):
-        first = tf.Variable([[1.0, -2.0], [3.0, 4.0]])
+        first = tf.Variable([[0.5, -0.25], [0.75, 1.0]])
     with tf.device("/cpu:2"):
-        second = tf.Variable([[1.0], [2.0]])
+        second = tf.Variable([[0.5], [0.25]])
     return first, second
 
 
@@ -76,7 +77,7 @@ def test_a_copy_of_a_variable_lies_beside_it(weights):
     twin = copy.deepcopy(weights)
     twin[0].assign_add(tf.ones([2, 2]))
     assert places(*twin) == [1, 2]
-    np.testing.assert_array_equal(weights[0].numpy(), [[1, -2], [3, 4]])
+    np.testing.assert_array_equal(weights[0].numpy(), [[0.5, -0.25], [0.75, 1.0]])
     assert places(pickle.loads(pickle.dumps(weights[0]))) == [0]
 
 
@@ -85,7 +86,7 @@ def test_a_restored_variable_stays_on_its_device(weights, tmp_path):
     weights[0].assign(tf.zeros([2, 2]))
     tf.train.Checkpoint(first=weights[0], second=weights[1]).restore(path).assert_consumed()
     assert places(*weights) == [1, 2]
-    np.testing.assert_array_equal(weights[0].numpy(), [[1, -2], [3, 4]])
+    np.testing.assert_array_equal(weights[0].numpy(), [[0.5, -0.25], [0.75, 1.0]])
 
 
 @pytest.mark.parametrize("place", [None, "/cpu:3"])
@@ -168,3 +169,186 @@ def test_a_strategys_variables_are_the_strategys():
             return shared * 2
 
     assert [float(value) for value in strategy.run(step).values] == [2, 2]
+
+
+@pytest.fixture
+def stages(monkeypatch):
+    """The devices of the stages that run, and where their results came to lie."""
+    ran = []
+    run = _staged_step._StageProgram.run
+
+    def noting(program, values):
+        run(program, values)
+        results = [values.get(variable) for variable in program._stage.outputs]
+        found = {device.id for result in results for device in result.devices()}
+        assert found <= {program._stage.device.id}
+        ran.append(program._stage.device.id)
+
+    monkeypatch.setattr(_staged_step._StageProgram, "run", noting)
+    return ran
+
+
+def make_step(weights, count):
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x, weights) - y) ** 2)
+        gradients = tape.gradient(loss, weights)
+        for variable, gradient in zip(weights, gradients, strict=True):
+            variable.assign_sub(0.1 * gradient)
+        count.assign_add(1)
+        return loss, gradients
+
+    return step
+
+
+def test_a_function_runs_stage_by_stage(weights, stages):
+    count = tf.Variable(0)
+    twins, alone_count = [tf.Variable(value.numpy()) for value in weights], tf.Variable(0)
+    step, alone = tf.function(make_step(weights, count)), make_step(twins, alone_count)
+    for rows in (4, 4, 3):
+        x = tf.reshape(tf.range(rows * 2.0), [rows, 2]) / 4
+        loss, gradients = step(x, x[:, :1])
+        wanted, wanted_gradients = alone(x, x[:, :1])
+        np.testing.assert_allclose(loss, wanted, rtol=1e-6)
+        for found, other in zip(gradients, wanted_gradients, strict=True):
+            np.testing.assert_allclose(found, other, rtol=1e-5, atol=1e-7)
+        assert places(loss, *gradients, *weights, count) == [0, 0, 0, 1, 2, 0]
+    for variable, twin in zip(weights, twins, strict=True):
+        np.testing.assert_allclose(variable.numpy(), twin.numpy(), rtol=1e-6)
+    assert int(count.numpy()) == 3
+    # Forward, forward and back, back.
+    assert [device for device in stages if device] == [1, 2, 1] * 3
+
+
+def test_a_function_without_scopes_is_one_program(stages):
+    v = tf.Variable(2.0)
+    with tf.device("/cpu:0"):
+        w = tf.Variable(3.0)
+
+    @tf.function
+    def step(x):
+        with tf.device("/cpu:0"):
+            v.assign_add(x * w)
+        return v + 1
+
+    assert float(step(tf.constant(1.0))) == 6 and not stages
+
+
+def test_a_function_on_one_other_device_is_one_program_there(stages):
+    count = tf.Variable(1.0)
+    with tf.device("/cpu:1"):
+        w = tf.Variable(3.0)
+
+    @tf.function
+    def step(x):
+        count.assign_add(x * w)
+        w.assign(x)
+        return count * 2
+
+    result = step(tf.constant(2.0))
+    assert float(result) == 14 and float(w.numpy()) == 2 and stages == [1]
+    assert places(result, count, w) == [0, 0, 1]
+
+
+def test_a_function_that_is_called_in_a_scope_runs_there(weights):
+    @tf.function
+    def double(x):
+        return x * 2
+
+    x = tf.ones([2])
+    for place in (3, 0, 4, 3):
+        with tf.device(f"/cpu:{place}"):
+            assert places(double(x)) == [place]
+    with tf.device("/cpu:3"):
+        assert places(tf.function(lambda: weights[0] + 1)()) == [3]
+    assert places(weights[0]) == [1]
+
+
+def test_tensors_in_a_function_say_what_their_scope_was(weights):
+    found = []
+
+    @tf.function
+    def fn(x):
+        with tf.device("/cpu:1"):
+            y = x * 2
+        with tf.device("/cpu:2"), tf.device(None):
+            z = y * 2
+        found.extend([x.device, y.device, z.device, weights[1].device])
+        return z
+
+    assert places(fn(tf.ones([2]))) == [0]
+    assert found == ["", "/device:CPU:1", "", f"{FULL}2"]
+
+
+def test_control_flow_in_scopes_keeps_its_results(weights):
+    @tf.function
+    def fn(x):
+        with tf.device("/cpu:1"):
+            if tf.reduce_sum(x) > 0:
+                x = x * 2
+            for i in tf.range(3):
+                with tf.device("/cpu:2"):
+                    x = x + tf.cast(i, tf.float32)
+        with tf.device("/cpu:3"):
+            return x, tf.reduce_sum(x) + tf.reduce_sum(weights[0])
+
+    x, total = fn(tf.ones([2]))
+    np.testing.assert_array_equal(x, [5, 5])
+    assert float(total) == 12
+
+
+def test_a_tape_outside_of_a_function_goes_back_through_its_stages(weights, stages):
+    fn = tf.function(lambda x: model(x, weights))
+    x = tf.constant([[1.0, 2.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = fn(x)
+    gradients = tape.gradient(y, [*weights, x])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = model(x, weights)
+    for found, wanted in zip(gradients, tape.gradient(y, [*weights, x]), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert stages == [1, 2] and places(*gradients) == [1, 2, 0]
+
+
+def test_a_failed_assertion_between_stages_keeps_variables(weights):
+    @tf.function
+    def step(x):
+        with tf.device("/cpu:1"):
+            weights[0].assign_add(tf.ones([2, 2]))
+        with tf.device("/cpu:2"):
+            tf.debugging.assert_positive(x)
+            weights[1].assign_add(tf.ones([2, 1]))
+
+    step(tf.constant(1.0))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        step(tf.constant(-1.0))
+    np.testing.assert_array_equal(weights[0].numpy(), [[1.5, 0.75], [1.75, 2.0]])
+    np.testing.assert_array_equal(weights[1].numpy(), [[1.5], [1.25]])
+    assert places(*weights) == [1, 2]
+
+
+def test_a_tensor_that_holds_a_variables_value_keeps_it(weights):
+    count = tf.Variable(0)
+    step = tf.function(make_step(weights, count))
+    x = tf.ones([2, 2])
+    step(x, x[:, :1])
+    held, before = weights[0].value(), weights[0].numpy()
+    step(x, x[:, :1])
+    np.testing.assert_array_equal(held, before)
+    assert not np.array_equal(weights[0].numpy(), before)
+
+
+def test_draws_and_64_bits_pass_between_stages():
+    @tf.function
+    def fn(x):
+        with tf.device("/cpu:1"):
+            noise = tf.random.stateless_uniform([3], seed=[1, 2])
+            x = x * 3
+        with tf.device("/cpu:2"):
+            return x + 1, noise * 2
+
+    x, noise = fn(tf.constant([2**40, 1], tf.int64))
+    assert x.dtype == tf.int64 and x.numpy().tolist() == [3 * 2**40 + 1, 4]
+    np.testing.assert_array_equal(noise, tf.random.stateless_uniform([3], seed=[1, 2]) * 2)

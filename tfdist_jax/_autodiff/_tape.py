@@ -136,7 +136,7 @@ class Tape:
         key = (id(cell), id(array))
         if key not in self._reads:
             with set_current_trace(made_on):
-                self._reads[key] = (array, _copy(array))
+                self._reads[key] = (array, _copy(cell, array))
         return self._reads[key][1]
 
     def gradient(
@@ -240,9 +240,10 @@ def _add(cotangents: dict[int, Any], array: Any, cotangent: Any) -> None:
         cotangents[id(array)] = cotangent if present is None else cotangent + present
 
 
-def _copy(array: jax.Array) -> jax.Array:
-    """Return a copy that lies where `array` does, also in the scope of another device."""
-    device = only_device(array) if type(array) is ArrayImpl and current_device() is not None else None
+def _copy(cell: Cell, array: jax.Array) -> jax.Array:
+    """Return a copy of what was read from a cell, that lies where it does, whatever the scope."""
+    stays = getattr(getattr(cell, "storage", None), "device", None) is not None
+    device = only_device(array) if (stays or current_device() is not None) and type(array) is ArrayImpl else None
     return jnp.copy(array) if device is None else copy_to(array, device)
 
 

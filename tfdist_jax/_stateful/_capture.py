@@ -26,6 +26,7 @@ from tfdist_jax._autodiff._custom_pullback import reread
 from tfdist_jax._autodiff._nested_programs import has_float_loop
 from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
+from tfdist_jax._device_scope import Device, noting_devices
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import (
     current_trace,
@@ -42,6 +43,8 @@ from tfdist_jax._runtime import pausing_garbage_collection, reuses_memory
 from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._signals import deferring_signals
+from tfdist_jax._stateful._staged_step import StagedStep
+from tfdist_jax._stateful._stages import Stages, cut
 from tfdist_jax._stateful._state import CELLS, Cell, Merge, StateScope, entering, load, read_now, store
 
 _sharding_of = operator.attrgetter("sharding")
@@ -182,6 +185,7 @@ class Captured:
         mesh: The mesh of the replica programs inside, or None.
         checks: What to call when the program has run; they may raise.
         updates: The changes of cells that are calls in it, by the names of these.
+        devices: Those whose scopes the function has entered.
     """
 
     jaxpr: ClosedJaxpr
@@ -191,6 +195,7 @@ class Captured:
     mesh: Mesh | None
     checks: tuple[Callable[[], None], ...]
     updates: dict[str, "Captured"]
+    devices: set[Device]
 
 
 def capture(fn: Callable[..., Any], arrays: Sequence[Any], *, around: CaptureScope | None = None) -> Captured:
@@ -213,12 +218,12 @@ def capture(fn: Callable[..., Any], arrays: Sequence[Any], *, around: CaptureSco
 
     # A `ShapeDtypeStruct` of 64 bits would be traced as one of 32.
     types = [ShapedArray(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x for x in arrays]
-    with restoring_trace(), pausing_garbage_collection():
+    with restoring_trace(), pausing_garbage_collection(), noting_devices() as devices:
         traced = jax.make_jaxpr(pure)(*types)
     jaxpr, indices = reads_to_inputs(traced)
     cells = tuple(found["cells"][index] for index in indices)
     kept = {name: found[name] for name in ("mesh", "checks", "updates")}
-    return Captured(jaxpr, cells, found["written"], found["tree"], **kept)
+    return Captured(jaxpr, cells, found["written"], found["tree"], devices=devices, **kept)
 
 
 def read_as_input(index: int, array: jax.Array) -> jax.Array:
@@ -256,7 +261,7 @@ OUTCOME_CHECKS: list[Callable[[Sequence[jax.Array]], None]] = []
 class _NamedStep:
     """A step whose state is a dict of what its cells hold, by their names."""
 
-    def __init__(self, step: CompiledStep, name: str) -> None:
+    def __init__(self, step: CompiledStep | StagedStep, name: str) -> None:
         self._step = step
         self.__name__ = name
 
@@ -299,6 +304,9 @@ class StatefulProgram:
         self.mesh = self.captured.mesh or _widest_mesh(list(map(load, self.captured.cells)), arrays)
         self._whole = None if self.mesh is None else replicated_sharding(self.mesh)
         self._is_shared = self.mesh is not None and spans_processes(self.mesh)
+        stages = self._cut()
+        if stages is not None:
+            self._hold_arrays = False  # A new value goes to where its cell keeps it.
         state = list(map(self._load, self._written))
         # The same objects as in other programs make each step's look at where arrays are short.
         places = map(_sharding_of, itertools.chain(state, map(self._load, self._only_read)))
@@ -307,12 +315,29 @@ class StatefulProgram:
         options = {} if layouts is None else {"in_shardings": (None, None, list(layouts))}
         # If a check fails, the old values stay.
         donate = reuses_memory(self.mesh, state) and not self.captured.checks
-        self._step = CompiledStep(self._apply, self.mesh, donate=donate, layout=new, name=name, **options)
+        if stages is None:
+            self._step = CompiledStep(self._apply, self.mesh, donate=donate, layout=new, name=name, **options)
+        else:
+            self._step = self._make_staged(stages, name)
         self._checking = threading.RLock()
         self._is_settled = True
         # A step of a training changes what tapes watch.
         self._tell = BEFORE_RUN.get() if any(cell.trainable for cell in self._written) else None
         self._named = _NamedStep(self._step, name)
+
+    def _cut(self) -> Stages | None:
+        """Return the program in stages, if parts of it are to run on several devices of which none are replicas'."""
+        cells, named = self.captured.cells, self.captured.devices
+        if self.mesh is not None or not (named or any(cell.storage.device for cell in cells)):
+            return None
+        return cut(self.captured.jaxpr, [cell.storage.device for cell in cells], named, _home())
+
+    def _make_staged(self, stages: Stages, name: str) -> StagedStep:
+        split = len(stages.inputs) - len(self.captured.cells)
+        inputs = {id(cell): variable for cell, variable in zip(self.captured.cells, stages.inputs[split:], strict=True)}
+        written, only_read = ([inputs[id(cell)] for cell in cells] for cells in (self._written, self._only_read))
+        places = [cell.storage.device or stages.home for cell in self._written]
+        return StagedStep(self._apply, stages, [written, only_read, stages.inputs[:split]], places, name=name)
 
     def __call__(self, arrays: Sequence[jax.Array | np.ndarray]) -> Any:
         """Run the program on `arrays` and the cells' present values."""
@@ -452,7 +477,12 @@ def _for_this_process(results: Any) -> Any:
 
 def _is_free(array: jax.Array) -> bool:
     """Whether a cell's new value goes where JAX likes, which leaves it free to meet a mesh's arrays."""
-    return not array.committed and array.devices() == jnp.zeros(()).devices()
+    return not array.committed and array.devices() == {_home()}
+
+
+def _home() -> Device:
+    """Return the device on which JAX puts what is bound to none."""
+    return next(iter(jnp.zeros(()).devices()))
 
 
 def _replicate(array: Any, whole: NamedSharding) -> Any:

@@ -173,7 +173,7 @@ class _Update:
         """Change the cells, with `operands` that have been computed; to be called where no other thread does."""
         for place, var in self.assigned.items():
             _store(self.cells[place], values.read(var))
-        device = next((s.device for s in (cell.storage for cell in self.cells) if isinstance(s, ServedStorage)), None)
+        device = next((s.server for s in (cell.storage for cell in self.cells) if isinstance(s, ServedStorage)), None)
         held = [cell.stored if cell.storage.is_served else cell.storage.load(cell.stored) for cell in self.cells]
         outputs = self._run(*(bring(array, device) for array in (*operands, *held)))
         values.give(self.eqn.outvars, outputs)

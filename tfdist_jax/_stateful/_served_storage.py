@@ -45,7 +45,7 @@ class ServedStorage(Storage):
 
     def __init__(self, device: Device, traffic: Traffic | None = None, place_name: str | None = None) -> None:
         """Keep arrays on `device`."""
-        self.device, self.place_name = device, place_name
+        self.server, self.place_name = device, place_name
         self.traffic: Traffic = traffic or _NoTraffic()
 
     def load(self, held: jax.Array) -> jax.Array:
@@ -58,7 +58,7 @@ class ServedStorage(Storage):
 
     def store(self, array: jax.Array, held: jax.Array | None) -> jax.Array:
         """Bring a value to the server."""
-        return array if isinstance(array, Tracer) else bring(array, self.device)
+        return array if isinstance(array, Tracer) else bring(array, self.server)
 
     def write(self, scope: StateScope, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Write in a program; where the changes of several replicas would be added up, so are those of several workers.

@@ -14,6 +14,7 @@ from jax.core import ShapedArray, Tracer
 
 from tfdist_jax._autodiff._tape import is_recording
 from tfdist_jax._coordinator import tracing_alone
+from tfdist_jax._device_scope import current_device
 from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._served_program import CellProgram, make_program
@@ -181,7 +182,7 @@ class CallCache:
         leaves = list(map(_as_argument, leaves))
         inputs = [_input(leaf) for leaf in leaves if is_input(leaf) or holds_texts(leaf)]
         tensors = [leaf for leaf in inputs if not isinstance(leaf, HostTensor)]
-        key = (tree, tuple(map(signature, leaves)), guard, current_strategy())
+        key = (tree, tuple(map(signature, leaves)), guard, current_strategy(), current_device())
         found = self._find_known(key, inputs)
         if found is not None:
             return found[0], tensors, found[1]

@@ -49,6 +49,12 @@ def current_strategy() -> "Strategy | None":
     return _current.get().strategy or _process_wide.strategy
 
 
+def binding_strategy() -> "Strategy | None":
+    """Return the current strategy if it has devices of its own, which the default one has not."""
+    strategy = current_strategy()
+    return None if strategy is None or strategy.is_default else strategy
+
+
 def set_current_strategy(strategy: "Strategy | None") -> None:
     """Make `strategy` current for all code from here on; None for the default one.
 

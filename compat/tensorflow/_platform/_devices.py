@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from tfdist_jax import _nvidia, use_cpu_devices
 from tfdist_jax._cluster import Task
-from tfdist_jax._device_scope import on_device
-from tfdist_jax._internals import backends_are_initialized, joined_processes
+from tfdist_jax._device_scope import label_of, labels, on_device
+from tfdist_jax._internals import backends_are_initialized, equation_of, joined_processes
 from tfdist_jax._runtime import count_cpu_devices
 from tfdist_jax._sharding._mesh import Device
 from tfdist_jax.compat.tensorflow._platform import _environment
-from tfdist_jax.compat.tensorflow._platform._context import current_strategy
+from tfdist_jax.compat.tensorflow._platform._context import binding_strategy
 from tfdist_jax.compat.tensorflow._platform._device_spec import DeviceSpec
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 
@@ -94,8 +95,17 @@ def device_name(array: jax.Array) -> str:
 def requested_device() -> str:
     """Return the device of `tf.device` as TensorFlow names that of a tensor in a function; empty outside of one."""
     device: Any = jax.config.jax_default_device
-    if device is None or isinstance(device, str):
-        return ""
+    return "" if device is None or isinstance(device, str) else _short_name(device)
+
+
+def requested_device_of(tensor: Tracer) -> str:
+    """Return the device of `tf.device` where a function has computed a tensor, likewise."""
+    equation = equation_of(tensor)
+    label = None if equation is None else label_of(equation)
+    return "" if label is None else _short_name(labels(set(local_devices()))[label])
+
+
+def _short_name(device: Device) -> str:
     return "/" + full_name(device).rpartition("/")[2]
 
 
@@ -266,7 +276,7 @@ def device(device_name: Any) -> Iterator[None]:
         yield
         return
     found = None if place is None else _find_device(*place, name)
-    with (on_device if current_strategy() is None else jax.default_device)(found):
+    with (on_device if binding_strategy() is None else jax.default_device)(found):
         yield
 
 

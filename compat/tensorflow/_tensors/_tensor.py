@@ -25,7 +25,7 @@ from tfdist_jax._internals import (
 )
 from tfdist_jax._user_code import is_text_for_user, is_user_code
 from tfdist_jax.compat.tensorflow._platform._context import merging_context
-from tfdist_jax.compat.tensorflow._platform._devices import device_name, requested_device
+from tfdist_jax.compat.tensorflow._platform._devices import device_name, requested_device_of
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors import _conversions, _no_value
 from tfdist_jax.compat.tensorflow._tensors._dtypes import DType, as_dtype, known_dtype, string
@@ -276,7 +276,9 @@ def install() -> None:
     ArrayImpl.numpy = _numpy
     device: Any = ArrayImpl.device
     ArrayImpl.backing_device = property(device_name, doc="The name of the device that holds the tensor.")
-    Tracer.device = property(_device_of_traced, doc="What `tf.device` names here: XLA places a function's tensors.")
+    Tracer.device = property(
+        _device_of_traced, doc="What `tf.device` named where the tensor was computed; empty if nothing."
+    )
     ArrayImpl.device = property(_for_user(device.fget, device_name), doc=device.__doc__)
     for name, text in (("__repr__", tensor_repr), ("__str__", tensor_str)):
         setattr(ArrayImpl, name, _for_user(getattr(ArrayImpl, name), functools.partial(_text, text), is_text_for_user))
@@ -382,7 +384,7 @@ def _replicas(name: str, value: PerReplica) -> str:
 
 def _device_of_traced(self: Tracer) -> str:
     if is_user_code(sys._getframe(1)):
-        return requested_device()
+        return requested_device_of(self)
     raise AttributeError("device")  # So that libraries get what JAX has under the name.
 
 
