@@ -7,6 +7,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from tfdist_jax import ReduceOp
+from tfdist_jax._device_scope import current_device
+from tfdist_jax._stateful._storage import Storage, storage_on
 
 if TYPE_CHECKING:
     from tfdist_jax.compat.tensorflow.distribute._replica_context import ReplicaContext
@@ -53,6 +55,18 @@ def binding_strategy() -> "Strategy | None":
     """Return the current strategy if it has devices of its own, which the default one has not."""
     strategy = current_strategy()
     return None if strategy is None or strategy.is_default else strategy
+
+
+def new_storage(*, on_read: bool = False) -> Storage:
+    """Return how a variable that is made now is kept: as the strategy says, or on the device of `tf.device`.
+
+    Args:
+        on_read: Whether each replica has a value of its own.
+    """
+    strategy, device = current_strategy(), current_device()
+    if strategy is None or (strategy.is_default and device is not None):
+        return storage_on(device)
+    return strategy.storage_for_variable(has_own_values=on_read)
 
 
 def set_current_strategy(strategy: "Strategy | None") -> None:

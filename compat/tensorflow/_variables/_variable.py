@@ -12,17 +12,16 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax import PerReplica, ReduceOp
-from tfdist_jax._device_scope import current_device
 from tfdist_jax._errors import ConcreteValueRequiredError
 from tfdist_jax._internals import computing_now
 from tfdist_jax._sharding._placement import local
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._served_storage import update
 from tfdist_jax._stateful._state import Merge
-from tfdist_jax._stateful._storage import Storage, storage_on
+from tfdist_jax._stateful._storage import Storage
 from tfdist_jax.compat.tensorflow._ops._graph_compat import get_current_name_scope
 from tfdist_jax.compat.tensorflow._ops._selection import gather, gather_nd
-from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy, new_storage, replica_context
 from tfdist_jax.compat.tensorflow._platform._devices import device_name
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OutOfRangeError
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
@@ -114,9 +113,7 @@ class Variable(metaclass=ByCreators):
         self._strategy = current_strategy()
         self._components: tuple[Variable, ...] | None = None
         self.stored: Any = None
-        self.storage: Storage = storage_on(current_device())
-        if self._strategy is not None:
-            self.storage = self._strategy.storage_for_variable(has_own_values=on_read)
+        self.storage: Storage = new_storage(on_read=on_read)
         with computing_now():  # Also where replicas make it: the variable outlives their program.
             self.storage.place(self, value)
 

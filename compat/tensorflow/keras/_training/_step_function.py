@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from tfdist_jax import fused_mean
+from tfdist_jax._device_scope import current_device
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._runtime import runs_on_cpu
 from tfdist_jax._sharding._collectives import map_replicas
@@ -220,15 +221,15 @@ class StepFunction:
     def _find_program(self, ids: Any, sizes: Sizes, batches: Any) -> tuple[Checked, list[Any]]:
         leaves, tree = jax.tree.flatten(batches)
         types = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-        return self._program(ids, sizes, tree, types, self._find_reset() is not None), leaves
+        return self._program((ids, current_device()), sizes, tree, types, self._find_reset() is not None), leaves
 
     def _find_reset(self) -> Callable[[], None] | None:
         call = METRIC_RESET.get()
         return None if call is None or call.model is not self._model else call.left
 
-    def _make_program(self, ids: Any, sizes: Sizes, tree: Any, types: Sequence[Any], resets: bool) -> Checked:
-        """Compile the step for batches of one shape; for the variables that there are now, whose `ids` are part of the key."""
-        del ids
+    def _make_program(self, key: Any, sizes: Sizes, tree: Any, types: Sequence[Any], resets: bool) -> Checked:
+        """Compile the step for batches of one shape; for the present variables and device scope, which are its `key`."""
+        del key
         reset = self._find_reset() if resets else None
 
         def steps(*arrays: Any) -> Any:

@@ -1,5 +1,6 @@
 """Keras variables as cells: compiled functions, replicas and tapes see their reads and writes."""
 
+import copy
 import functools
 import sys
 from collections.abc import Callable
@@ -8,13 +9,12 @@ from typing import Any
 import jax.numpy as jnp
 
 from tfdist_jax._autodiff._tape import observe_read
-from tfdist_jax._device_scope import current_device
 from tfdist_jax._internals import computing_now, known_value
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._state import Merge
-from tfdist_jax._stateful._storage import PLAIN, storage_on
+from tfdist_jax._stateful._storage import PLAIN
 from tfdist_jax._user_code import has_named_libraries, is_named_library, is_user_code
-from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
+from tfdist_jax.compat.tensorflow._platform._context import new_storage, replica_context
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
 from tfdist_jax.compat.tensorflow._tensors._shape import user_shape
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
@@ -108,8 +108,7 @@ def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any)
         )
     with _state.entering(None), computing_now():
         original(variable, value)
-        strategy = current_strategy()
-        storage = storage_on(current_device()) if strategy is None else strategy.storage_for_variable()
+        storage = new_storage() if variable.storage.device is None else variable.storage
         if storage is not PLAIN and variable._layout is None:
             variable.storage = storage
             variable.storage.place(variable, variable.stored)
@@ -118,6 +117,16 @@ def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any)
 def _initialize_with_initializer(original: Callable[[Any, Any], None], variable: Any, initializer: Any) -> None:
     with computing_now(), first_values():
         original(variable, initializer)
+
+
+def _copy_with_place(self: Any, memo: Any) -> Any:
+    """Copy the variable, whose array JAX alone would copy to its default device."""
+    twin = object.__new__(type(self))
+    memo[id(self)] = twin
+    vars(twin).update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
+    if twin.storage.device is not None and twin.stored is not None:
+        twin.stored = twin.storage.store(twin.stored, None)
+    return twin
 
 
 def _shape(original: Any) -> Any:
@@ -150,6 +159,7 @@ CHANGES = (
     # An attribute, since each step reads and writes it; what Keras calls it is the array.
     Addition(JaxVariable, "stored", None),
     Addition(JaxVariable, "storage", PLAIN),
+    Addition(JaxVariable, "__deepcopy__", _copy_with_place),
     Addition(JaxVariable, "_value", property(_array, _set_array)),
     Hook(
         JaxVariable,
