@@ -20,6 +20,14 @@ def test_operations_run_on_the_device_of_the_innermost_scope():
     assert [array.devices() for array in (x, y, z, w)] == [{devices[i]} for i in (0, 1, 2, 0)]
 
 
+def test_outside_of_scopes_is_where_jaxs_default_is():
+    devices = jax.devices()
+    with jax.default_device(devices[3]), on_device(devices[1]), on_device(devices[2]), on_device(None):
+        assert jnp.ones(1).devices() == {devices[3]}
+        with on_device(None):
+            assert jnp.ones(1).devices() == {devices[3]}
+
+
 @pytest.mark.parametrize("differentiated", [False, True])
 def test_equations_say_on_which_device_they_run(differentiated):
     first, second = jax.devices()[1:3]

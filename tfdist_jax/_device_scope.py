@@ -13,15 +13,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax._internals import name_stack, released_from_device
+from tfdist_jax._internals import name_stack, released_from_device, setting
 
 Device = Any
 """A `jax.Device`, which to type checkers is no class."""
 
 _LABEL = re.compile(r"tfdist_device=(\w+:\d+|none)")
 
-# As for JAX's own settings, no argument could carry them through user code.
+# As for JAX's own settings, no argument could carry them through user code. The second one is JAX's default device around all scopes.
 _current: ContextVar[Device | None] = ContextVar("device", default=None)
+_around: ContextVar[Any] = ContextVar("default_device", default=None)
 _named: ContextVar[set[Device] | None] = ContextVar("named_devices", default=None)
 
 
@@ -40,12 +41,14 @@ def on_device(device: Device | None) -> Iterator[None]:
     named = _named.get()
     if named is not None and device is not None:
         named.add(device)
-    token = _current.set(device)
+    around = setting("jax_default_device") if _current.get() is None else _around.get()
+    tokens = _current.set(device), _around.set(around)
     try:
-        with jax.default_device(device), jax.named_scope(f"tfdist_device={_label(device)}"):
+        with jax.default_device(device or around), jax.named_scope(f"tfdist_device={_label(device)}"):
             yield
     finally:
-        _current.reset(token)
+        _current.reset(tokens[0])
+        _around.reset(tokens[1])
 
 
 @contextlib.contextmanager
