@@ -5,6 +5,25 @@ import os
 import forks
 import pytest
 
+from tfdist_jax._stateful import _staged_step
+
+
+@pytest.fixture
+def stages(monkeypatch):
+    """Return the numbers of the devices of the stages that run, whose results lie there."""
+    ran = []
+    run = _staged_step._StageProgram.run
+
+    def noting(program, values, called_host):
+        token = run(program, values, called_host)
+        results = [values.get(variable) for variable in program._stage.outputs]
+        assert {device.id for result in results for device in result.devices()} <= {program._stage.device.id}
+        ran.append(program._stage.device.id)
+        return token
+
+    monkeypatch.setattr(_staged_step._StageProgram, "run", noting)
+    return ran
+
 
 @pytest.fixture(scope="session")
 def forking(starter, tmp_path_factory):

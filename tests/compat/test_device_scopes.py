@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
-from tfdist_jax._stateful import _staged_step
 
 FULL = "/job:localhost/replica:0/task:0/device:CPU:"
 
@@ -171,23 +170,6 @@ def test_a_strategys_variables_are_the_strategys():
     assert [float(value) for value in strategy.run(step).values] == [2, 2]
 
 
-@pytest.fixture
-def stages(monkeypatch):
-    """The devices of the stages that run, and where their results came to lie."""
-    ran = []
-    run = _staged_step._StageProgram.run
-
-    def noting(program, values):
-        run(program, values)
-        results = [values.get(variable) for variable in program._stage.outputs]
-        found = {device.id for result in results for device in result.devices()}
-        assert found <= {program._stage.device.id}
-        ran.append(program._stage.device.id)
-
-    monkeypatch.setattr(_staged_step._StageProgram, "run", noting)
-    return ran
-
-
 def make_step(weights, count):
     def step(x, y):
         with tf.GradientTape() as tape:
@@ -338,6 +320,21 @@ def test_a_tensor_that_holds_a_variables_value_keeps_it(weights):
     step(x, x[:, :1])
     np.testing.assert_array_equal(held, before)
     assert not np.array_equal(weights[0].numpy(), before)
+
+
+def test_what_stages_print_comes_in_order(capfd):
+    @tf.function
+    def fn(x):
+        for i in range(4):
+            with tf.device(f"/cpu:{1 + i % 2}"):
+                x = tf.linalg.matmul(x, x) / 300
+                tf.print(i, output_stream="file:///dev/stderr")
+        return x
+
+    for _ in range(5):
+        fn(tf.ones([300, 300]))
+    jax.effects_barrier()
+    assert "".join(capfd.readouterr().err.split()) == "0123" * 5
 
 
 def test_draws_and_64_bits_pass_between_stages():

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
+from jax.core import ShapedArray
 from jax.extend.core import jaxpr_as_fun
 
 from tfdist_jax._device_scope import Device, on_device, only_device
@@ -17,8 +19,8 @@ class StagedStep:
     """A step `(state, *args) -> (state, out)` that is run as a `CompiledStep` is, stage by stage.
 
     The stages' programs are started one after the other and none is waited for, so that devices work side by side where one does not
-    need the other's results. `out` lies where the step is called. What a stage replaces of the state gives its memory to what takes its
-    place, unless another device reads it.
+    need the other's results; those that call the host, as to print, do wait for each other. `out` lies where the step is called. What
+    a stage replaces of the state gives its memory to what takes its place, unless another device reads it.
 
     Attributes:
         gives_away: Whether a call takes memory of the state that it is given.
@@ -51,6 +53,7 @@ class StagedStep:
         self._out, self._state = stages.results[:split], stages.results[split:]
         given = _replaced_in_place(stages, args[0], self._state, places)
         self.gives_away = any(given)
+        self._called_host: jax.Array = jnp.zeros((), jnp.int32)
         self._programs = [
             _StageProgram(stage, taken, f"{name}_{i}")
             for i, (stage, taken) in enumerate(zip(stages.stages, given, strict=True))
@@ -62,7 +65,7 @@ class StagedStep:
         for variables, arrays in zip(self._args, (state, *args), strict=True):
             values.add(variables, arrays)
         for program in self._programs:
-            program.run(values)
+            self._called_host = program.run(values, self._called_host)
         return list(map(values.get, self._state)), [values.get(variable, self._home) for variable in self._out]
 
     def wait(self) -> None:
@@ -87,27 +90,42 @@ class _StageProgram:
         """Prepare a stage that takes the memory of `taken`."""
         self._stage, self._taken = stage, taken
         self._others = [variable for variable in stage.inputs if variable not in taken]
-        self._compiled = CompiledStep(self._compute, None, donate=bool(taken), layout=None, name=name)
+        self._calls_host = bool(stage.program.effects)
+        self._compiled = CompiledStep(
+            self._compute, None, donate=bool(taken), layout=None, name=name, keep_unused=self._calls_host
+        )
 
-    def _compute(self, taken: list[Any], others: list[Any]) -> tuple[None, list[Any]]:
+    def _compute(self, taken: list[Any], others: list[Any], before: list[Any]) -> tuple[None, list[Any]]:
         values = dict(zip((*self._taken, *self._others), (*taken, *others), strict=True))
-        return None, jaxpr_as_fun(self._stage.program)(*(values[variable] for variable in self._stage.inputs))
+        results = jaxpr_as_fun(self._stage.program)(*(values[variable] for variable in self._stage.inputs))
+        return None, [*results, *map(jnp.zeros_like, before)]
 
-    def run(self, values: "_Values") -> None:
-        """Take what the stage needs of `values`, and add what it gives; what nobody needs any more goes."""
-        device = self._stage.device
+    def run(self, values: "_Values", called_host: jax.Array) -> jax.Array:
+        """Take what the stage needs of `values`, and add what it gives; what nobody needs any more goes.
+
+        Args:
+            values: What there is.
+            called_host: There when those before have called the host; waited for if this one calls it.
+
+        Returns:
+            The same for those that come.
+        """
+        device, outputs = self._stage.device, self._stage.outputs
         taken, others = ([values.get(variable, device) for variable in some] for some in (self._taken, self._others))
         values.remove(self._stage.done)
         with on_device(device):
-            _, results = self._compiled(taken, others, keep=values.are_kept)
-        values.add(self._stage.outputs, results)
+            before = [called_host] if self._calls_host else []
+            _, results = self._compiled(taken, others, before, keep=values.are_kept)
+        values.add(outputs, results[: len(outputs)])
+        return results[-1] if before else called_host
 
     def compile(self) -> None:
         """Compile the stage."""
         # A `ShapeDtypeStruct` of 64 bits would be taken for one of 32.
         taken, others = ([variable.aval for variable in some] for some in (self._taken, self._others))
+        before = [ShapedArray((), jnp.int32)] if self._calls_host else []
         with on_device(self._stage.device):
-            self._compiled.compile(taken, others)
+            self._compiled.compile(taken, others, before)
 
 
 @final

@@ -272,11 +272,12 @@ def device(device_name: Any) -> Iterator[None]:
         raise ValueError(f"Expecting a string device name such as '/device:GPU:0'. Got {type(name)}({name}).")
     place = None if name is None else parse_device(name)
     _must_be_own(name or "")
-    if name is not None and place is None:
+    is_bound = binding_strategy() is not None
+    if place is None and (name is not None or is_bound):
         yield
         return
     found = None if place is None else _find_device(*place, name)
-    with (on_device if binding_strategy() is None else jax.default_device)(found):
+    with jax.default_device(found) if is_bound else on_device(found):
         yield
 
 

@@ -17,22 +17,6 @@ def places(variables):
     return [int(variable.value.device.removeprefix(FULL)) for variable in variables]
 
 
-@pytest.fixture
-def stages(monkeypatch):
-    """The devices of the stages that run, where their results lie."""
-    ran = []
-    run = _staged_step._StageProgram.run
-
-    def noting(program, values):
-        run(program, values)
-        results = [values.get(variable) for variable in program._stage.outputs]
-        assert {device.id for result in results for device in result.devices()} <= {program._stage.device.id}
-        ran.append(program._stage.device.id)
-
-    monkeypatch.setattr(_staged_step._StageProgram, "run", noting)
-    return ran
-
-
 def make_functional(devices):
     keras.utils.set_random_seed(1)
     with tf.device(devices[0]):
