@@ -97,6 +97,18 @@ def test_what_nothing_places_goes_where_cells_or_most_of_its_inputs_are(devices)
     assert sorted(device.id for device in muls) == [0, 2, 2]
 
 
+def test_a_cell_decides_before_larger_inputs(devices):
+    def fn(x, cell):
+        with on_device(devices[1]):
+            x = jnp.tanh(x)
+        return x * cell, x + 1
+
+    program, named = trace(fn, X, jnp.float32(2))
+    stages = cut(program, [devices[2]], named, devices[0])
+    place = {name: stage.device for stage in stages.stages for name in names(stage)}
+    assert place["mul"] == devices[2] and place["add"] == devices[1]
+
+
 def test_results_that_are_constants_or_arguments_are_returned(devices):
     def fn(x, w):
         with on_device(devices[1]):
