@@ -81,7 +81,9 @@ class ServedProgram:
             for cell, var in self._assigned:
                 _store(cell, values.read(var))
         device = default_device()
-        return jax.tree.unflatten(self.captured.out_tree, [bring(array, device) for array in values.take(self._results)])
+        return jax.tree.unflatten(
+            self.captured.out_tree, [bring(array, device) for array in values.take(self._results)]
+        )
 
     def lower(self, arrays: Sequence[Any]) -> Any:
         """Lower what a worker computes first, without running it."""

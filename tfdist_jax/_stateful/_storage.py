@@ -11,8 +11,8 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, SingleDeviceSharding
 
-from tfdist_jax._errors import NewOwnCellsError
 from tfdist_jax._device_scope import Device, copy_to, only_device
+from tfdist_jax._errors import NewOwnCellsError
 from tfdist_jax._internals import is_computed
 from tfdist_jax._sharding._mesh import num_replicas
 from tfdist_jax._sharding._placement import put, replicated_sharding, stack_replicas
