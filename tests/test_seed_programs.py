@@ -18,8 +18,10 @@ RUNS = {
     "s0_mixed_precision": r"Epoch 2/2(.|\n)* loss: ",
     "s0_model_parallel": r" loss: ",
     "s0_workers": r"Epoch 2/2(.|\n)* loss: ",
+    "s0_parameter_server": r"Epoch 2/2(.|\n)* loss: ",
     "s0_tpu": r"Number of TPU cores: 2\n(.|\n)*Epoch 2/2(.|\n)* loss: ",
     "s1_resnet_central_storage": r"Epoch 2/2(.|\n)* val_loss: ",
+    "s1_resnet_parameter_server": r"Epoch 2/2(.|\n)* val_loss: ",
     "s1_resnet_mirrored": r"Epoch 2/2(.|\n)* val_loss: ",
     "s1_resnet_workers": r"Epoch 2/2(.|\n)* val_loss: ",
     "s2_custom_loop": r"Number of devices: 2\n(.|\n)*Epoch 2/2(.|\n)*^\d+\.\d+$",
@@ -30,8 +32,6 @@ RUNS = {
 LAUNCHED = ("s0_workers", "s1_resnet_workers")
 OPTIONS = {"s0_tpu": "--emulate-tpu"}
 LATER = (
-    "s0_parameter_server",
-    "s1_resnet_parameter_server",
     "s3_estimator",
     "s3_session_loop",
 )

@@ -11,6 +11,7 @@ from tfdist_jax._coordinator._worker import (
     EmbeddedWorker as EmbeddedWorker,
     Worker as Worker,
     WorkerLostError as WorkerLostError,
+    being_worker as being_worker,
     current_worker as current_worker,
     tracing_alone as tracing_alone,
 )

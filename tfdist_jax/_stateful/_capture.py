@@ -161,9 +161,9 @@ class CaptureScope(StateScope):
         self._values[id(cell)] = array
         self._written.add(id(cell))
 
-    def written(self) -> list[tuple[Cell, jax.Array]]:
+    def writes(self) -> list[tuple[Cell, jax.Array, Merge]]:
         """Return the written cells with their last values."""
-        return [(cell, self._values[id(cell)]) for cell in self.cells if id(cell) in self._written]
+        return [(cell, self._values[id(cell)], Merge.SAME) for cell in self.cells if id(cell) in self._written]
 
 
 def _type_of(array: jax.Array) -> ShapedArray:
@@ -211,10 +211,10 @@ def capture(fn: Callable[..., Any], arrays: Sequence[Any], *, around: CaptureSco
         )
         with releasing_failed_trace(), entering(scope):
             results, found["tree"] = jax.tree.flatten(fn(*arrays))
-        written = scope.written()
+        written = scope.writes()
         found.update(cells=scope.cells, mesh=scope.mesh, checks=tuple(scope.checks), updates=scope.updates)
-        found["written"] = tuple(cell for cell, _ in written)
-        return results, [array for _, array in written]
+        found["written"] = tuple(cell for cell, *_ in written)
+        return results, [array for _, array, _ in written]
 
     # A `ShapeDtypeStruct` of 64 bits would be traced as one of 32.
     types = [ShapedArray(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x for x in arrays]

@@ -14,6 +14,7 @@ from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._storage import Storage
 from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
 from tfdist_jax.compat.tensorflow._functions._function import Function
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow._platform._errors import CancelledError
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
 from tfdist_jax.compat.tensorflow.distribute._parameter_server import ParameterServerStrategy
@@ -207,6 +208,10 @@ class ClusterCoordinator:
             )
         return RemoteValue(self._native.schedule(functools.partial(_call, self._strategy, fn, arguments)))
 
+    def schedule_plainly(self, run: Callable[[], Any]) -> _coordinator.RemoteValue:
+        """Let a worker call a function, which need be no `tf.function`."""
+        return self._native.schedule(functools.partial(_call, self._strategy, run, ((), {})))
+
     def join(self) -> None:
         """Wait until all scheduled functions have run.
 
@@ -293,6 +298,12 @@ class _WorkerIndex:
 
 
 _INDEX = _WorkerIndex()
+
+
+def worker_to_draw_as() -> Any:
+    """Return the index of the worker that runs this, whose random numbers are to be its own; None where workers run one after another."""
+    strategy: Any = current_strategy()
+    return None if strategy.max_staleness == 0 or len(strategy.workers) == 1 else _state.read(_INDEX)
 
 
 def experimental_get_current_worker_index() -> Any:

@@ -21,6 +21,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     class_weight_to_sample_weights,
     data_adapters,
 )
+from tfdist_jax.compat.tensorflow.keras._training._dataset_creator import DatasetCreator
 
 _KNOWN_LIBRARIES = ("grain", "jax", "jaxlib", "numpy", "pandas", "scipy", "tensorflow", "torch")
 
@@ -142,6 +143,8 @@ def _knowing_datasets(original: Callable[..., Any]) -> Callable[..., Any]:
     def get_data_adapter(
         x: Any, y: Any = None, sample_weight: Any = None, *args: Any, class_weight: Any = None, **kwargs: Any
     ) -> Any:
+        if isinstance(x, DatasetCreator):
+            x = x.distribute(current_strategy())
         if _is_own_iterable(x):
             x = (batch for batch in x) if isinstance(x, Iterator) else _Batches(x)
         if not hasattr(x, "as_numpy_iterator"):

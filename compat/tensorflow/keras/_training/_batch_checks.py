@@ -16,7 +16,7 @@ import keras
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from tfdist_jax._stateful._capture import StatefulProgram
+from tfdist_jax._stateful._served_program import CellProgram
 from tfdist_jax.compat.tensorflow._tensors._checks import on_cpu
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._variables._bounds import MARK, refuse_outside, require_within
@@ -79,7 +79,7 @@ class _Search:
     replica: Mapping[str, int]
 
 
-def find_checks(program: StatefulProgram, num_arrays: int) -> list[BatchCheck]:
+def find_checks(program: CellProgram, num_arrays: int) -> list[BatchCheck]:
     """Return what can be looked at in the first `num_arrays` arguments of a program, the batch's, before it runs."""
     closed = program.captured.jaxpr
     arrays = [(operator.itemgetter(i), closed.in_avals[i].dtype) for i in range(num_arrays)]

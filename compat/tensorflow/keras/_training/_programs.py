@@ -16,7 +16,11 @@ from tfdist_jax._stateful._lockstep import LockStep, run_in_lockstep
 from tfdist_jax._stateful._merging import Part
 from tfdist_jax._stateful._replica_state import Replicated, is_replicated, run_with_cells
 from tfdist_jax.compat.tensorflow._platform._context import entering_replica
-from tfdist_jax.compat.tensorflow.distribute._execution_contexts import LockStepContext, ProgramContext
+from tfdist_jax.compat.tensorflow.distribute._execution_contexts import (
+    LockStepContext,
+    OnlyReplicaContext,
+    ProgramContext,
+)
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 from tfdist_jax.compat.tensorflow.keras._training._steps import OwnResults, Sizes, Step
 from tfdist_jax.compat.tensorflow.random._random_state import draw_for_iteration
@@ -38,6 +42,11 @@ def run_steps(step: Step, strategy: Strategy, sizes: Sizes, batches: Any) -> Res
         The last step's results.
     """
     step.begin(strategy)
+    if strategy.storage.is_served:
+        run = functools.partial(run_on_worker, step, strategy, sizes)
+        return [
+            run(jax.tree.map(lambda leaf, i=i: leaf[i], batches)) for i in range(jax.tree.leaves(batches)[0].shape[0])
+        ][-1]
     # Without a strategy there are no devices that a program for all replicas could be bound to.
     one_by_one = strategy.is_default or (step.communicates and len(set(sizes)) > 1)
     run = functools.partial(run_side_by_side if one_by_one else _run_as_one, step, strategy, sizes)
@@ -46,6 +55,13 @@ def run_steps(step: Step, strategy: Strategy, sizes: Sizes, batches: Any) -> Res
     if count > 1 and not runs_on_cpu(strategy.native.mesh):
         return _looped(run, count, batches)
     return [run(jax.tree.map(lambda leaf, i=i: leaf[i], batches)) for i in range(count)][-1]
+
+
+def run_on_worker(step: Step, strategy: Strategy, sizes: Sizes, batch: Any) -> Results:
+    """Run `step` as one worker beside others, which change the same variables on servers."""
+    with step.prepared(), entering_replica(strategy, OnlyReplicaContext(strategy)):
+        results = step.local(batch, sizes)
+        return step.finish_alone(results), results.rows
 
 
 def run_side_by_side(step: Step, strategy: Strategy, sizes: Sizes, batch: Any) -> Results:

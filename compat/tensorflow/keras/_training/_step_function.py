@@ -11,20 +11,23 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from tfdist_jax import fused_mean
+from tfdist_jax._coordinator import tracing_alone
 from tfdist_jax._device_scope import current_device
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._runtime import runs_on_cpu
 from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._sharding._input import pad_to_equal
 from tfdist_jax._sharding._placement import local, replicated_sharding
-from tfdist_jax._stateful._capture import StatefulProgram, capture
+from tfdist_jax._stateful._served_program import CellProgram, make_program
 from tfdist_jax._stateful._state import current_scope, load, store
 from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
+from tfdist_jax.compat.tensorflow.distribute._parameter_server import ParameterServerStrategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 from tfdist_jax.compat.tensorflow.keras._training._accumulation import accumulator_slots
 from tfdist_jax.compat.tensorflow.keras._training._batch_checks import BatchCheck, check_batch, find_checks
 from tfdist_jax.compat.tensorflow.keras._training._batch_feeder import SPLIT_STEPS, BatchFeeder, stacked
-from tfdist_jax.compat.tensorflow.keras._training._programs import run_side_by_side, run_steps
+from tfdist_jax.compat.tensorflow.keras._training._programs import run_on_worker, run_side_by_side, run_steps
+from tfdist_jax.compat.tensorflow.keras._training._served_steps import ServedSteps
 from tfdist_jax.compat.tensorflow.keras._training._steps import (
     TRAINED_KINDS,
     PredictStep,
@@ -43,7 +46,7 @@ _AHEAD = 2
 # Programs that a model keeps: one for each shape of batches.
 _MOST_PROGRAMS = 128
 
-Checked = tuple[StatefulProgram, list[BatchCheck]]
+Checked = tuple[CellProgram, list[BatchCheck]]
 """A program, and what is looked at in each batch before it runs."""
 
 _HAS_TRAINED = "_tfdist_has_trained"
@@ -111,7 +114,8 @@ class MetricReset:
     def can_leave(self) -> bool:
         """Whether the step will be a program of ours, and the model's metrics are reset by assigning to variables alone."""
         step = getattr(self.model, f"{self.kind}_function")
-        return isinstance(step, StepFunction) and not step.runs_eagerly and all(map(_is_kerass_own, self.model.metrics))
+        is_program = isinstance(step, StepFunction) and not step.runs_eagerly and not step.runs_on_workers
+        return is_program and all(map(_is_kerass_own, self.model.metrics))
 
 
 def _is_kerass_own(metric: Any) -> bool:
@@ -133,16 +137,13 @@ class StepFunction:
 
     def __init__(self, step: Step, strategy: Strategy) -> None:
         """Prepare `step`; programs are compiled when the first batch of each shape arrives."""
-        if strategy.storage.is_served:
-            raise NotImplementedError(
-                "`fit`, `evaluate` and `predict` under ParameterServerStrategy are not there (yet). Write the loop with "
-                "`tf.distribute.coordinator.ClusterCoordinator`, or train under `tf.distribute.MultiWorkerMirroredStrategy`."
-            )
         self._step = step
         self._model = step.model
         self._strategy = strategy
         self._mesh = strategy.native.mesh
-        self._is_bound = not strategy.is_default  # Without a strategy, nothing is bound to a device.
+        self._workers = ServedSteps(strategy) if isinstance(strategy, ParameterServerStrategy) else None
+        # Without a strategy, nothing is bound to a device, nor what any worker may get.
+        self._is_bound = not strategy.is_default and self._workers is None
         depth = 0 if runs_on_cpu(self._mesh) else _AHEAD
         steps = self._model.steps_per_execution
         self._feed = BatchFeeder(
@@ -178,7 +179,7 @@ class StepFunction:
                 require_batch(self._model)
             raise
         ids = state if isinstance(state[0], VariableIds) else self.variable_ids()
-        results = [self._run(ids, sizes, batches) for sizes, batches in runs]
+        results = [self._dispatch(ids, sizes, batches) for sizes, batches in runs]
         if is_training:
             note_training(self._model)
         if isinstance(self._step, TrainStep) and self._step.accumulates_locally:
@@ -187,9 +188,22 @@ class StepFunction:
             return restore_dict_order(_joined(results)), ids
         return results[-1], ids
 
+    def _dispatch(self, ids: Any, sizes: Sizes, batches: Any) -> Any:
+        """Run steps, here or, where they are not predictions, whose order is that of the batches, on a worker."""
+        run = functools.partial(self._run, ids, sizes, batches, next_words())
+        if self._workers is None or isinstance(self._step, PredictStep):
+            return run()
+        object.__setattr__(self._model, _SETTLE, self._workers.join)
+        return self._workers.run(run, wait=METRIC_RESET.get() is not None)
+
     def variable_ids(self) -> tuple[VariableIds, ...]:
         """Return which variables the step has at present."""
         return tuple(VariableIds.of(self._model, kind) for kind in self._step.kinds)
+
+    @property
+    def runs_on_workers(self) -> bool:
+        """Whether steps are given to workers, which run them beside each other."""
+        return self._workers is not None
 
     def lower(self, batch: Any) -> Any:
         """Lower the step for a host batch without running it, as `jax.jit(fn).lower` does."""
@@ -205,15 +219,17 @@ class StepFunction:
         for variable, value in zip(accumulators, means, strict=True):
             store(variable, value)
 
-    def _run(self, ids: tuple[VariableIds, ...], sizes: Sizes, batches: Any) -> Any:
+    def _run(self, ids: tuple[VariableIds, ...], sizes: Sizes, batches: Any, words: Any) -> Any:
         if self.runs_eagerly:
-            with drawing_from(next_words()):
+            with drawing_from(words):
                 batch = jax.tree.map(lambda leaf: leaf[0], batches)
-                logs, rows = run_side_by_side(self._step, self._strategy, sizes, batch)
+                run = run_side_by_side if self._workers is None else run_on_worker
+                logs, rows = run(self._step, self._strategy, sizes, batch)
         else:
-            (program, checks), leaves = self._find_program(ids, sizes, batches)
+            with tracing_alone():
+                (program, checks), leaves = self._find_program(ids, sizes, batches)
             check_batch(checks, leaves)
-            logs, rows = program([*leaves, next_words()])
+            logs, rows = program([*leaves, words])
             if (call := METRIC_RESET.get()) is not None:
                 call.left = None
         return _without_padding(rows, sizes) if isinstance(self._step, PredictStep) else logs
@@ -245,8 +261,8 @@ class StepFunction:
         arrays = [jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype)) for shape, dtype in types]
         split, whole = NamedSharding(self._mesh, SPLIT_STEPS), replicated_sharding(self._mesh)
         arrays.append(jax.ShapeDtypeStruct((3,), np.uint32))
-        program = StatefulProgram(
-            capture(steps, arrays),
+        program = make_program(
+            steps,
             arrays,
             name=self._step.name,
             layouts=[*(split for _ in types), whole] if self._is_bound else None,

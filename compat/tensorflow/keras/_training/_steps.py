@@ -15,6 +15,7 @@ import keras
 from tfdist_jax import ReduceOp
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._merging import Part
+from tfdist_jax._stateful._served_storage import update
 from tfdist_jax._stateful._state import Merge
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order
 from tfdist_jax.compat.tensorflow.distribute._current import get_replica_context
@@ -117,6 +118,18 @@ class Step(abc.ABC):
     def finish(self, results: OwnResults, part: Part) -> Logs:
         """Change the variables by what the rows of all replicas give, in one reduction, and return the logs."""
         return self._merge(results, part)[0]
+
+    def finish_alone(self, results: OwnResults) -> Logs:
+        """Change the variables by what one worker's rows give, beside other workers, and return the logs."""
+        changed = [
+            (variable, value)
+            for variable, value in zip(self._merged_variables(), results.changes, strict=True)
+            if value is not None
+        ]
+        for variable, value in changed:
+            _state.write(variable, jnp.asarray(value, variable.dtype), merge=merge_of(variable))
+        shown = _results(self.model, {id(variable) for variable, _ in changed})
+        return {name: shown[name] if value is None else value for name, value in results.logs.items()}
 
     def nothing(self, types: OwnResults) -> OwnResults:
         """Return what no rows give: zeros, in the shapes of the other replicas' results, and variables as they are."""
@@ -243,6 +256,13 @@ class TrainStep(Step):
             gradients, results = jax.grad(self._loss_and_results, has_aux=True)(_read(trainable), batch)
         return results._replace(gradients=gradients)
 
+    def finish_alone(self, results: OwnResults) -> Logs:
+        """Apply the gradients of one worker to what the weights are by then."""
+        trainable, _, optimizer, _ = self.variables()
+        apply = functools.partial(_apply_in_place, self.model.optimizer, results.gradients, trainable)
+        update(apply, [*trainable, *optimizer])
+        return super().finish_alone(results)
+
     def _loss_and_results(self, weights: list[Any], batch: Any) -> tuple[Any, OwnResults]:
         """Return the loss to be differentiated, for a replica's rows and trainable `weights`, and what the rows give beside it."""
 
@@ -292,9 +312,19 @@ class CustomTrainStep(Step):
             yield
 
     def local(self, batch: Any, sizes: Sizes) -> OwnResults:
-        """Run the user's step; its weights come out equal on all replicas."""
+        """Run the user's step; its weights come out equal on all replicas.
+
+        Raises:
+            NotImplementedError: If it returns new weights, where several workers change them at once.
+        """
         if not takes_state(self.model, self.name):
             return self._run_with_variables(batch, sizes)
+        if any(variable.storage.is_served for variable in self.model.trainable_variables):
+            raise NotImplementedError(
+                "A `train_step` that takes and returns the state returns weights, which would replace what other workers have made of "
+                "them meanwhile. Under ParameterServerStrategy write it in TensorFlow's form: `def train_step(self, data)`, with "
+                "`self.optimizer.apply_gradients`."
+            )
         with rescale_regularizers(sizes):
             state, (logs, new) = self._run_on_state(batch)
         trainable, _, optimizer, _ = self.variables()
@@ -390,9 +420,9 @@ def _write_same(variables: Sequence[Any], values: Sequence[Any]) -> None:
 
 
 def _written() -> set[int]:
-    """Return which variables the replica has written, by identity."""
+    """Return which variables the replica has written, by identity; none where it writes at once."""
     scope: Any = _state.current_scope()
-    return {id(cell) for cell, *_ in scope.writes()}
+    return set() if scope is None else {id(cell) for cell, *_ in scope.writes()}
 
 
 def _reading(refused: Iterable[Any] = ()) -> contextlib.AbstractContextManager[None]:

@@ -13,6 +13,7 @@ from tfdist_jax._multiprocess._broadcast import broadcast_from_first
 from tfdist_jax._sharding._placement import spans_processes
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 from tfdist_jax.compat.tensorflow.keras._change import Hook
+from tfdist_jax.compat.tensorflow.keras._training._dataset_creator import require_steps
 from tfdist_jax.compat.tensorflow.keras._variables._random import host_state, set_host_state
 
 STRATEGY = "_tfdist_strategy"
@@ -65,7 +66,9 @@ def prepared(model: keras.Model, method: str, given: Mapping[str, Any], argument
 
     Raises:
         DisagreementError: If workers are about to do different things, such as different numbers of steps.
+        ValueError: If data of a `DatasetCreator` have no end.
     """
+    require_steps(method, given)
     strategy = strategy_of(model)
     if strategy is None or mesh_of(model) is None:
         return arguments

@@ -9,8 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from tfdist_jax._coordinator import current_worker
 from tfdist_jax._stateful import _state
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow.distribute._cluster_coordinator import worker_to_draw_as
 from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import (
     SeedGenerator,
@@ -39,10 +41,16 @@ def _per_replica(original: Callable[..., Any]) -> Callable[..., Any]:
     def next_seed(self: SeedGenerator, ordered: bool = True) -> Any:
         seed = original(self, ordered)
         context = replica_context()
-        if context is None or context.num_replicas_in_sync == 1:
+        if self.state.storage.is_served and current_worker() is not None:
+            number = worker_to_draw_as()
+        elif context is None or context.num_replicas_in_sync == 1:
+            number = None
+        else:
+            number = context.replica_id_in_sync_group
+        if number is None:
             return seed
         key = jax.random.wrap_key_data(seed, impl="threefry2x32")
-        return jax.random.key_data(jax.random.fold_in(key, context.replica_id_in_sync_group))
+        return jax.random.key_data(jax.random.fold_in(key, number))
 
     return next_seed
 
