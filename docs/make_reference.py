@@ -28,6 +28,11 @@ SUBJECTS = {
             "Offloaded",
             "CentralStorage",
             "Compressed",
+            "Int8",
+            "BFloat16",
+            "PowerSGD",
+            "TopK",
+            "Compression",
         ],
     ),
     "What a step does": (

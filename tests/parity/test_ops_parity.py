@@ -34,6 +34,8 @@ NOT_FOR_PROGRAMS = {
     "tf.data.Dataset",
     "tf.data.Iterator",
     "tf.distribute.MirroredStrategy",  # It takes `communication_options`, too, by name alone.
+    "tf.distribute.ParameterServerStrategy",  # It needs no cluster, and takes `max_staleness`, too, by name alone.
+    "tf.distribute.experimental.ParameterServerStrategy",
     "tf.distribute.DistributedDataset",
     "tf.distribute.DistributedIterator",
     "tf.distribute.DistributedValues",

@@ -30,8 +30,14 @@ from tfdist_jax.compat.tensorflow.distribute._options import (
     InputReplicationMode as InputReplicationMode,
     RunOptions as RunOptions,
 )
+from tfdist_jax.compat.tensorflow.distribute._parameter_server import (
+    ParameterServerStrategy as ParameterServerStrategy,
+)
 from tfdist_jax.compat.tensorflow.distribute._replica_context import (
     ReplicaContext as ReplicaContext,
+)
+from tfdist_jax.compat.tensorflow.distribute._server import (
+    Server as Server,
 )
 from tfdist_jax.compat.tensorflow.distribute._strategy import (
     MirroredStrategy as MirroredStrategy,
@@ -45,6 +51,7 @@ from tfdist_jax.compat.tensorflow.distribute._tpu_strategy import (
 )
 from tfdist_jax.compat.tensorflow.distribute import (
     cluster_resolver as cluster_resolver,
+    coordinator as coordinator,
     experimental as experimental,
 )
 DistributedValues = _DistributedValues

@@ -8,6 +8,10 @@ from tfdist_jax.compat.tensorflow._platform._logging import (
 from tfdist_jax.compat.tensorflow.compat._values import (
     dimension_value as dimension_value,
 )
+from tfdist_jax.compat.tensorflow.compat.v1._session_config import (
+    ConfigProto as ConfigProto,
+    GPUOptions as GPUOptions,
+)
 from tfdist_jax.compat.tensorflow.compat.v1._switches import (
     assign as assign,
     assign_add as assign_add,

@@ -1,4 +1,7 @@
 # Made by `make api` from the namespace's table of names.
+from tfdist_jax.compat.tensorflow.distribute._central_storage import (
+    CentralStorageStrategy as CentralStorageStrategy,
+)
 from tfdist_jax.compat.tensorflow.distribute._multi_worker import (
     ExperimentalMultiWorkerMirroredStrategy as _MultiWorkerMirroredStrategy,
 )
@@ -7,6 +10,9 @@ from tfdist_jax.compat.tensorflow.distribute._options import (
     CollectiveHints as CollectiveHints,
     CommunicationImplementation as CommunicationImplementation,
     CommunicationOptions as CommunicationOptions,
+)
+from tfdist_jax.compat.tensorflow.distribute._parameter_server import (
+    ParameterServerStrategy as ParameterServerStrategy,
 )
 from tfdist_jax.compat.tensorflow.distribute._preemption import (
     PreemptionCheckpointHandler as PreemptionCheckpointHandler,
@@ -17,6 +23,9 @@ from tfdist_jax.compat.tensorflow.distribute._strategy import (
 )
 from tfdist_jax.compat.tensorflow.distribute._tpu_strategy import (
     ExperimentalTPUStrategy as _TPUStrategy,
+)
+from tfdist_jax.compat.tensorflow.distribute.experimental import (
+    coordinator as coordinator,
 )
 MultiWorkerMirroredStrategy = _MultiWorkerMirroredStrategy
 TPUStrategy = _TPUStrategy
