@@ -180,6 +180,19 @@ def test_staleness_is_a_number_of_closures(wrong):
         Coordinator([], max_staleness=wrong)
 
 
+def test_what_happens_is_logged_now_and_then(make, caplog):
+    caplog.set_level("INFO", "tfdist_jax")
+    coordinator, _ = make(2, report_every_s=0.01)
+    coordinator.schedule(lambda: None)
+    wait_until(lambda: "1 closures in" in caplog.text)
+    lines = len(caplog.records)
+    time.sleep(0.05)
+    assert len(caplog.records) == lines  # Nothing has happened since.
+    for wrong in (0, -1, "1"):
+        with pytest.raises(ValueError, match="number of seconds"):
+            Coordinator([], report_every_s=wrong)
+
+
 def test_threads_end_with_the_coordinator(make):
     before = threading.active_count()
     coordinator = Coordinator([Unreliable(0), Unreliable(1)])

@@ -1,6 +1,8 @@
 """The coordinator: a thread for each worker takes closures from a queue and has them run."""
 
 import collections
+import logging
+import math
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -8,9 +10,10 @@ from typing import Any, final
 
 from tfdist_jax._coordinator._closure_queue import Closure, ClosureCancelledError, ClosureQueue
 from tfdist_jax._coordinator._remote_value import RemoteValue
-from tfdist_jax._coordinator._statistics import Statistics
+from tfdist_jax._coordinator._statistics import Reporter, Snapshot, Statistics
 from tfdist_jax._coordinator._worker import Worker, WorkerLostError, current_worker
 
+_log = logging.getLogger("tfdist_jax")
 _LAST_S = 10
 _CANCELLED = "The closure is cancelled, since another one has failed. Schedule it again."
 
@@ -31,6 +34,7 @@ class Coordinator:
         *,
         statistics: Statistics | None = None,
         max_staleness: int | None = None,
+        report_every_s: float | None = None,
         make_cancelled: Callable[[], Exception] = lambda: ClosureCancelledError(_CANCELLED),
     ) -> None:
         """Start a thread for each of `workers`.
@@ -40,17 +44,24 @@ class Coordinator:
             statistics: Where closures are counted.
             max_staleness: How many other closures may end, at most, while one runs: so many changes of others has it not seen. With 0 they
                 run one after another, in the order in which they are scheduled. None for any number.
+            report_every_s: After how many seconds each time what has happened is logged; None for never.
             make_cancelled: Makes the error of a closure that is cancelled.
+
+        Raises:
+            ValueError: If a number is none, or too small.
         """
+        if report_every_s is not None and not (isinstance(report_every_s, int | float) and report_every_s > 0):
+            raise ValueError(f"`report_every_s` is a number of seconds, or None, got {report_every_s!r}.")
         self.statistics = statistics or Statistics(len(workers))
         if max_staleness is not None and (not isinstance(max_staleness, int) or max_staleness < 0):
             raise ValueError(f"`max_staleness` is a number of closures, 0 or more, or None, got {max_staleness!r}.")
         self._queue = ClosureQueue(make_cancelled, max_staleness=max_staleness)
         self._threads = [_WorkerThread(worker, self._queue, self.statistics) for worker in workers]
-        for thread in self._threads:
+        reporter = Reporter(self.statistics, report_every_s or math.inf, _log_statistics)
+        for thread in (*self._threads, *([reporter] if report_every_s else ())):
             thread.start()
         # Not by `__del__`: the threads must end before Python does, when daemons may no longer call XLA.
-        self._stop = weakref.finalize(self, _stop, self._queue, self._threads)
+        self._stop = weakref.finalize(self, _stop, self._queue, self._threads, reporter)
 
     @property
     def num_workers(self) -> int:
@@ -160,8 +171,13 @@ class _WorkerThread(threading.Thread):
                 self._to_make.append(Closure(fn, result))
 
 
-def _stop(queue: ClosureQueue, threads: Sequence[_WorkerThread]) -> None:
+def _log_statistics(snapshot: Snapshot) -> None:
+    _log.info("%s", snapshot)
+
+
+def _stop(queue: ClosureQueue, threads: Sequence[_WorkerThread], reporter: Reporter) -> None:
     queue.close()
+    reporter.stop()
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join(_LAST_S)

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, final
 
 
@@ -30,14 +31,29 @@ class Snapshot:
     staleness: dict[int, int]
     workers: int
 
+    @property
+    def scalars(self) -> dict[str, float]:
+        """The numbers, by names for plots."""
+        updates = sum(self.staleness.values())
+        return {
+            "closures": self.closures,
+            "closures_per_second": self.closures / max(self.seconds, 1e-9),
+            "retries": self.retries,
+            "workers": self.workers,
+            "pulled_bytes": self.pulled_bytes,
+            "pushed_bytes": self.pushed_bytes,
+            "mean_staleness": sum(stale * count for stale, count in self.staleness.items()) / max(updates, 1),
+            "largest_staleness": max(self.staleness, default=0),
+        }
+
     def __str__(self) -> str:
         """Say it in a line."""
-        updates = sum(self.staleness.values())
-        mean = sum(stale * count for stale, count in self.staleness.items()) / updates if updates else 0.0
+        told = self.scalars
         return (
-            f"{self.closures} closures in {self.seconds:.1f} s, {self.closures / max(self.seconds, 1e-9):.1f} a second; "
+            f"{self.closures} closures in {self.seconds:.1f} s, {told['closures_per_second']:.1f} a second; "
             f"{self.retries} run again; {self.workers} workers; pulled {self.pulled_bytes / 2**20:.1f} MiB, pushed "
-            f"{self.pushed_bytes / 2**20:.1f} MiB; staleness {mean:.2f} in the mean, {max(self.staleness, default=0)} at most"
+            f"{self.pushed_bytes / 2**20:.1f} MiB; staleness {told['mean_staleness']:.2f} in the mean, "
+            f"{told['largest_staleness']:.0f} at most"
         )
 
 
@@ -84,3 +100,27 @@ class Statistics:
                 staleness=dict(sorted(self._staleness.items())),
                 workers=counts["workers"],
             )
+
+
+@final
+class Reporter(threading.Thread):
+    """Tells what has happened, every so many seconds in which something has."""
+
+    def __init__(self, statistics: Statistics, seconds: float, report: Callable[[Snapshot], None]) -> None:
+        """Call `report` every so many seconds, from when the thread is started until `stop`."""
+        super().__init__(name="reporter of statistics", daemon=True)
+        self._statistics, self._seconds, self._report = statistics, seconds, report
+        self._is_stopped = threading.Event()
+
+    def run(self) -> None:
+        """Report, unless no closure has run since the last time."""
+        told = 0
+        while not self._is_stopped.wait(self._seconds):
+            snapshot = self._statistics.snapshot()
+            if snapshot.closures != told:
+                self._report(snapshot)
+            told = snapshot.closures
+
+    def stop(self) -> None:
+        """Report no more."""
+        self._is_stopped.set()

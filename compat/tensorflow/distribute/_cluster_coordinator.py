@@ -19,6 +19,7 @@ from tfdist_jax.compat.tensorflow._platform._errors import CancelledError
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
 from tfdist_jax.compat.tensorflow.distribute._parameter_server import ParameterServerStrategy
 from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
+from tfdist_jax.compat.tensorflow.summary._kinds import histogram, scalar
 
 
 class ClosureInputError(Exception):
@@ -164,7 +165,7 @@ class ClusterCoordinator:
         self._native = Coordinator(
             strategy.workers,
             statistics=strategy.statistics,
-            max_staleness=strategy.max_staleness,
+            **strategy.coordinator_options,
             make_cancelled=_make_cancelled,
         )
 
@@ -177,6 +178,14 @@ class ClusterCoordinator:
     def statistics(self) -> Snapshot:
         """What has happened: closures, staleness, bytes. Beyond TensorFlow."""
         return self._strategy.statistics.snapshot()
+
+    def write_statistics(self, step: int) -> None:
+        """Write what has happened as summaries of a step, for TensorBoard, to the default writer. Beyond TensorFlow."""
+        told = self.statistics
+        for name, value in told.scalars.items():
+            scalar(f"parameter_server/{name}", value, step=step)
+        stale = np.repeat(list(told.staleness), list(told.staleness.values()))
+        histogram("parameter_server/staleness", stale, step=step)
 
     def schedule(
         self, fn: Any, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
@@ -303,7 +312,8 @@ _INDEX = _WorkerIndex()
 def worker_to_draw_as() -> Any:
     """Return the index of the worker that runs this, whose random numbers are to be its own; None where workers run one after another."""
     strategy: Any = current_strategy()
-    return None if strategy.max_staleness == 0 or len(strategy.workers) == 1 else _state.read(_INDEX)
+    is_one_by_one = strategy.coordinator_options["max_staleness"] == 0
+    return None if is_one_by_one or len(strategy.workers) == 1 else _state.read(_INDEX)
 
 
 def experimental_get_current_worker_index() -> Any:

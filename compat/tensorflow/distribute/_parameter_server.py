@@ -46,6 +46,7 @@ class ParameterServerStrategy(Strategy):
         variable_partitioner: Any = None,
         *,
         max_staleness: int | None = None,
+        report_every_s: float | None = None,
     ) -> None:
         """Have as many servers and workers as there are tasks "ps" and "worker".
 
@@ -55,6 +56,7 @@ class ParameterServerStrategy(Strategy):
             variable_partitioner: Into how many parts a variable is split; not there yet.
             max_staleness: Beyond TensorFlow: how many other functions may end, at most, while one runs, so many updates has it not seen.
                 With 0 they run one after another, as they are scheduled: synchronous training. None for any number.
+            report_every_s: Beyond TensorFlow: after how many seconds each time the coordinator's statistics are logged; None for never.
 
         Raises:
             ValueError: If there is no server or no worker.
@@ -80,7 +82,7 @@ class ParameterServerStrategy(Strategy):
         self.parameter_devices = tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]) or 1))
         self._servers = [ServedStorage(host, self.statistics, name) for name in self.parameter_devices]
         self._num_variables = 0
-        self.max_staleness = max_staleness
+        self.coordinator_options = {"max_staleness": max_staleness, "report_every_s": report_every_s}
         self.coordinator: Any = None
 
     @property

@@ -272,6 +272,24 @@ def test_workers_compute_on_devices_of_their_own(coordinate):
     assert v.device == "/job:ps/replica:0/task:0/device:CPU:0"
 
 
+def test_statistics_are_written_for_tensorboard(coordinate, tmp_path):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        v = tf.Variable(tf.zeros([256]))
+    for _ in range(4):
+        coordinator.schedule(tf.function(lambda: v.assign_add(v + 1.0)))
+    coordinator.join()
+    writer = tf.summary.create_file_writer(str(tmp_path))
+    with writer.as_default():
+        coordinator.write_statistics(step=7)
+    writer.close()
+    (file,) = tmp_path.iterdir()
+    text = file.read_bytes()
+    for name in (*coordinator.statistics.scalars, "staleness"):
+        assert b"parameter_server/" + name.encode() in text
+    assert coordinator.statistics.pulled_bytes == 4 * 1024 == coordinator.statistics.pushed_bytes
+
+
 def test_inputs_that_could_not_be_made_fail_what_uses_them(coordinate):
     _, coordinator = coordinate()
 
