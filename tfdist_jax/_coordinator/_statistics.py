@@ -75,12 +75,17 @@ class Statistics:
             self._counts["pulled"] += size
             return self._updates
 
-    def push(self, size: int, moment: int) -> None:
-        """Note an update by a program that has read its values after as many updates as `moment` says, and has sent `size` bytes."""
+    def push(self, size: int, moment: int) -> int:
+        """Note an update by a program that has read its values after as many updates as `moment` says, and has sent `size` bytes.
+
+        Returns:
+            What counts as the moment for the program's next update: its own one makes it no staler.
+        """
         with self._lock:
             self._counts["pushed"] += size
             self._staleness[self._updates - moment] += 1
             self._updates += 1
+            return moment + 1
 
     def count(self, **amounts: int) -> None:
         """Add to the numbers of `closures`, `retries` or `workers`."""

@@ -13,7 +13,7 @@ from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
 from tfdist_jax._internals import default_device
 from tfdist_jax._signals import deferring_signals
-from tfdist_jax._stateful._capture import Captured, StatefulProgram, capture
+from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
 from tfdist_jax._stateful._served_storage import ServedStorage, Traffic, bring
 from tfdist_jax._stateful._state import CELLS, Cell
 
@@ -68,22 +68,23 @@ class ServedProgram:
         moments = self._read(values)
         for stage in self._stages:
             stage.compute(values)
-            self._check()
+            given = values.take(stage.operands)
+            self._check(given)
             if not stage.updates:
                 continue
-            given = values.take(stage.operands)
             # On the server, whoever comes next would wait for this worker's computation.
             jax.block_until_ready(given)
-            for traffic, moment in moments:
-                traffic.push(sum(array.nbytes for array in given), moment)
+            size = sum(array.nbytes for array in given)
+            moments = [(traffic, traffic.push(size, moment)) for traffic, moment in moments]
             stage.apply(values)
-        with CELLS, deferring_signals():
-            for cell, var in self._assigned:
-                _store(cell, values.read(var))
         device = default_device()
-        return jax.tree.unflatten(
-            self.captured.out_tree, [bring(array, device) for array in values.take(self._results)]
-        )
+        results = [bring(array, device) for array in values.take(self._results)]
+        assigned = values.take([var for _, var in self._assigned])
+        self._check([*results, *assigned])
+        with CELLS, deferring_signals():
+            for (cell, _), value in zip(self._assigned, assigned, strict=True):
+                _store(cell, value)
+        return jax.tree.unflatten(self.captured.out_tree, results)
 
     def lower(self, arrays: Sequence[Any]) -> Any:
         """Lower what a worker computes first, without running it."""
@@ -110,11 +111,14 @@ class ServedProgram:
         values.give(self._reads, loaded)
         return moments
 
-    def _check(self) -> None:
+    def _check(self, computed: Sequence[jax.Array]) -> None:
+        """Raise what a part of the program, which has `computed` something, is to raise."""
         if self.captured.checks:
             jax.effects_barrier()
             for check in self.captured.checks:
                 check()
+        for check_outcome in OUTCOME_CHECKS:
+            check_outcome(computed)
 
 
 CellProgram = StatefulProgram | ServedProgram

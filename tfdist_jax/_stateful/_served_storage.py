@@ -20,8 +20,8 @@ class Traffic(Protocol):
     def pull(self, size: int) -> Any:
         """Note that a program has read values of `size` bytes; what is returned stands for this moment."""
 
-    def push(self, size: int, moment: Any) -> None:
-        """Note that a program that read its values at a `moment` has sent `size` bytes for an update."""
+    def push(self, size: int, moment: Any) -> Any:
+        """Note that a program that read its values at a `moment` has sent `size` bytes for an update, and return its next moment."""
 
 
 @final

@@ -124,6 +124,27 @@ def test_a_value_that_was_assigned_is_what_the_next_change_begins_with(coordinat
         return before, middle, v.read_value()
 
     assert [float(x) for x in coordinator.schedule(step).fetch()] == [3, 7, 17] and float(v) == 17
+    assert coordinator.statistics.staleness == {0: 2}
+
+
+def test_numbers_that_are_none_do_not_reach_the_servers(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        v = tf.Variable(1.0)
+
+    @tf.function
+    def step(x):
+        v.assign_add(x / x)
+
+    tf.debugging.enable_check_numerics()
+    try:
+        coordinator.schedule(step, args=(tf.constant(1.0),)).fetch()
+        coordinator.schedule(step, args=(tf.constant(0.0),))
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            coordinator.join()
+    finally:
+        tf.debugging.disable_check_numerics()
+    assert float(v) == 2
 
 
 def test_a_function_sees_what_it_read_at_first_while_others_change_it(coordinate):
