@@ -19,7 +19,6 @@ from tfdist_jax.compat.tensorflow._platform._errors import CancelledError
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
 from tfdist_jax.compat.tensorflow.distribute._parameter_server import ParameterServerStrategy
 from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
-from tfdist_jax.compat.tensorflow.summary._kinds import histogram, scalar
 
 
 class ClosureInputError(Exception):
@@ -181,6 +180,9 @@ class ClusterCoordinator:
 
     def write_statistics(self, step: int) -> None:
         """Write what has happened as summaries of a step, for TensorBoard, to the default writer. Beyond TensorFlow."""
+        # It takes TensorBoard's library.
+        from tfdist_jax.compat.tensorflow.summary._kinds import histogram, scalar
+
         told = self.statistics
         for name, value in told.scalars.items():
             scalar(f"parameter_server/{name}", value, step=step)
