@@ -1,5 +1,7 @@
 """Replica programs over cells: what each replica reads, and what its writes become."""
 
+import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -15,6 +17,7 @@ from tfdist_jax._sharding._mesh import DATA, num_replicas
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._merging import Part, contribution, merged
+from tfdist_jax._stateful._postponed_updates import PostponedUpdates, UsedAfterUpdateError
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering
 
 AddUp = Callable[[list[jax.Array]], list[Any]]
@@ -48,13 +51,19 @@ def is_replicated(leaf: Any) -> bool:
 class ReplicaScope(StateScope):
     """One replica's view of the cells: shared ones through the surrounding program, its own ones as operands."""
 
-    def __init__(self, outer: StateScope, own_part: Callable[[jax.Array], jax.Array] = lambda array: array) -> None:
+    def __init__(
+        self,
+        outer: StateScope,
+        own_part: Callable[[jax.Array], jax.Array] = lambda array: array,
+        postponed: PostponedUpdates | None = None,
+    ) -> None:
         """Read cells that this replica has not written through `outer`, from where the replicas are started.
 
         `own_part` gives the replica's entry of what `outer` has of a cell with a value for each, which `give` has not named: one
-        that was made while the replicas run.
+        that was made while the replicas run. `postponed` takes the updates that may run behind the replicas, if any may.
         """
         self._outer, self._own_part = outer, own_part
+        self._postponed = postponed or PostponedUpdates(are_taken=False)
         self._around = current_trace()
         self._values: dict[int, jax.Array] = {}
         self._writes: dict[int, tuple[Cell, Merge]] = {}
@@ -79,6 +88,7 @@ class ReplicaScope(StateScope):
 
     def read(self, cell: Cell) -> jax.Array:
         """Return this replica's value."""
+        self._postponed.must_not_change(cell)
         if id(cell) in self._values:
             return self._values[id(cell)]
         with set_current_trace(self._around):  # A tape around the replicas sees what they read.
@@ -87,9 +97,20 @@ class ReplicaScope(StateScope):
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Change this replica's value; how the replicas' values meet is settled when all have run."""
+        self._postponed.note_write(cell)
         earlier = self._writes.get(id(cell), (cell, Merge.SAME))[1]
         self._writes[id(cell)] = (cell, max(earlier, merge, key=lambda m: m.value))
         self._values[id(cell)] = array
+
+    def can_postpone(self, cells: Sequence[Cell]) -> bool:
+        """Whether an update of cells may, and should, run behind the replicas."""
+        storages = [cell.storage for cell in cells]
+        should = any(storage.updates_apart for storage in storages)
+        return self._postponed.are_taken and should and not any(storage.per_replica for storage in storages)
+
+    def postpone(self, apply: Callable[[Any], object], operands: Any, cells: Sequence[Cell]) -> None:
+        """Let an update run behind the replicas, as `PostponedUpdates.add` says, where `can_postpone` is true."""
+        self._postponed.add(apply, operands, cells)
 
     def writes(self) -> list[tuple[Cell, jax.Array, Merge]]:
         """Return the written cells with this replica's value and how it is to be merged."""
@@ -140,42 +161,75 @@ def run_with_cells(
     Returns:
         What `fn` returns, each array as a `PerReplica`; what is `Replicated` is one array.
     """
-    scope = _program_scope(mesh)
-    leaves, tree = jax.tree.flatten(args, is_leaf=is_per_replica)
-    split = [leaf.data for leaf in leaves if isinstance(leaf, PerReplica)]
-    found: dict[str, Any] = {}
-    replica = ReplicaScope(scope, lambda array: array[jax.lax.axis_index(DATA)])
+    replicas = _Replicas(fn, args, mesh, own_cells, counts or (1,) * num_replicas(mesh))
+    try:
+        return replicas.run(PostponedUpdates(are_taken=True))
+    except UsedAfterUpdateError as error:
+        warnings.warn(
+            f"A step needs all of the optimizer's state on each device while it runs: {error}. Its results are the same. Let each step "
+            "use the variables before it applies gradients, in several calls of `strategy.run` if need be.",
+            stacklevel=2,
+        )
+        return replicas.run(PostponedUpdates(are_taken=False))
 
-    def body(split: list[jax.Array], own_values: list[jax.Array]) -> Any:
-        for cell, value in zip(own_cells, own_values, strict=True):
-            replica.give(cell, value[0])
-        mine = iter(split)
-        entries = [_own_entry(leaf, mine) for leaf in leaves]
-        with releasing_failed_trace(), entering(replica):
-            results, found["tree"] = jax.tree.flatten(fn(*jax.tree.unflatten(tree, entries)), is_leaf=is_replicated)
-        replica.merge(Part(jax.lax.axis_index(DATA), counts or (1,) * num_replicas(mesh)), fused_sum)
-        writes = replica.writes()
-        found["is_same"] = [is_replicated(result) for result in results]
-        found["shared"] = [cell for cell, *_ in writes if not cell.storage.per_replica]
-        found["own"] = [cell for cell, *_ in writes if cell.storage.per_replica]
-        same = [result.value for result in results if is_replicated(result)]
-        each = [result for result in results if not is_replicated(result)]
-        same += [value for cell, value, _ in writes if not cell.storage.per_replica]
-        each += [value for cell, value, _ in writes if cell.storage.per_replica]
-        return [jnp.asarray(value)[None] for value in each], same
 
-    each, whole = PartitionSpec(DATA), PartitionSpec()
-    # One jit around it, so that a tape outside sees one operation and not the inside of the replica program.
-    program = jax.jit(map_replicas(body, mesh, in_specs=(each, each), out_specs=(each, whole)))
-    each, same = map(iter, program(split, [scope.read(cell) for cell in own_cells]))
-    results = [
-        Replicated(next(same)) if is_same else PerReplica(next(each), num_replicas(mesh))
-        for is_same in found["is_same"]
-    ]
-    for cells, values in ((found["shared"], same), (found["own"], each)):
-        for cell, value in zip(cells, values, strict=True):
-            scope.write(cell, value, Merge.SAME)
-    return jax.tree.unflatten(found["tree"], results)
+@final
+@dataclasses.dataclass(frozen=True)
+class _Replicas:
+    """A function that runs on each replica; the attributes are the arguments of `run_with_cells`."""
+
+    fn: Callable[..., Any]
+    args: Any
+    mesh: Mesh
+    own_cells: Sequence[Cell]
+    counts: tuple[int, ...]
+
+    def run(self, postponed: PostponedUpdates) -> Any:
+        """Return the results; `postponed` takes the updates that may run behind the replicas, and they are run."""
+        scope = _program_scope(self.mesh)
+        leaves, tree = jax.tree.flatten(self.args, is_leaf=is_per_replica)
+        split = [leaf.data for leaf in leaves if isinstance(leaf, PerReplica)]
+        found: dict[str, Any] = {}
+        replica = ReplicaScope(scope, lambda array: array[jax.lax.axis_index(DATA)], postponed)
+
+        def body(split: list[jax.Array], own_values: list[jax.Array]) -> Any:
+            for cell, value in zip(self.own_cells, own_values, strict=True):
+                replica.give(cell, value[0])
+            mine = iter(split)
+            entries = [_own_entry(leaf, mine) for leaf in leaves]
+            with releasing_failed_trace(), entering(replica):
+                results, found["tree"] = jax.tree.flatten(
+                    self.fn(*jax.tree.unflatten(tree, entries)), is_leaf=is_replicated
+                )
+            replica.merge(Part(jax.lax.axis_index(DATA), self.counts), fused_sum)
+            writes = replica.writes()
+            found["is_same"] = [is_replicated(result) for result in results]
+            found["shared"] = [cell for cell, *_ in writes if not cell.storage.per_replica]
+            found["own"] = [cell for cell, *_ in writes if cell.storage.per_replica]
+            same = [result.value for result in results if is_replicated(result)]
+            each = [result for result in results if not is_replicated(result)]
+            same += [value for cell, value, _ in writes if not cell.storage.per_replica]
+            each += [value for cell, value, _ in writes if cell.storage.per_replica]
+            return [jnp.asarray(value)[None] for value in each], same, *postponed.operands()
+
+        each, whole = PartitionSpec(DATA), PartitionSpec()
+        # One jit around it, so that a tape outside sees one operation and not the inside of the replica program.
+        program = jax.jit(map_replicas(body, self.mesh, in_specs=(each, each), out_specs=(each, whole, each, whole)))
+        *outputs, parts, operands = program(split, [scope.read(cell) for cell in self.own_cells])
+        each, same = map(iter, outputs)
+        results = [
+            Replicated(next(same)) if is_same else PerReplica(next(each), num_replicas(self.mesh))
+            for is_same in found["is_same"]
+        ]
+        written = [*zip(found["shared"], same, strict=True), *zip(found["own"], each, strict=True)]
+
+        def write(moment: int) -> None:
+            for cell, value in written:
+                if postponed.moment_of(cell) == moment:
+                    scope.write(cell, value, Merge.SAME)
+
+        postponed.run(parts, operands, write)
+        return jax.tree.unflatten(found["tree"], results)
 
 
 def _own_entry(leaf: Any, split: Any) -> Any:

@@ -47,6 +47,11 @@ class Cell(Protocol):
     def trainable(self) -> bool: ...
 
 
+def cell_name(cell: Cell) -> str:
+    """Return what a cell is called by who made it: a path, or a name without TensorFlow's number of the output."""
+    return getattr(cell, "path", None) or str(getattr(cell, "name", "")).partition(":")[0]
+
+
 class Merge(enum.Enum):
     """What becomes of the values that the replicas of one program have written to a shared cell."""
 

@@ -14,10 +14,11 @@ from jax.sharding import Mesh, SingleDeviceSharding
 from tfdist_jax._device_scope import Device, copy_to, only_device
 from tfdist_jax._errors import NewOwnCellsError
 from tfdist_jax._internals import is_computed
+from tfdist_jax._sharding._layout import LayoutRule, tree_shardings
 from tfdist_jax._sharding._mesh import num_replicas
 from tfdist_jax._sharding._placement import put, replicated_sharding, stack_replicas
 from tfdist_jax._stateful._merging import merge_values
-from tfdist_jax._stateful._state import Cell, Merge, StateScope
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, cell_name
 
 # The most numbers of an array that the host copies, rather than a computation, and the types that JAX takes from it as they are.
 _FEW = 1024
@@ -37,6 +38,7 @@ class Storage:
         is_served: Whether several programs change a cell at once, each by what it sends to whoever keeps it.
         place_name: What the place is called where arrays are kept; None if by their devices' names.
         device: The one device that arrays stay on, wherever they are computed; None if they go with what computes them.
+        updates_apart: Whether optimizers' updates run behind the replicas, where arrays that are split over devices stay so.
     """
 
     per_replica = False
@@ -44,6 +46,7 @@ class Storage:
     is_served = False
     place_name: str | None = None
     device: Device | None = None
+    updates_apart = False
 
     def place(self, cell: Cell, value: jax.Array) -> None:
         """Give a new cell its first value, the one of a replica; `value` stays the caller's."""
@@ -122,6 +125,24 @@ class MirroredStorage(Storage):
     def place(self, cell: Cell, value: jax.Array) -> None:
         """Copy the first value to all devices."""
         self.adopt(cell, put(jnp.copy(value), replicated_sharding(self.mesh)))
+
+
+@final
+class ShardedStorage(MirroredStorage):
+    """Keeps arrays as rules lay them out over a mesh, such as a part on each device; replicas are given whole ones."""
+
+    updates_apart = True
+
+    def __init__(self, mesh: Mesh, rule: LayoutRule) -> None:
+        """Lay arrays out over `mesh` as `rule` says, by their names."""
+        super().__init__(mesh)
+        self._rule = rule
+
+    def place(self, cell: Cell, value: jax.Array) -> None:
+        """Give each device its part of the first value."""
+        name = cell_name(cell)
+        sharding = tree_shardings(self._rule, {name: value}, self.mesh)[name]
+        self.adopt(cell, put(jnp.copy(value), sharding))
 
 
 @final

@@ -14,6 +14,7 @@ from tfdist_jax._errors import DiffersByReplicaError, NewOwnCellsError
 from tfdist_jax._sharding._compression import Memory, sum_compressed
 from tfdist_jax._stateful._eager_replicas import EagerReplicas
 from tfdist_jax._stateful._lockstep import LockStep
+from tfdist_jax._stateful._postponed_updates import Scattered
 from tfdist_jax.compat.tensorflow._ops._arguments import compute
 from tfdist_jax.compat.tensorflow._ops._binary import truediv
 from tfdist_jax.compat.tensorflow.distribute._replica_context import ReplicaContext
@@ -67,6 +68,11 @@ class ProgramContext(ReplicaContext):
         """Return the sums of gradients that travel in a form, and what is kept of them."""
         self._communicate()
         return sum_compressed(method, arrays, memories, (DATA,) if self.num_replicas_in_sync > 1 else ())
+
+    def reduce_scatter(self, value: jax.Array, dimension: int) -> Scattered:
+        """Add values up over the replicas, of which each gets a part along a dimension that their number divides."""
+        self._communicate()
+        return Scattered(jax.lax.psum_scatter(value, DATA, scatter_dimension=dimension, tiled=True), dimension)
 
     def _communicate(self) -> None:
         self.has_communicated = True

@@ -13,9 +13,9 @@ from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import get_stateless_scope
+from tfdist_jax.compat.tensorflow.keras._training._summed_updates import apply_summed
 from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import (
     join_overwriting,
-    reduce_gradients,
     split_overwriting,
 )
 
@@ -64,9 +64,7 @@ def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
         if context is None:
             update(lambda: _apply_if_finite(self, list(grads), variables), [*self.variables, *variables])
             return
-        grads = reduce_gradients(context, self, grads, variables)
-        with context.replicated_update():
-            update(lambda: _apply_if_finite(self, grads, variables), [*self.variables, *variables])
+        apply_summed(context, self, grads, variables, lambda sums: _apply_if_finite(self, sums, variables))
 
     return apply
 

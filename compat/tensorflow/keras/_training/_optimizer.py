@@ -15,7 +15,7 @@ from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow._variables._scatter import scattered
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer, get_stateless_scope
-from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import reduce_gradients
+from tfdist_jax.compat.tensorflow.keras._training._summed_updates import apply_summed
 
 
 @contextlib.contextmanager
@@ -45,16 +45,16 @@ def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
         # A step without state gets gradients that are summed.
         if get_stateless_scope() is not None or (context is not None and context.is_updating):
             return original(self, grads, trainable_variables)
-        cells = [*self.variables, *(trainable_variables or ())]
+        apply = lambda grads: original(self, grads, trainable_variables)
         if context is None:
             with changing_together():
-                return update(functools.partial(original, self, grads, trainable_variables), cells)
+                return update(lambda: apply(grads), [*self.variables, *(trainable_variables or ())])
         variables = trainable_variables
         if variables is None:
-            variables = self._trainable_variables if self.built else [None] * len(grads)
-        grads = reduce_gradients(context, self, grads, variables)
-        with context.replicated_update():
-            return update(functools.partial(original, self, grads, trainable_variables), cells)
+            if not self.built:
+                return apply(grads)  # Which refuses.
+            variables = self._trainable_variables
+        return apply_summed(context, self, grads, variables, apply)
 
     return apply
 

@@ -28,6 +28,7 @@ from tfdist_jax.compat.tensorflow.keras._training._loss_scaling import (
 )
 from tfdist_jax.compat.tensorflow.keras._training._optimizer import overriding
 from tfdist_jax.compat.tensorflow.keras._training._reading_scope import ReadingScope
+from tfdist_jax.compat.tensorflow.keras._training._summed_updates import can_postpone, postpone, scatter_gradients
 from tfdist_jax.compat.tensorflow.keras._training._sync_batch_norm import meets_other_replicas
 from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import (
     forward,
@@ -235,9 +236,10 @@ class TrainStep(Step):
         """Make the training step of `model`."""
         super().__init__(model, num_replicas)
         self.communicates = meets_other_replicas(model)
-        # Accumulated gradients of replicas differ in the program of one: they are compressed as they come.
-        compresses = getattr(strategy_of(model), "compression", None) is not None
-        may = num_replicas > 1 and not model.run_eagerly and not self.communicates and not compresses
+        # Accumulated gradients of replicas differ in the program of one: they are compressed as they come, or split over devices.
+        strategy = strategy_of(model)
+        is_summed = strategy is not None and (strategy.compression is not None or strategy.storage.updates_apart)
+        may = num_replicas > 1 and not model.run_eagerly and not self.communicates and not is_summed
         self.accumulates_locally = may and accumulates(model.optimizer)
 
     def local(self, batch: Any, sizes: Sizes) -> OwnResults:
@@ -278,7 +280,15 @@ class TrainStep(Step):
     def finish(self, results: OwnResults, part: Part) -> Logs:
         """Apply the gradients of all replicas, which share the reduction."""
         trainable, _, optimizer, _ = self.variables()
-        own, apart = reduce_apart(get_replica_context(), self.model.optimizer, results.gradients, trainable)
+        context = get_replica_context()
+        own, apart = reduce_apart(context, self.model.optimizer, results.gradients, trainable)
+        if can_postpone(self.model.optimizer, trainable):
+            own, parts = scatter_gradients(context, own, trainable)
+            logs, own = self._merge(results, part, own)
+            sums = join_overwriting(own, join_overwriting(parts, apart))
+            apply = lambda gradients: self.model.optimizer.apply(gradients, trainable)
+            postpone(self.model.optimizer, trainable, sums, apply)
+            return logs
         if getattr(self.model.optimizer, "writes_variables", False):
             logs, own = self._merge(results, part, own)
             _apply_in_place(self.model.optimizer, join_overwriting(own, apart), trainable)

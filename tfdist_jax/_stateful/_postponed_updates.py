@@ -1,0 +1,132 @@
+"""Updates that replicas leave to the program around them: there arrays are those of all devices, and what is split stays so.
+
+Inside of replicas a variable is whole on each device, and so is what an optimizer keeps of it. An update that needs nothing but sums over
+the replicas runs behind them just as well, where XLA divides it among the devices as its variables lie.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+
+from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
+from tfdist_jax._sharding._layout import names_of
+from tfdist_jax._sharding._mesh import DATA
+from tfdist_jax._stateful._state import Cell, cell_name
+
+
+class UsedAfterUpdateError(Exception):
+    """Replicas use what an update changes that was to run behind them."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Scattered:
+    """An array of which each replica has a part.
+
+    Attributes:
+        part: This replica's.
+        dimension: Along which the parts lie side by side, in the replicas' order.
+    """
+
+    part: jax.Array
+    dimension: int
+
+
+def scattered_dimension(cell: Cell) -> int | None:
+    """Return along which dimension the array of a cell is split over the replicas; None if each has all of it."""
+    sharding = getattr(cell.stored, "sharding", None)
+    if not cell.storage.updates_apart or not isinstance(sharding, NamedSharding):
+        return None
+    return next((d for d, entry in enumerate(sharding.spec) if DATA in names_of(entry)), None)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Update:
+    apply: Callable[[Any], object]
+    operands: Sequence[Any]
+    tree: Any
+
+
+@final
+class PostponedUpdates:
+    """The updates that the replicas of one program leave to the program around them, in order.
+
+    Attributes:
+        are_taken: Whether there is a program that will run them.
+    """
+
+    def __init__(self, *, are_taken: bool) -> None:
+        """Start with none."""
+        self.are_taken = are_taken
+        self._updates: list[_Update] = []
+        self._changed: set[int] = set()
+        self._moments: dict[int, int] = {}
+
+    def add(self, apply: Callable[[Any], object], operands: Any, cells: Sequence[Cell]) -> None:
+        """Let `apply` be called behind the replicas.
+
+        Args:
+            apply: Takes what `operands` are there: arrays of all devices. Reads and writes cells.
+            operands: A tree of arrays that are equal on all replicas, and of `Scattered` ones.
+            cells: Those that `apply` changes, or reads.
+        """
+        leaves, tree = jax.tree.flatten(operands, is_leaf=_is_scattered)
+        self._updates.append(_Update(apply, leaves, tree))
+        self._changed.update(map(id, cells))
+
+    def must_not_change(self, cell: Cell) -> None:
+        """Refuse that a replica uses a cell.
+
+        Raises:
+            UsedAfterUpdateError: If an update is to change it.
+        """
+        if id(cell) in self._changed:
+            raise UsedAfterUpdateError(f"it uses {cell_name(cell)!r} after the optimizer's update")
+
+    def note_write(self, cell: Cell) -> None:
+        """Note that a replica writes a cell after the updates that there are.
+
+        Raises:
+            UsedAfterUpdateError: If it has written the cell before one of them, too: it is not known which value the update needs.
+        """
+        self.must_not_change(cell)
+        if self._moments.setdefault(id(cell), len(self._updates)) != len(self._updates):
+            raise UsedAfterUpdateError(f"it writes {cell_name(cell)!r} before and after the optimizer's update")
+
+    def moment_of(self, cell: Cell) -> int:
+        """Return behind how many updates a replica has written a cell."""
+        return self._moments.get(id(cell), 0)
+
+    def operands(self) -> tuple[list[jax.Array], list[jax.Array]]:
+        """Return what replicas are to return for the updates: parts, along the first dimension, and arrays that are equal on all."""
+        leaves = [leaf for update in self._updates for leaf in update.operands]
+        parts = [jnp.moveaxis(leaf.part, leaf.dimension, 0) for leaf in leaves if _is_scattered(leaf)]
+        return parts, [jnp.asarray(leaf) for leaf in leaves if not _is_scattered(leaf)]
+
+    def run(self, split: Sequence[jax.Array], whole: Sequence[jax.Array], before: Callable[[int], object]) -> None:
+        """Apply the updates, in the program around the replicas.
+
+        Args:
+            split: What has become of the parts that `operands` has returned.
+            whole: What has become of the other arrays.
+            before: Called with the number of updates that have been applied, before each one and in the end.
+        """
+        parts, others = iter(split), iter(whole)
+        for number, update in enumerate(self._updates):
+            before(number)
+            arrays = [
+                jnp.moveaxis(next(parts), 0, leaf.dimension) if _is_scattered(leaf) else next(others)
+                for leaf in update.operands
+            ]
+            with unseen_by_tapes():
+                update.apply(jax.tree.unflatten(update.tree, arrays))
+        before(len(self._updates))
+
+
+def _is_scattered(leaf: Any) -> bool:
+    return isinstance(leaf, Scattered)
