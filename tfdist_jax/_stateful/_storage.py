@@ -56,6 +56,12 @@ class Storage:
         """Let a new cell hold an array that is like those that `load` returns, and nobody else's."""
         cell.stored = self.store(array, None)
 
+    def keep_like(self, cell: Cell, other: Cell) -> None:
+        """Keep a cell that is made for one of this storage's, such as what an optimizer keeps of a variable, as that one is kept.
+
+        Here it stays where it is.
+        """
+
     def load(self, held: Any) -> jax.Array:
         """Return the array, on the devices of programs, of what a cell holds."""
         return held
@@ -143,6 +149,13 @@ class ShardedStorage(MirroredStorage):
         name = cell_name(cell)
         sharding = tree_shardings(self._rule, {name: value}, self.mesh)[name]
         self.adopt(cell, put(jnp.copy(value), sharding))
+
+    def keep_like(self, cell: Cell, other: Cell) -> None:
+        """Lay a cell out like another one of its shape, also one that was made outside of the strategy's scope."""
+        value = cell.stored
+        if value is not None and not cell.storage.per_replica and value.shape == other.stored.shape:
+            cell.storage = self
+            self.adopt(cell, put(jnp.copy(value), other.stored.sharding))
 
 
 @final

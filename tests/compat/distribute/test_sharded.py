@@ -1,5 +1,6 @@
 """Strategies that keep variables in parts: training is that of `MirroredStrategy`, with 1/N of the state on each device."""
 
+import copy
 import re
 import warnings
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow.keras._training import _programs
+from tfdist_jax.compat.tensorflow.keras._training._batch_feeder import stacked
 
 FSDPStrategy = tf.distribute.experimental.FSDPStrategy
 
@@ -176,10 +179,8 @@ def test_a_step_gathers_parameters_and_scatters_gradients_and_has_no_whole_slots
     assert mirrored.temp_size_in_bytes + mirrored.argument_size_in_bytes > 4 * weights
 
 
-def test_several_steps_in_one_program_keep_slots_in_parts(monkeypatch):
+def test_several_steps_in_one_program_have_no_whole_slots(monkeypatch):
     """As on GPUs, where they are a loop."""
-    from tfdist_jax.compat.tensorflow.keras._training import _programs
-
     monkeypatch.setattr(_programs, "runs_on_cpu", lambda mesh: False)
     strategy = FSDPStrategy()
     with strategy.scope():
@@ -189,6 +190,12 @@ def test_several_steps_in_one_program_keep_slots_in_parts(monkeypatch):
     first, second = model.fit(rows, rows, batch_size=8, epochs=2, verbose=0).history["loss"]
     assert second < first
     assert_split([v for v in model.optimizer.variables if v.path.endswith("kernel_velocity")])
+    step = model.train_function
+    (program, _), leaves = step._find_program(step.variable_ids(), (1,) * 8, stacked([(rows[:8], rows[:8])] * 2))
+    memory = program.lower([*leaves, np.zeros(3, np.uint32)]).compile().memory_analysis()
+    weights = sum(v.stored.nbytes for v in model.variables)
+    # Parts of the state before and after a step, and weights or gradients; Adam's slots would be two of their size.
+    assert memory.temp_size_in_bytes < 2.5 * weights
 
 
 def test_steps_that_use_variables_after_an_update_are_exact():
@@ -266,3 +273,109 @@ def test_devices_are_named_as_elsewhere():
     assert strategy.num_replicas_in_sync == 2 and list(strategy.native.mesh.devices) == jax.devices()[2:4]
     with pytest.raises(ValueError, match="named once"):
         FSDPStrategy(["/cpu:0", "/cpu:0"])
+
+
+STRATEGIES = {
+    "all devices": FSDPStrategy,
+    "two devices": lambda: FSDPStrategy(["/cpu:0", "/cpu:1"]),
+    "mirrored": tf.distribute.MirroredStrategy,
+    "none": tf.distribute.get_strategy,
+}
+
+
+def save_model(model, path):
+    model.save(path / "model.keras")
+    return lambda strategy: load_model(strategy, path / "model.keras")
+
+
+def load_model(strategy, path):
+    with strategy.scope():
+        return keras.models.load_model(path)
+
+
+def save_checkpoint(model, path):
+    saved = tf.train.Checkpoint(model=model, optimizer=model.optimizer).save(str(path / "ckpt"))
+
+    def restore(strategy):
+        again = make_model(strategy, OPTIMIZERS["clipped by norm"])
+        again.optimizer.build(again.trainable_variables)
+        tf.train.Checkpoint(model=again, optimizer=again.optimizer).restore(saved).assert_consumed()
+        return again
+
+    return restore
+
+
+def save_weights(model, path):
+    model.save_weights(path / "model.weights.h5")
+
+    def restore(strategy):
+        again = make_model(strategy, OPTIMIZERS["clipped by norm"])
+        again.optimizer.build(again.trainable_variables)
+        again.load_weights(path / "model.weights.h5")
+        return again
+
+    return restore
+
+
+@pytest.mark.parametrize("save", [save_model, save_checkpoint, save_weights])
+@pytest.mark.parametrize(
+    "names", [("all devices", "two devices"), ("all devices", "none"), ("mirrored", "all devices")]
+)
+def test_training_goes_on_under_another_strategy(save, names, tmp_path):
+    first, second = (STRATEGIES[name]() for name in names)
+    model = make_model(first, OPTIMIZERS["clipped by norm"])
+    fit(first, model)
+    again = save(model, tmp_path)(second)
+    if "all devices" in names[1:]:
+        assert_split(again.variables)
+        assert_split(again.optimizer.variables)
+    elif "two devices" in names:
+        assert_split(again.optimizer.variables, parts=2)
+    for one, other in zip(model.optimizer.variables, again.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    x, y = make_data(32)
+    # Dropout draws for each replica: what follows is compared without it.
+    np.testing.assert_allclose(again.evaluate(x, y, verbose=0), model.evaluate(x, y, verbose=0), rtol=1e-5)
+    again.fit(x, y, verbose=0)
+
+
+def test_an_interrupted_training_goes_on_with_split_variables(tmp_path):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    def train(*callbacks, epochs=4, folder=None):
+        strategy = FSDPStrategy()
+        model = make_model(strategy, OPTIMIZERS["clipped by norm"])
+        backup = [] if folder is None else [keras.callbacks.BackupAndRestore(folder)]
+        x, y = make_data()
+        history = model.fit(
+            x, y, batch_size=32, epochs=epochs, shuffle=False, verbose=0, callbacks=[*backup, *callbacks]
+        ).history
+        return history["loss"], model
+
+    expected, _ = train()
+    with pytest.raises(KeyboardInterrupt):
+        train(Stop(), folder=tmp_path)
+    losses, model = train(folder=tmp_path)
+    np.testing.assert_allclose(losses, expected[2:], rtol=1e-6)
+    assert_split(model.optimizer.variables)
+
+
+def test_variables_are_assigned_copied_and_read_as_whole_ones():
+    strategy = FSDPStrategy()
+    with strategy.scope():
+        v = tf.Variable(tf.reshape(tf.range(2048.0), (64, 32)))
+    twin = copy.deepcopy(v)
+    v[1:].assign(tf.zeros((63, 32)))
+    v.assign_add(tf.ones((64, 32)))
+    assert v.numpy().sum() == 32 * 31 / 2 + 2048 and twin.numpy().sum() == 2047 * 1024 and float(v[0, 3]) == 4
+    assert_split([v, twin])
+    total = tf.function(lambda: tf.reduce_sum(v.assign_add(v)))
+    assert float(total()) == 2 * (32 * 31 / 2 + 2048)
+    (value,) = {
+        float(tf.reduce_sum(part)) for part in strategy.experimental_local_results(strategy.run(lambda: v + 0.0))
+    }
+    assert value == 2 * (32 * 31 / 2 + 2048)
+    assert_split([v, twin])

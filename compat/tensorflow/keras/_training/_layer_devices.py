@@ -15,7 +15,8 @@ from typing import Any
 import keras
 
 from tfdist_jax._device_scope import Device, current_device, on_device
-from tfdist_jax._internals import default_device
+from tfdist_jax._internals import computing_now, default_device
+from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._storage import PLAIN, storage_on
 from tfdist_jax.compat.tensorflow._platform._context import binding_strategy
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
@@ -90,7 +91,10 @@ def _beside_variable(original: Callable[..., Any]) -> Callable[..., Any]:
         self: BaseOptimizer, reference_variable: Any, name: str | None = None, initializer: Any = "zeros"
     ) -> Any:
         with on_device(_device_of(reference_variable)):
-            return original(self, reference_variable, name, initializer)
+            variable = original(self, reference_variable, name, initializer)
+        with _state.entering(None), computing_now():
+            getattr(reference_variable, "storage", PLAIN).keep_like(variable, reference_variable)
+        return variable
 
     return add_variable_from_reference
 
