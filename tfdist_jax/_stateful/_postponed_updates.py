@@ -5,15 +5,17 @@ the replicas runs behind them just as well, where XLA divides it among the devic
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding
+from jax.sharding import NamedSharding, PartitionSpec
 
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
-from tfdist_jax._sharding._layout import names_of
+from tfdist_jax._global_batch._gathers import run_on_parts
+from tfdist_jax._sharding._layout import WHOLE, make_spec, names_of
 from tfdist_jax._sharding._mesh import DATA
 from tfdist_jax._stateful._state import Cell, cell_name
 
@@ -36,12 +38,21 @@ class Scattered:
     dimension: int
 
 
-def scattered_dimension(cell: Cell) -> int | None:
-    """Return along which dimension the array of a cell is split over the replicas; None if each has all of it."""
+def spec_of(cell: Cell) -> PartitionSpec:
+    """Return how the array of a cell lies whose updates run behind the replicas; whole on each device if they do not."""
     sharding = getattr(cell.stored, "sharding", None)
-    if not cell.storage.updates_apart or not isinstance(sharding, NamedSharding):
-        return None
-    return next((d for d, entry in enumerate(sharding.spec) if DATA in names_of(entry)), None)
+    return sharding.spec if cell.storage.updates_apart and isinstance(sharding, NamedSharding) else WHOLE
+
+
+def sum_as_laid_out(value: jax.Array, spec: PartitionSpec) -> jax.Array | Scattered:
+    """Add values of all replicas up, for an array that lies over the mesh as `spec` says."""
+    dimension = next((d for d, entry in enumerate(spec) if DATA in names_of(entry)), None)
+    if dimension is None:
+        return jax.lax.psum(value, DATA)
+    # XLA would put together what else is divided before it adds up; in a program over those axes it cannot.
+    rest = make_spec([() if d == dimension else names_of(entry) for d, entry in enumerate(spec)])
+    scatter = functools.partial(jax.lax.psum_scatter, axis_name=DATA, scatter_dimension=dimension, tiled=True)
+    return Scattered(run_on_parts(scatter, value, rest), dimension)
 
 
 @final

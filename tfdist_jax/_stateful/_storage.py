@@ -1,6 +1,7 @@
 """How cells keep their arrays between programs: each has a storage, which its strategy chooses."""
 
 import functools
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -14,11 +15,12 @@ from jax.sharding import Mesh, SingleDeviceSharding
 from tfdist_jax._device_scope import Device, copy_to, only_device
 from tfdist_jax._errors import NewOwnCellsError
 from tfdist_jax._internals import is_computed
-from tfdist_jax._sharding._layout import LayoutRule, tree_shardings
+from tfdist_jax._sharding._layout import tree_shardings
 from tfdist_jax._sharding._mesh import num_replicas
 from tfdist_jax._sharding._placement import put, replicated_sharding, stack_replicas
 from tfdist_jax._stateful._merging import merge_values
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, cell_name
+from tfdist_jax._strategy import Strategy
 
 # The most numbers of an array that the host copies, rather than a computation, and the types that JAX takes from it as they are.
 _FEW = 1024
@@ -135,19 +137,22 @@ class MirroredStorage(Storage):
 
 @final
 class ShardedStorage(MirroredStorage):
-    """Keeps arrays as rules lay them out over a mesh, such as a part on each device; replicas are given whole ones."""
+    """Keeps arrays as a strategy lays them out over its mesh, such as a part on each device; replicas are given whole ones."""
 
     updates_apart = True
 
-    def __init__(self, mesh: Mesh, rule: LayoutRule) -> None:
-        """Lay arrays out over `mesh` as `rule` says, by their names."""
-        super().__init__(mesh)
-        self._rule = rule
+    def __init__(self, strategy: Strategy) -> None:
+        """Lay arrays out as `strategy` does, by the names of their cells."""
+        super().__init__(strategy.mesh)
+        self._strategy = strategy
+        self._names: set[str] | None = set()
 
     def place(self, cell: Cell, value: jax.Array) -> None:
         """Give each device its part of the first value."""
         name = cell_name(cell)
-        sharding = tree_shardings(self._rule, {name: value}, self.mesh)[name]
+        if self._names is not None:
+            self._names.add(name)
+        sharding = tree_shardings(self._strategy.state_layout, {name: value}, self.mesh)[name]
         self.adopt(cell, put(jnp.copy(value), sharding))
 
     def keep_like(self, cell: Cell, other: Cell) -> None:
@@ -156,6 +161,16 @@ class ShardedStorage(MirroredStorage):
         if value is not None and not cell.storage.per_replica and value.shape == other.stored.shape:
             cell.storage = self
             self.adopt(cell, put(jnp.copy(value), other.stored.sharding))
+
+    def warn_of_unmatched_rules(self) -> None:
+        """Warn, once, of rules of the strategy that match the name of no cell so far."""
+        names, self._names = self._names, None
+        if names and (unmatched := self._strategy.unmatched_rules(names)):
+            warnings.warn(
+                f"The rules {unmatched} match the end of no variable's path, and paths are such as {sorted(names)[:8]}: what they are for "
+                "is laid out without them.",
+                stacklevel=2,
+            )
 
 
 @final

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 from tfdist_jax import DATA, Compression, ReduceOp, fused_sum
 from tfdist_jax._autodiff._custom_pullback import unseen
@@ -14,7 +15,7 @@ from tfdist_jax._errors import DiffersByReplicaError, NewOwnCellsError
 from tfdist_jax._sharding._compression import Memory, sum_compressed
 from tfdist_jax._stateful._eager_replicas import EagerReplicas
 from tfdist_jax._stateful._lockstep import LockStep
-from tfdist_jax._stateful._postponed_updates import Scattered
+from tfdist_jax._stateful._postponed_updates import Scattered, sum_as_laid_out
 from tfdist_jax.compat.tensorflow._ops._arguments import compute
 from tfdist_jax.compat.tensorflow._ops._binary import truediv
 from tfdist_jax.compat.tensorflow.distribute._replica_context import ReplicaContext
@@ -69,10 +70,10 @@ class ProgramContext(ReplicaContext):
         self._communicate()
         return sum_compressed(method, arrays, memories, (DATA,) if self.num_replicas_in_sync > 1 else ())
 
-    def reduce_scatter(self, value: jax.Array, dimension: int) -> Scattered:
-        """Add values up over the replicas, of which each gets a part along a dimension that their number divides."""
+    def sum_as_laid_out(self, value: jax.Array, spec: PartitionSpec) -> jax.Array | Scattered:
+        """Add values up over the replicas, for a variable that is laid out like this."""
         self._communicate()
-        return Scattered(jax.lax.psum_scatter(value, DATA, scatter_dimension=dimension, tiled=True), dimension)
+        return sum_as_laid_out(value, spec)
 
     def _communicate(self) -> None:
         self.has_communicated = True

@@ -12,7 +12,7 @@ __getattr__ = LazyNames(
         "distribute._multi_worker": "MultiWorkerMirroredStrategy=ExperimentalMultiWorkerMirroredStrategy",
         "distribute._parameter_server": "ParameterServerStrategy",
         "distribute._preemption": "PreemptionCheckpointHandler TerminationConfig",
-        "distribute._sharded": "FSDPStrategy",
+        "distribute._sharded": "FSDPStrategy ModelParallelStrategy",
         "distribute._strategy": "ValueContext",
         "distribute._tpu_strategy": "TPUStrategy=ExperimentalTPUStrategy",
     },

@@ -28,7 +28,7 @@ from tfdist_jax.compat.tensorflow.keras._training._loss_scaling import (
 )
 from tfdist_jax.compat.tensorflow.keras._training._optimizer import overriding
 from tfdist_jax.compat.tensorflow.keras._training._reading_scope import ReadingScope
-from tfdist_jax.compat.tensorflow.keras._training._summed_updates import can_postpone, postpone, scatter_gradients
+from tfdist_jax.compat.tensorflow.keras._training._summed_updates import can_postpone, postpone, sum_laid_out
 from tfdist_jax.compat.tensorflow.keras._training._sync_batch_norm import meets_other_replicas
 from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import (
     forward,
@@ -283,9 +283,9 @@ class TrainStep(Step):
         context = get_replica_context()
         own, apart = reduce_apart(context, self.model.optimizer, results.gradients, trainable)
         if can_postpone(self.model.optimizer, trainable):
-            own, parts = scatter_gradients(context, own, trainable)
+            own, split = sum_laid_out(context, own, trainable)
             logs, own = self._merge(results, part, own)
-            sums = join_overwriting(own, join_overwriting(parts, apart))
+            sums = join_overwriting(own, join_overwriting(split, apart))
             apply = lambda gradients: self.model.optimizer.apply(gradients, trainable)
             postpone(self.model.optimizer, trainable, sums, apply)
             return logs

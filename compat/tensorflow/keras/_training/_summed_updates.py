@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfdist_jax._stateful._postponed_updates import scattered_dimension
+from tfdist_jax._sharding._layout import axes_of
+from tfdist_jax._stateful._postponed_updates import spec_of
 from tfdist_jax._stateful._replica_state import ReplicaScope
 from tfdist_jax._stateful._served_storage import update
 from tfdist_jax._stateful._state import current_scope
+from tfdist_jax._stateful._storage import ShardedStorage
 from tfdist_jax.compat.tensorflow._tensors._indexed_slices import is_slices
 from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import (
     Gradients,
@@ -39,9 +41,9 @@ def apply_summed(
         with context.replicated_update():
             return update(lambda: apply(sums), cells)
     own, apart = reduce_apart(context, optimizer, gradients, variables)
-    own, parts = scatter_gradients(context, own, variables)
+    own, split = sum_laid_out(context, own, variables)
     sums = join_overwriting(context.all_reduce("SUM", own), apart)
-    postpone(optimizer, variables, join_overwriting(sums, parts), apply)
+    postpone(optimizer, variables, join_overwriting(sums, split), apply)
     return None
 
 
@@ -54,18 +56,20 @@ def can_postpone(optimizer: Any, variables: Sequence[Any]) -> bool:
 def postpone(optimizer: Any, variables: Sequence[Any], sums: Sequence[Any], apply: Callable[[Gradients], Any]) -> None:
     """Let `apply` be called with the sums of gradients behind the replicas, where `can_postpone` is true."""
     scope: Any = current_scope()
+    for storage in {variable.storage for variable in variables}:
+        if isinstance(storage, ShardedStorage):
+            storage.warn_of_unmatched_rules()  # All variables are there now.
     scope.postpone(apply, list(sums), [*optimizer.variables, *variables])
 
 
-def scatter_gradients(context: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> tuple[Gradients, Gradients]:
-    """Return the gradients that are to be added up whole, and of those of split variables each replica's part of the sums.
+def sum_laid_out(context: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> tuple[Gradients, Gradients]:
+    """Return the gradients that are to be added up with others, and the sums of those whose variables are split over devices.
 
     Either list has None in the place of what the other one has.
     """
-    own, parts = list(gradients), [None] * len(gradients)
+    own, sums = list(gradients), [None] * len(gradients)
     for i, (gradient, variable) in enumerate(zip(gradients, variables, strict=True)):
-        dimension = scattered_dimension(variable)
-        if dimension is None or gradient is None or is_slices(gradient) or gradient.shape != variable.stored.shape:
-            continue
-        own[i], parts[i] = None, context.reduce_scatter(gradient, dimension)
-    return own, parts
+        spec = spec_of(variable)
+        if axes_of(spec) and gradient is not None and not is_slices(gradient) and gradient.shape == variable.shape:
+            own[i], sums[i] = None, context.sum_as_laid_out(gradient, spec)
+    return own, sums
