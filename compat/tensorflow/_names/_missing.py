@@ -68,9 +68,6 @@ _NAMES: dict[str, str] = {
     "embeddings are variables here: use `tf.nn.embedding_lookup` or `tf.keras.layers.Embedding`.": (
         "tf.tpu.experimental.embedding"
     ),
-    "leave `variable_partitioner` out: variables of parameter servers are not split.": (
-        "tf.distribute.experimental.partitioners"
-    ),
     "`tf.keras.callbacks.BackupAndRestore` and `tf.distribute.experimental.PreemptionCheckpointHandler` save when a job is stopped.": (
         "tf.distribute.experimental.PreemptionWatcher"
     ),

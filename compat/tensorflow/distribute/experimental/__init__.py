@@ -16,6 +16,6 @@ __getattr__ = LazyNames(
         "distribute._strategy": "ValueContext",
         "distribute._tpu_strategy": "TPUStrategy=ExperimentalTPUStrategy",
     },
-    modules="coordinator",
+    modules="coordinator partitioners",
 )
 __dir__ = __getattr__.names
