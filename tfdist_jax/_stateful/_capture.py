@@ -110,7 +110,7 @@ class CaptureScope(StateScope):
         self.updates[call.__name__] = update
         self.checks += update.checks
         with unseen_by_tapes():
-            outputs = jax.jit(call)(*consts, *map(self.read, update.cells))
+            outputs = jax.jit(call)(*consts, *map(self._present, update.cells))
         split = len(outputs) - len(update.written)
         for cell, value in zip(update.written, outputs[split:], strict=True):
             self.write(cell, value, Merge.SAME)

@@ -66,7 +66,7 @@ class ServedStorage(Storage):
         Raises:
             NotCompilableError: In a conditional or a loop: these run as a whole, with what they have read before.
         """
-        if scope.is_update:
+        if scope.is_update or not scope.is_traced:
             scope.write(cell, array, merge)
         elif merge is Merge.SUM_OF_DELTAS:
             change = array - scope.read(cell)

@@ -61,6 +61,30 @@ def test_no_change_is_lost_whatever_changes_a_variable(coordinate):
     assert table.numpy().tolist() == [[40, 40]] * 5
 
 
+def test_several_changes_of_one_variable_in_a_function_are_none_of_its_value(coordinate):
+    strategy, coordinator = coordinate(workers=2)
+    with strategy.scope():
+        v = tf.Variable(0.0)
+    reading, changed = threading.Event(), threading.Event()
+
+    def wait(x):
+        reading.set()
+        assert changed.wait(LIMIT_S)
+        return x
+
+    @tf.function
+    def slow():
+        v.assign_add(1.0)
+        v.assign_add(jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), v.read_value()))
+
+    result = coordinator.schedule(slow)
+    assert reading.wait(LIMIT_S)
+    coordinator.schedule(tf.function(lambda: v.assign_add(100.0))).fetch()
+    changed.set()
+    result.fetch()
+    assert float(v) == 102
+
+
 def test_plain_python_around_a_value_changes_variables_as_well(coordinate):
     strategy, coordinator = coordinate()
     with strategy.scope():
@@ -200,6 +224,13 @@ def train(strategy, run, optimizer, count=12):
     batches = [random.randn(5, 4).astype("f4") for _ in range(count)]
     losses = run(step, batches)
     return losses, [np.asarray(v) for v in [*weights, *optimizer.variables]]
+
+
+def test_the_coordinator_trains_variables_of_either_kind():
+    with make_strategy().scope():
+        variables = [tf.Variable([1.0, 2.0]), keras.Variable([1.0, 2.0])]
+        keras.optimizers.SGD(0.5).apply_gradients([(tf.constant([1.0, 2.0]), v) for v in variables])
+    assert [v.numpy().tolist() for v in variables] == [[0.5, 1.0]] * 2
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
@@ -386,8 +417,6 @@ def test_clusters_that_cannot_be_are_refused(jobs, error, text):
         tf.distribute.ParameterServerStrategy(Simple(tf.train.ClusterSpec(jobs)))
 
 
-def test_what_is_not_there_is_refused():
-    with pytest.raises(NotImplementedError, match="artitioned"):
-        make_strategy(variable_partitioner=lambda shape, dtype: [2])
+def test_other_strategies_have_no_coordinator():
     with pytest.raises(ValueError, match="is supported to work with"):
         tf.distribute.coordinator.ClusterCoordinator(tf.distribute.MirroredStrategy(["/cpu:0"]))
