@@ -2,6 +2,7 @@
 
 import contextlib
 import enum
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, final
@@ -14,6 +15,7 @@ from jax.core import Tracer
 from tfdist_jax._autodiff._pullbacks import RowGradient, is_differentiable
 from tfdist_jax._autodiff._tape import Tape
 from tfdist_jax._stateful import _state
+from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
@@ -97,7 +99,8 @@ class GradientTape:
         if self._tape is None:
             raise ValueError("Tape is not recording. Call `watch` inside `with tape:`.")
         leaves: list[Any] = jax.tree.leaves(tensor, is_leaf=_is_leaf)
-        for leaf in leaves:
+        parts = [leaf.parts() if isinstance(leaf, Composite) else [leaf] for leaf in leaves]
+        for leaf in itertools.chain(*parts):
             if not _is_tensor(leaf):
                 raise ValueError(
                     f"Passed in object {leaf} of type {type(leaf).__name__!r}, not tf.Tensor or tf.Variable or "
@@ -290,6 +293,10 @@ def _value(leaf: Any) -> Any:
 def _tensors(structure: Any, role: str) -> list[Any]:
     leaves = jax.tree.leaves(structure, is_leaf=_is_leaf)
     for leaf in leaves:
+        if hasattr(leaf, "is_sharded_variable"):
+            raise AttributeError(
+                f"{leaf!r} in `{role}` has several values: give its `variables`, for a gradient by each."
+            )
         if not _is_tensor(leaf):
             raise TypeError(
                 f"`{role}` must be tensors or variables, but there is {leaf!r} of type {type(leaf).__name__!r}."

@@ -102,6 +102,8 @@ def gather(
         batch_dims: How many first axes `params` and `indices` share.
         name: Unused.
     """
+    if axis in (None, 0) and not batch_dims and hasattr(params, "look_up"):
+        return params.look_up(indices)
     params, indices = convert_to_tensor(params), require(convert_to_tensor(indices), "i", "gather")
     batch = batch_dims if batch_dims >= 0 else batch_dims + indices.ndim
     where = batch if axis is None else static_axis(axis, params.ndim)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tfdist_jax.compat.tensorflow._ops._graph_compat import name_scope
+from tfdist_jax.compat.tensorflow._variables._sharded_variable import ShardedVariable
 from tfdist_jax.compat.tensorflow._variables._tracking import attributes_changed, library_of, tracked
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
 
@@ -109,7 +110,7 @@ def _walk(module: Module, seen: set[int]) -> Iterator[Any]:
         for leaf in _leaves(value):
             if id(leaf) in seen:
                 continue
-            if isinstance(leaf, Variable | Module) or library_of(leaf) is not None:
+            if isinstance(leaf, Variable | ShardedVariable | Module) or library_of(leaf) is not None:
                 seen.add(id(leaf))
                 yield leaf
             if isinstance(leaf, Module):

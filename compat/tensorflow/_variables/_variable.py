@@ -95,7 +95,7 @@ class Variable(metaclass=ByCreators):
             raise ValueError(
                 "The `initial_value` arg to `tf.Variable` must be specified, a tensor or a function giving one."
             )
-        value = _known(initial_value, dtype)
+        value = first_value(initial_value, dtype)
         note_creation(self)
         self._synchronization = VariableSynchronization(0 if synchronization is None else synchronization)
         self._aggregation = VariableAggregation(0 if aggregation is None else aggregation)
@@ -462,7 +462,7 @@ class Variable(metaclass=ByCreators):
         return convert_to_tensor(value, dtype=self._dtype)
 
 
-def _known(initial_value: Any, dtype: Any) -> jax.Array:
+def first_value(initial_value: Any, dtype: Any) -> jax.Array:
     """Return the value with which a variable starts; inside a function, what it is for the arguments that it is traced for.
 
     Raises:
@@ -498,4 +498,4 @@ _NOT_HERE: dict[str, str] = dict.fromkeys(
 )
 
 
-operate_by_value(Variable)
+operate_by_value(Variable, Variable.value, is_changed_in_place=True)

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from tfdist_jax._user_code import has_named_libraries, is_named_library
-from tfdist_jax.compat.tensorflow._platform._context import replica_context
+from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
 
 Creator = Callable[..., Any]
 
@@ -45,7 +45,9 @@ class ByCreators(type):
         if any(isinstance(base, ByCreators) for base in cls.__bases__):
             return super().__call__(*args, **kwargs)
         make: Creator = functools.partial(_make_once, super().__call__)
-        creators = _creators.get()
+        strategy = current_strategy()
+        of_strategy = None if strategy is None else strategy.variable_creator
+        creators = _creators.get() if of_strategy is None else (of_strategy, *_creators.get())
         if not creators:
             return make(*args, **kwargs)
         given = inspect.signature(cls.__init__).bind(None, *args, **kwargs)

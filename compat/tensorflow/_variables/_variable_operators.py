@@ -33,32 +33,46 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def operate_by_value(cls: Any) -> None:
-    """Put the operators on a class whose objects have a `value()`."""
+def operate_by_value(cls: Any, value_of: Callable[[Any], Any], *, is_changed_in_place: bool) -> None:
+    """Put operators on a class.
+
+    Args:
+        cls: The class.
+        value_of: Returns the value of one of its objects.
+        is_changed_in_place: Whether `x += y` might be thought to change the object, and is refused.
+    """
     for name, op in _TWO_WAYS.items():
-        setattr(cls, f"__{name}__", _by_value(op))
-        setattr(cls, f"__r{name}__", lambda self, other, op=op: op(other, self.value()))
-        setattr(cls, f"__i{name}__", _refuse)
+        setattr(cls, f"__{name}__", _by_value(op, value_of))
+        setattr(cls, f"__r{name}__", lambda self, other, op=op: op(other, value_of(self)))
+        if is_changed_in_place:
+            setattr(cls, f"__i{name}__", _refuse)
     for name, op in _COMPARISONS.items():
-        setattr(cls, f"__{name}__", _by_value(op))
+        setattr(cls, f"__{name}__", _by_value(op, value_of))
     for name in ("neg", "abs", "pos", "invert"):
         op = getattr(operator, name)
-        setattr(cls, f"__{name}__", lambda self, op=op: op(self.value()))
-    cls.__eq__ = lambda self, other: _same(self, other, _binary.equal, otherwise=False)
-    cls.__ne__ = lambda self, other: _same(self, other, _binary.not_equal, otherwise=True)
+        setattr(cls, f"__{name}__", lambda self, op=op: op(value_of(self)))
+    cls.__eq__ = lambda self, other: _same(self, other, _binary.equal, value_of, otherwise=False)
+    cls.__ne__ = lambda self, other: _same(self, other, _binary.not_equal, value_of, otherwise=True)
     cls.__hash__ = None
 
 
-def _by_value(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _by_value(op: Callable[[Any, Any], Any], value_of: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     def operate(self: Any, other: Any) -> Any:
         if isinstance(other, Composite) and other.has_operators:
             return NotImplemented
-        return op(self.value(), other)
+        return op(value_of(self), other)
 
     return operate
 
 
-def _same(variable: Any, other: Any, compare: Callable[[Any, Any], Any], *, otherwise: bool) -> Any:
+def _same(
+    owner: Any,
+    other: Any,
+    compare: Callable[[Any, Any], Any],
+    value_of: Callable[[Any], Any],
+    *,
+    otherwise: bool,
+) -> Any:
     """Compare elements; what is no tensor, or has a shape that does not fit, differs.
 
     Raises:
@@ -67,7 +81,7 @@ def _same(variable: Any, other: Any, compare: Callable[[Any, Any], Any], *, othe
     """
     if other is None:
         return otherwise
-    value = variable.value()
+    value = value_of(owner)
     try:
         return compare(value, other)
     except ValueError:

@@ -18,6 +18,7 @@ from tfdist_jax.compat.tensorflow._platform._devices import local_devices
 from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import TFConfigClusterResolver
 from tfdist_jax.compat.tensorflow.distribute._execution_contexts import OnlyReplicaContext
 from tfdist_jax.compat.tensorflow.distribute._input import InputContext
+from tfdist_jax.compat.tensorflow.distribute._partitioned_variables import make_partitioned
 from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
@@ -53,22 +54,26 @@ class ParameterServerStrategy(Strategy):
         Args:
             cluster_resolver: Says which tasks there are. If None, TF_CONFIG does; without it there are a server and a worker for each of
                 the process's devices, but at least two.
-            variable_partitioner: Into how many parts a variable is split; not there yet.
+            variable_partitioner: Called with the shape and the type of each new variable but scalars; says into how many parts it is cut
+                along its first axis, such as `tf.distribute.experimental.partitioners` do. The parts are on one server after another. None
+                if variables stay whole. Keras's variables always do.
             max_staleness: Beyond TensorFlow: how many other functions may end, at most, while one runs, so many updates has it not seen.
                 With 0 they run one after another, as they are scheduled: synchronous training. None for any number.
             report_every_s: Beyond TensorFlow: after how many seconds each time the coordinator's statistics are logged; None for never.
 
         Raises:
             ValueError: If there is no server or no worker.
-            NotImplementedError: If a task is on another machine, or if there is a partitioner.
+            NotImplementedError: If a task is on another machine.
+            TypeError: If the partitioner cannot be called.
         """
         if cluster_resolver is not None and not isinstance(cluster_resolver, ClusterResolver):
             raise ValueError(
                 f"`cluster_resolver` must be a tf.distribute.cluster_resolver.ClusterResolver, got {cluster_resolver!r}."
             )
-        if variable_partitioner is not None:
-            raise NotImplementedError(
-                "Partitioned variables of parameter servers are not there (yet): leave `variable_partitioner` out."
+        if variable_partitioner is not None and not callable(variable_partitioner):
+            raise TypeError(
+                "`variable_partitioner` must be a tf.distribute.experimental.partitioners.Partitioner, or another function of a shape and "
+                f"a type, got {variable_partitioner!r}."
             )
         resolver = cluster_resolver or TFConfigClusterResolver()
         jobs = _jobs(resolver.cluster_spec(), is_given=cluster_resolver is not None)
@@ -82,6 +87,8 @@ class ParameterServerStrategy(Strategy):
         self.parameter_devices = tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]) or 1))
         self._servers = [ServedStorage(host, self.statistics, name) for name in self.parameter_devices]
         self._num_variables = 0
+        if variable_partitioner is not None:
+            self.variable_creator = functools.partial(make_partitioned, variable_partitioner)
         self.coordinator_options = {"max_staleness": max_staleness, "report_every_s": report_every_s}
         self.coordinator: Any = None
 

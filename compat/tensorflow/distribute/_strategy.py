@@ -92,6 +92,7 @@ class Strategy:
     Attributes:
         keeps_replica_values: Whether there are variables with a value for each replica, those with ON_READ synchronization.
         parameter_devices: The names of the devices that hold all variables; None where each device has them.
+        variable_creator: Makes variables in a way of its own, called as those of `tf.variable_creator_scope`; None if there is none.
     """
 
     is_default = False
@@ -99,6 +100,7 @@ class Strategy:
     is_first = True
     keeps_replica_values = True
     parameter_devices: tuple[str, ...] | None = None
+    variable_creator: Callable[..., Any] | None = None
 
     def __init__(
         self,

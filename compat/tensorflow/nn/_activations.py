@@ -5,8 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax.compat.tensorflow._ops._arguments import compute, require, static_int, static_ints
+from tfdist_jax.compat.tensorflow._ops._arguments import compute, invalid, require, static_int, static_ints
 from tfdist_jax.compat.tensorflow._ops._clip import clip_by_norm
+from tfdist_jax.compat.tensorflow._ops._parts import gather_parts, part_sizes
 from tfdist_jax.compat.tensorflow._ops._selection import gather
 from tfdist_jax.compat.tensorflow._tensors import _dtypes
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
@@ -146,15 +147,34 @@ def _noise_sizes(noise_shape: Any, tensor: jax.Array) -> tuple[int, ...]:
 def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> jax.Array:
     """Return the rows of `params` with the given numbers, their norms limited to `max_norm`.
 
+    Args:
+        params: The table; or a list of tables whose rows follow each other, of which the first ones may have one row more.
+        ids: Integers, of any shape.
+        max_norm: The largest norm of a row; None for any.
+        name: Unused.
+
     Raises:
-        NotImplementedError: If `params` is a list of several tensors (partitions).
+        ValueError: If the list is empty.
+        InvalidArgumentError: If the tables have other numbers of rows, or a number is out of range and known.
     """
-    if isinstance(params, list | tuple):
-        if len(params) != 1:
-            raise NotImplementedError("tf.nn.embedding_lookup takes one table; join partitions with tf.concat first.")
-        params = params[0]
-    rows = gather(params, ids)
+    rows = _rows(params, ids)
     if max_norm is None:
         return rows
     ids = convert_to_tensor(ids)
     return clip_by_norm(rows, max_norm, axes=list(range(ids.ndim, rows.ndim)))
+
+
+def _rows(params: Any, ids: Any) -> jax.Array:
+    if not isinstance(params, list | tuple):
+        return gather(params, ids)
+    if not params:
+        raise ValueError("Length of params is currently 0. Need at least one param.")
+    if len(params) == 1:
+        return gather(params[0], ids)
+    sizes = [int(part.shape[0]) for part in params]
+    if sizes != part_sizes(sum(sizes), len(sizes)):
+        raise invalid(
+            f"The tables of a lookup have {sizes} rows, but the first ones may only have one row more than the others, by which rows are "
+            f"found: {part_sizes(sum(sizes), len(sizes))}. Join them with tf.concat."
+        )
+    return gather_parts(params, ids)

@@ -4,7 +4,7 @@ import abc
 import collections
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import jax
@@ -18,6 +18,7 @@ from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._dtypes import string
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._variables._module import Module
+from tfdist_jax.compat.tensorflow._variables._sharded_variable import ShardedVariable
 from tfdist_jax.compat.tensorflow._variables._tracking import (
     Library,
     TrackedDict,
@@ -72,13 +73,13 @@ class Slot(NamedTuple):
         suffix: What follows the object's path in the value's name.
         read: Returns the value as an array.
         write: Takes a saved value.
-        cell: What holds it, if that is a cell.
+        cells: What holds it, if that is a cell, or several.
     """
 
     suffix: str
     read: Callable[[], Any]
     write: Callable[[np.ndarray], None]
-    cell: Cell | None = None
+    cells: Sequence[Cell] = ()
 
 
 class Node(NamedTuple):
@@ -125,7 +126,7 @@ def same_node(owner: Any) -> Iterator[Any]:
 def is_trackable(value: Any) -> bool:
     """Tell whether checkpoints can save an object, or look for such in it."""
     kinds = (
-        *(Collection, Module, Variable, Generator, PythonState, Resumable),
+        *(Collection, Module, Variable, ShardedVariable, Generator, PythonState, Resumable),
         *(Table, TableColumn, list, tuple, Mapping),
     )
     return isinstance(value, kinds) or library_of(value) is not None
@@ -142,10 +143,13 @@ def slot_of(owner: Any) -> Slot | None:
         case Collection():
             return next((slot for root in type(owner).roots(owner) if (slot := slot_of(root)) is not None), None)
         case Variable():
-            return Slot(VALUE, owner.read_value, lambda value: _assign(owner, value), owner)
+            return Slot(VALUE, owner.read_value, lambda value: _assign(owner, value), [owner])
+        case ShardedVariable():
+            write = lambda value: _assign(owner, value, ShardedVariable.assign)
+            return Slot(VALUE, owner.__jax_array__, write, owner.variables)
         case Generator():
             return Slot(
-                "/_state_var" + VALUE, lambda: owner.state, lambda value: _outside(owner.reset, value), owner.cell
+                "/_state_var" + VALUE, lambda: owner.state, lambda value: _outside(owner.reset, value), [owner.cell]
             )
         case PythonState():
             read = lambda: np.frombuffer(_bytes(owner.serialize()), np.uint8)
@@ -158,7 +162,7 @@ def slot_of(owner: Any) -> Slot | None:
     library = library_of(owner)
     if library is None or not hasattr(owner, "stored"):
         return None
-    return Slot(VALUE, lambda: owner.value, lambda value: _assign(owner, value, library.assign), owner)
+    return Slot(VALUE, lambda: owner.value, lambda value: _assign(owner, value, library.assign), [owner])
 
 
 def pack_strings(value: Any) -> Any:
@@ -290,7 +294,7 @@ class Snapshots:
         if changes != self._changes:
             owners = [node.owner for node in graph_of(self._root)]
             slots = filter(None, map(slot_of, owners))
-            self._cells = [slot.cell for slot in slots if slot.cell is not None and slot.cell.stored is not None]
+            self._cells = [cell for slot in slots for cell in slot.cells if cell.stored is not None]
             self._iterators = [owner for owner in owners if isinstance(owner, Resumable)]
             self._changes = changes
         return Snapshot(self._cells, [(iterator, iterator.state()) for iterator in self._iterators])

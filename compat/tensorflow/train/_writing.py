@@ -93,7 +93,7 @@ def _begin_bundle(path: str, root: Any) -> Callable[[], None]:
         if (library := library_of(node.owner))
         for variable in library.wide_variables(node.owner)
     }
-    arrays = {key: _take(slot, id(slot.cell) in wide) for key, slot in tensors.items()}
+    arrays = {key: _take(slot, any(id(cell) in wide for cell in slot.cells)) for key, slot in tensors.items()}
     arrays[OBJECT_GRAPH] = _string(encode_graph(objects))
     arrays[OWN_GRAPH] = _string(json.dumps(_describe(nodes, keys)).encode())
     final = _checkpoint.local_path(path).absolute()
