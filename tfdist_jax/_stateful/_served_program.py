@@ -1,4 +1,4 @@
-"""Programs that change cells on servers: parts that a worker computes, and between them updates that the servers apply."""
+"""Programs that read or change cells on servers: parts that a worker computes, and between them updates that the servers apply."""
 
 import collections
 import dataclasses
@@ -14,12 +14,13 @@ from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
 from tfdist_jax._internals import default_device
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
+from tfdist_jax._stateful._served_lookups import bytes_of, find_lookups, variables_of
 from tfdist_jax._stateful._served_storage import ServedStorage, Traffic, bring
 from tfdist_jax._stateful._state import CELLS, Cell
 
 
 def make_program(fn: Callable[..., Any], arrays: Sequence[Any], **options: Any) -> "CellProgram":
-    """Trace `fn` and compile it, as `StatefulProgram`; cut into parts if it changes cells on servers.
+    """Trace `fn` and compile it, as `StatefulProgram`; cut into parts if it reads or changes cells on servers.
 
     Args:
         fn: The function.
@@ -27,7 +28,7 @@ def make_program(fn: Callable[..., Any], arrays: Sequence[Any], **options: Any) 
         options: Of `StatefulProgram`.
     """
     captured = capture(fn, arrays)
-    if any(cell.storage.is_served for cell in captured.written):
+    if any(cell.storage.is_served for cell in captured.cells):
         return ServedProgram(captured)
     name = options.pop("name", None) or getattr(fn, "__name__", "step")
     return StatefulProgram(captured, arrays, name=name, **options)
@@ -35,11 +36,11 @@ def make_program(fn: Callable[..., Any], arrays: Sequence[Any], **options: Any) 
 
 @final
 class ServedProgram:
-    """A traced function that changes cells on servers.
+    """A traced function that reads cells on servers, or changes them.
 
     A worker computes with values that it has read when the program began, and waits for its results; then the updates that need them are
     applied, one after another and those of one stage together, to the values that the servers have by then. Threads may run a program at
-    once.
+    once. What is read are the cells that the worker computes with, of some of them the rows that are looked up.
 
     Attributes:
         is_whole: As of `StatefulProgram`.
@@ -50,10 +51,18 @@ class ServedProgram:
     def __init__(self, captured: Captured) -> None:
         """Cut `captured` into its parts."""
         self.captured, self.mesh = captured, None
-        self._stages = _cut(captured)
+        lookups = find_lookups(captured)
+        self._stages = _cut(captured, lookups.rest)
         jaxpr = captured.jaxpr.jaxpr
         split = len(jaxpr.invars) - len(captured.cells)
-        self._arguments, self._reads = jaxpr.invars[:split], jaxpr.invars[split:]
+        self._arguments, reads = jaxpr.invars[:split], jaxpr.invars[split:]
+        self._indices = _make_stage(jaxpr, lookups.indices, [])
+        self._lookups = [
+            (captured.cells[place], reads[place], _make_stage(jaxpr, eqns, []))
+            for place, eqns in lookups.of_cells.items()
+        ]
+        used = {var for stage in self._stages for var in stage.used}.union(variables_of(jaxpr.outvars))
+        self._reads = [(cell, var) for cell, var in zip(captured.cells, reads, strict=True) if var in used]
         split = len(jaxpr.outvars) - len(captured.written)
         self._results = jaxpr.outvars[:split]
         applied = {var for stage in self._stages for update in stage.updates for var in update.new_values}
@@ -67,7 +76,7 @@ class ServedProgram:
         values.give(self._arguments, arrays)
         moments = self._read(values)
         for stage in self._stages:
-            stage.compute(values)
+            stage.compute(values, default_device())
             given = values.take(stage.operands)
             self._check(given)
             if not stage.updates:
@@ -99,17 +108,28 @@ class ServedProgram:
         return False
 
     def _read(self, values: "_Values") -> list[tuple[Traffic, Any]]:
-        cells = self.captured.cells
+        """Let `values` have what the worker needs of the cells, all as of one moment."""
+        self._indices.compute(values, default_device())
         with CELLS:
-            held = [cell.stored for cell in cells]
-            moments = [(traffic, traffic.pull(_size(cells, held, traffic))) for traffic in self._traffic]
-        loaded = [cell.storage.load(array) for cell, array in zip(cells, held, strict=True)]
-        if is_recording():
-            loaded = [
-                observe_read(cell, array, trainable=cell.trainable) for cell, array in zip(cells, loaded, strict=True)
-            ]
-        values.give(self._reads, loaded)
+            held = [(cell, var, cell.stored) for cell, var in self._reads]
+            tables = [(cell, var, cell.stored, stage) for cell, var, stage in self._lookups]
+            moments = [(traffic, traffic.pull(self._size(traffic))) for traffic in self._traffic]
+        for cell, var, array in held:
+            values.give([var], [_load(cell, array)])
+        for cell, var, array, stage in tables:
+            if is_recording():
+                values.give([var], [_load(cell, array)])
+                stage.compute(values, default_device())
+            else:
+                values.give([var], [array])
+                stage.compute(values, _server_of([cell]))
         return moments
+
+    def _size(self, traffic: Traffic) -> int:
+        """Return the bytes that the worker gets of the cells of a server."""
+        variables = [var for cell, var in self._reads if _traffic_of(cell) is traffic]
+        variables += [var for cell, _, stage in self._lookups if _traffic_of(cell) is traffic for var in stage.outputs]
+        return bytes_of(variables)
 
     def _check(self, computed: Sequence[jax.Array]) -> None:
         """Raise what a part of the program, which has `computed` something, is to raise."""
@@ -129,8 +149,15 @@ def _traffic_of(cell: Cell) -> Traffic | None:
     return cell.storage.traffic if isinstance(cell.storage, ServedStorage) else None
 
 
-def _size(cells: Sequence[Cell], held: Sequence[Any], traffic: Traffic) -> int:
-    return sum(array.nbytes for cell, array in zip(cells, held, strict=True) if _traffic_of(cell) is traffic)
+def _server_of(cells: Sequence[Cell]) -> Any:
+    """Return the device of the (first) server of some cells; None if none is served."""
+    return next((s.server for s in (cell.storage for cell in cells) if isinstance(s, ServedStorage)), None)
+
+
+def _load(cell: Cell, held: Any) -> Any:
+    """Return what a cell holds on the worker's device, seen by tapes."""
+    array = cell.storage.load(held)
+    return observe_read(cell, array, trainable=cell.trainable) if is_recording() else array
 
 
 @final
@@ -179,7 +206,7 @@ class _Update:
         """Change the cells, with `operands` that have been computed; to be called where no other thread does."""
         for place, var in self.assigned.items():
             _store(self.cells[place], values.read(var))
-        device = next((s.server for s in (cell.storage for cell in self.cells) if isinstance(s, ServedStorage)), None)
+        device = _server_of(self.cells)
         held = [cell.stored if cell.storage.is_served else cell.storage.load(cell.stored) for cell in self.cells]
         outputs = self._run(*(bring(array, device) for array in (*operands, *held)))
         values.give(self.eqn.outvars, outputs)
@@ -212,10 +239,15 @@ class _Stage:
     def operands(self) -> list[Any]:
         return [var for update in self.updates for var in update.operands]
 
-    def compute(self, values: _Values) -> None:
+    @property
+    def used(self) -> list[Any]:
+        """The variables that are given to the computation and to the updates, besides the cells that these change."""
+        assigned = [var for update in self.updates for var in update.assigned.values()]
+        return [*self.inputs, *variables_of(self.operands), *variables_of(assigned)]
+
+    def compute(self, values: _Values, device: Any) -> None:
+        """Compute on a device, to which what is elsewhere, such as an update's results, is brought."""
         if self.outputs:
-            # After an update, its results are on the server.
-            device = default_device()
             values.give(self.outputs, self.program(*(bring(array, device) for array in values.take(self.inputs))))
 
     def apply(self, values: _Values) -> None:
@@ -228,8 +260,8 @@ def _store(cell: Cell, array: jax.Array) -> None:
     cell.stored = cell.storage.store(array, cell.stored)
 
 
-def _cut(captured: Captured) -> list[_Stage]:
-    """Return the stages of a program: each computation and each update comes as soon as what it needs is there."""
+def _cut(captured: Captured, eqns: Sequence[JaxprEqn]) -> list[_Stage]:
+    """Return the stages of some of a program's operations: each computation and each update comes as soon as what it needs is there."""
     jaxpr = captured.jaxpr.jaxpr
     stages: collections.defaultdict[Any, int] = collections.defaultdict(int)
     computed: list[list[JaxprEqn]] = [[]]
@@ -239,7 +271,7 @@ def _cut(captured: Captured) -> list[_Stage]:
         id(cell): {var}
         for cell, var in zip(captured.cells, jaxpr.invars[len(jaxpr.invars) - len(captured.cells) :], strict=True)
     }
-    for eqn in jaxpr.eqns:
+    for eqn in eqns:
         update = captured.updates.get(eqn.params.get("name", ""))
         stage = max((stages[var] for var in eqn.invars if not isinstance(var, Literal)), default=0)
         if update is None:

@@ -33,30 +33,39 @@ def overriding(optimizer: Any, **methods: Callable[..., Any]) -> Iterator[None]:
 def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def apply(self: BaseOptimizer, grads: Any, trainable_variables: Any = None) -> Any:
-        sparse = _takes_slices(self)
-        # Tensor-like gradients, such as accumulators held in tf.Variable, are fine for TensorFlow.
-        grads = [
-            grad if grad is None or (sparse and isinstance(grad, IndexedSlices)) else convert_to_tensor(grad)
-            for grad in grads
-        ]
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
+        cells = [*self.variables, *(trainable_variables or ())]
+        # Rows are all that is sent to servers.
+        sparse = _takes_slices(self) or any(cell.storage.is_served for cell in cells)
+        grads = _as_tensors(grads, keep_slices=sparse)
         context = replica_context()
         # A step without state gets gradients that are summed.
         if get_stateless_scope() is not None or (context is not None and context.is_updating):
-            return original(self, grads, trainable_variables)
-        apply = lambda grads: original(self, grads, trainable_variables)
+            return change(self, trainable_variables, grads)
+        apply_now = functools.partial(change, self, trainable_variables)
         if context is None:
             with changing_together():
-                return update(lambda: apply(grads), [*self.variables, *(trainable_variables or ())])
+                return update(lambda: apply_now(grads), cells)
         variables = trainable_variables
         if variables is None:
             if not self.built:
-                return apply(grads)  # Which refuses.
+                return apply_now(grads)  # Which refuses.
             variables = self._trainable_variables
-        return apply_summed(context, self, grads, variables, apply)
+        return apply_summed(context, self, grads, variables, apply_now)
+
+    def change(self: BaseOptimizer, trainable_variables: Any, grads: list[Any]) -> Any:
+        return original(self, _as_tensors(grads, keep_slices=_takes_slices(self)), trainable_variables)
 
     return apply
+
+
+def _as_tensors(grads: Any, *, keep_slices: bool) -> list[Any]:
+    """Return gradients as tensors: what is like one, such as an accumulator held in a `tf.Variable`, is fine for TensorFlow."""
+    return [
+        grad if grad is None or (keep_slices and isinstance(grad, IndexedSlices)) else convert_to_tensor(grad)
+        for grad in grads
+    ]
 
 
 def _takes_slices(optimizer: Any) -> bool:

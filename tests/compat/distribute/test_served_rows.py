@@ -1,0 +1,175 @@
+"""Rows of variables on servers: what travels of a table that is looked up and changed by rows."""
+
+import keras
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+
+ROWS, WIDTH, IDS = 1000, 4, [1, 500, 999, 500]
+TABLE = np.random.RandomState(0).randn(ROWS, WIDTH).astype("f4")
+ROW_BYTES = len(IDS) * WIDTH * 4
+STEPS = 3
+Simple = tf.distribute.cluster_resolver.SimpleClusterResolver
+Fixed = tf.distribute.experimental.partitioners.FixedShardsPartitioner
+
+
+@pytest.fixture
+def coordinate():
+    made = []
+
+    def coordinate(parts=1):
+        spec = {"worker": ["localhost:1", "localhost:2"], "ps": ["localhost:3", "localhost:4"]}
+        strategy = tf.distribute.ParameterServerStrategy(Simple(tf.train.ClusterSpec(spec)), Fixed(parts))
+        made.append(tf.distribute.coordinator.ClusterCoordinator(strategy))
+        return strategy, made[-1]
+
+    yield coordinate
+    for coordinator in made:
+        coordinator._native.stop()
+
+
+def read(coordinator, fn, *args):
+    """Return what a function gives, and what it has read and sent."""
+    before = coordinator.statistics
+    result = coordinator.schedule(tf.function(fn), args=args).fetch()
+    after = coordinator.statistics
+    return result, after.pulled_bytes - before.pulled_bytes, after.pushed_bytes - before.pushed_bytes
+
+
+OPTIMIZERS = {
+    "SGD": lambda: keras.optimizers.SGD(0.1),
+    "momentum": lambda: keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True),
+    "Adagrad": lambda: keras.optimizers.Adagrad(0.1),
+    "Adam, clipped": lambda: keras.optimizers.Adam(0.1, global_clipnorm=1.0),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+@pytest.mark.parametrize("kind", ["variable", "parts", "keras", "in a replica"])
+def test_a_step_reads_and_sends_only_rows(coordinate, optimizer, kind):
+    def make(strategy):
+        with strategy.scope():
+            table = keras.Variable(TABLE) if kind == "keras" else tf.Variable(TABLE)
+            return table, list(getattr(table, "variables", [table])), optimizer()
+
+    def make_step(strategy, table, variables, optimizer):
+        def step(ids):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids) ** 2)
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            return loss
+
+        return tf.function((lambda ids: strategy.run(step, args=(ids,))) if kind == "in a replica" else step)
+
+    strategy, coordinator = coordinate(3 if kind == "parts" else 1)
+    table, variables, optimizer_ = make(strategy)
+    step = make_step(strategy, table, variables, optimizer_)
+    losses = [float(coordinator.schedule(step, args=(tf.constant(IDS),)).fetch()) for _ in range(STEPS)]
+
+    one = tf.distribute.OneDeviceStrategy("/cpu:0")
+    same, same_variables, same_optimizer = make(one)
+    step = make_step(one, same, same_variables, same_optimizer)
+    np.testing.assert_allclose(losses, [float(step(tf.constant(IDS))) for _ in range(STEPS)], rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(table), np.asarray(same), rtol=1e-5, atol=1e-6)
+    told = coordinator.statistics
+    assert told.pulled_bytes == STEPS * ROW_BYTES * len(variables)
+    assert told.pushed_bytes == STEPS * (ROW_BYTES + 4 * len(IDS)) * len(variables)
+
+
+def test_scattered_rows_are_all_that_is_sent(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        table = tf.Variable(TABLE)
+
+    def step(ids, values):
+        table.scatter_sub(tf.IndexedSlices(values, ids))
+
+    values = tf.ones([len(IDS), WIDTH])
+    assert read(coordinator, step, tf.constant(IDS), values) == (None, 0, ROW_BYTES + 4 * len(IDS))
+    wanted = TABLE.copy()
+    np.subtract.at(wanted, IDS, 1.0)
+    np.testing.assert_allclose(table.numpy(), wanted, rtol=1e-6)
+
+
+def test_functions_that_only_look_up_read_rows(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        table, scale = tf.Variable(TABLE), tf.Variable(2.0)
+    for look_up in (tf.nn.embedding_lookup, tf.gather, lambda table, ids: table.sparse_read(ids)):
+        found, pulled, pushed = read(coordinator, lambda ids: scale * look_up(table, ids % 1000), tf.constant(IDS))  # noqa: B023
+        np.testing.assert_array_equal(found, 2 * TABLE[IDS])
+        assert (pulled, pushed) == (ROW_BYTES + 4, 0)
+
+
+def test_a_table_is_read_whole_where_rows_do_not_do(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        table, place = tf.Variable(TABLE), tf.Variable([7, 500])
+
+    def also_sum(ids):
+        return tf.gather(table, ids), tf.reduce_sum(table)
+
+    def of_variable(ids):
+        return tf.gather(table, place)
+
+    def returned(ids):
+        return tf.gather(table, ids), table
+
+    def many(ids):
+        return tf.gather(table, tf.range(2000) % 1000)
+
+    for fn in (also_sum, returned, many):
+        found, pulled, _ = read(coordinator, fn, tf.constant(IDS))
+        assert pulled == TABLE.nbytes
+        rows = found if fn is many else found[0]
+        np.testing.assert_array_equal(rows, TABLE[np.arange(2000) % 1000] if fn is many else TABLE[IDS])
+    found, pulled, _ = read(coordinator, of_variable, tf.constant(IDS))
+    np.testing.assert_array_equal(found, TABLE[[7, 500]])
+    assert pulled == TABLE.nbytes + place.numpy().nbytes
+
+
+def test_rows_are_those_before_and_after_a_change(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        table = tf.Variable(TABLE)
+
+    def step(ids):
+        before = tf.gather(table, ids)
+        table.scatter_add(tf.IndexedSlices(tf.ones([1, WIDTH]), ids[:1]))
+        return before, tf.gather(table, ids)
+
+    (before, after), *_ = read(coordinator, step, tf.constant(IDS))
+    np.testing.assert_array_equal(before, TABLE[IDS])
+    np.testing.assert_allclose(after, TABLE[IDS] + np.array([1, 0, 0, 0], "f4")[:, None], rtol=1e-6)
+
+
+def test_a_tape_around_a_function_differentiates_its_lookups(coordinate):
+    strategy, _ = coordinate()
+    with strategy.scope():
+        table = tf.Variable(TABLE)
+    look_up = tf.function(lambda ids: tf.reduce_sum(tf.gather(table, ids) * 3.0))
+    with tf.GradientTape() as tape:
+        loss = look_up(tf.constant(IDS))
+    wanted = np.zeros_like(TABLE)
+    np.add.at(wanted, IDS, 3.0)
+    np.testing.assert_array_equal(tf.convert_to_tensor(tape.gradient(loss, table)), wanted)
+
+
+def test_ids_that_are_computed_are_computed_once(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        table = tf.Variable(TABLE)
+    calls = []
+
+    def number(ids):
+        calls.append(1)
+        return ids + 1
+
+    def step(ids):
+        rows = tf.numpy_function(number, [ids], tf.int32)
+        return tf.gather(table, tf.ensure_shape(rows, [4])), rows
+
+    found, rows = coordinator.schedule(tf.function(step), args=(tf.constant([0, 5, 6, 7]),)).fetch()
+    np.testing.assert_array_equal(found, TABLE[rows])
+    assert len(calls) == 1
