@@ -1,29 +1,10 @@
 import os
-import socket
 import sys
 
 import tensorflow as tf
+from _clusters import make_cluster
 from _facts import error, show
 
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-def make_cluster(workers, servers):
-    jobs = {"worker": workers, "ps": servers}
-    spec = tf.train.ClusterSpec({job: [f"localhost:{free_port()}" for _ in range(n)] for job, n in jobs.items()})
-    config = tf.compat.v1.ConfigProto()
-    config.inter_op_parallelism_threads = workers + 2
-    for job, count in jobs.items():
-        for i in range(count):
-            KEPT.append(tf.distribute.Server(spec, job_name=job, task_index=i, config=config, protocol="grpc"))
-    return tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
-
-
-KEPT = []
 Simple = tf.distribute.cluster_resolver.SimpleClusterResolver
 Strategy = tf.distribute.ParameterServerStrategy
 error("no servers", lambda: Strategy(Simple(tf.train.ClusterSpec({"worker": ["localhost:1"]}))))
