@@ -173,3 +173,48 @@ def test_ids_that_are_computed_are_computed_once(coordinate):
     found, rows = coordinator.schedule(tf.function(step), args=(tf.constant([0, 5, 6, 7]),)).fetch()
     np.testing.assert_array_equal(found, TABLE[rows])
     assert len(calls) == 1
+
+
+# On one device gradients of repeated rows are added up in bfloat16, on a server in float32.
+@pytest.mark.parametrize(("policy", "tolerance"), [("float32", 1e-5), ("mixed_bfloat16", 2e-2)])
+def test_keras_layers_keep_whole_variables_of_which_embeddings_send_rows(coordinate, policy, tolerance):
+    def train(strategy, run):
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            embedding = keras.layers.Embedding(ROWS, WIDTH, dtype=policy)
+            dense = keras.layers.Dense(1, dtype=policy)
+            optimizer = keras.optimizers.Adagrad(0.1)
+            dense(embedding(tf.constant([0])))
+        weights = [*embedding.trainable_variables, *dense.trainable_variables]
+
+        @tf.function
+        def step(ids):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.cast(dense(embedding(ids)), tf.float32) ** 2)
+            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            return loss
+
+        losses = [run(step, tf.constant([[1, -500], [999, 500]])) for _ in range(STEPS)]
+        return losses, [np.asarray(weight) for weight in weights], weights
+
+    strategy, coordinator = coordinate(3)
+    losses, found, weights = train(strategy, lambda fn, ids: float(coordinator.schedule(fn, args=(ids,)).fetch()))
+    same, wanted, _ = train(tf.distribute.OneDeviceStrategy("/cpu:0"), lambda fn, ids: float(fn(ids)))
+    assert all(isinstance(weight, keras.Variable) for weight in weights)
+    np.testing.assert_allclose(losses, same, rtol=tolerance)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance / 10)
+    kernel = 4 * WIDTH + 4
+    told = coordinator.statistics
+    assert told.pushed_bytes == STEPS * (ROW_BYTES + 4 * len(IDS) + kernel)
+    assert told.pulled_bytes == STEPS * (ROW_BYTES + kernel)
+
+
+def test_ids_out_of_range_are_no_number(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        embedding = keras.layers.Embedding(5, 2)
+        embedding.build(())
+    found = coordinator.schedule(tf.function(embedding), args=(tf.constant([1, 5, -1]),)).fetch()
+    assert np.isnan(found[1]).all() and np.isfinite(found[[0, 2]]).all()
+    np.testing.assert_array_equal(found[2], embedding.embeddings.numpy()[4])

@@ -16,9 +16,12 @@ import keras
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from tfdist_jax._autodiff._custom_pullback import take_rows
+from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._served_program import CellProgram
 from tfdist_jax.compat.tensorflow._tensors._checks import on_cpu
 from tfdist_jax.compat.tensorflow.keras._change import Hook
+from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_stateless_scope
 from tfdist_jax.compat.tensorflow.keras._variables._bounds import MARK, refuse_outside, require_within
 
 Batch = Sequence[np.ndarray]
@@ -294,6 +297,10 @@ _ON_HOST: dict[str, Callable[..., Any]] = {
 }
 
 
+def _is_served(table: Any) -> bool:
+    return isinstance(table, JaxVariable) and cast(Any, table).storage.is_served
+
+
 def _checking_ids(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(self: keras.layers.Embedding, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -301,6 +308,12 @@ def _checking_ids(original: Callable[..., Any]) -> Callable[..., Any]:
             ids = inputs if jnp.issubdtype(inputs.dtype, jnp.integer) else keras.ops.cast(inputs, "int32")
             # Negative ones count from the end, as in `take`.
             inputs = require_within(ids, self.input_dim, f"An id for {self.name!r}", least=-self.input_dim)
+            table: Any = self.embeddings
+            if _is_served(table) and get_stateless_scope() is None:
+                # Of a value in its own type: then the gradient is rows, too, and all that has to go to the server.
+                rows = jnp.where(inputs < 0, inputs + self.input_dim, inputs)
+                found = take_rows(_state.read(table), rows, functools.partial(jnp.take, axis=0))
+                return keras.ops.cast(found, self.compute_dtype)
         return original(self, inputs, *args, **kwargs)
 
     return call
@@ -308,6 +321,10 @@ def _checking_ids(original: Callable[..., Any]) -> Callable[..., Any]:
 
 CHANGES = (
     Hook(
-        keras.layers.Embedding, "call", _checking_ids, "self inputs", "ids out of range are an error, as in TensorFlow"
+        keras.layers.Embedding,
+        "call",
+        _checking_ids,
+        "self inputs",
+        "ids out of range are an error, as in TensorFlow, and gradients of a table on a server are rows",
     ),
 )
