@@ -34,7 +34,7 @@ def find_lookups(captured: Captured) -> Lookups:
     of_cells = {}
     for place, (cell, var) in enumerate(zip(captured.cells, jaxpr.invars[first:], strict=True)):
         found = _lookups_in(captured, var, known) if cell.storage.is_served else None
-        if found and bytes_of([out for eqn in found if not _is_copy(eqn) for out in eqn.outvars]) < bytes_of([var]):
+        if found and _are_smaller([out for eqn in found if not _is_copy(eqn) for out in eqn.outvars], var):
             of_cells[place] = found
     lookups = [eqn for eqns in of_cells.values() for eqn in eqns]
     indices = _needed_for(lookups, jaxpr, known)
@@ -110,6 +110,11 @@ def _needed_for(lookups: Sequence[JaxprEqn], jaxpr: Jaxpr, known: set[Any]) -> l
             chosen.append(eqn)
             needed.update(variables_of(eqn.invars))
     return chosen[::-1]
+
+
+def _are_smaller(rows: Sequence[Any], table: Any) -> bool:
+    """Whether rows take less than the table; not if their number is not known, as in a program that is saved for any."""
+    return all(isinstance(size, int) for var in rows for size in var.aval.shape) and bytes_of(rows) < bytes_of([table])
 
 
 def bytes_of(variables: Sequence[Any]) -> int:

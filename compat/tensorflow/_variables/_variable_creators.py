@@ -17,6 +17,7 @@ from tfdist_jax.compat.tensorflow._platform._context import current_strategy, re
 Creator = Callable[..., Any]
 
 _creators: ContextVar[tuple[Creator, ...]] = ContextVar("variable_creators", default=())
+_keeps_whole: ContextVar[bool] = ContextVar("keeps_whole", default=False)
 
 
 @contextlib.contextmanager
@@ -34,6 +35,16 @@ def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
         _creators.reset(token)
 
 
+@contextlib.contextmanager
+def keeping_whole() -> Iterator[None]:
+    """Let the strategy make no variables in its own way, such as in parts: those that belong to another variable are like that."""
+    token = _keeps_whole.set(True)
+    try:
+        yield
+    finally:
+        _keeps_whole.reset(token)
+
+
 class ByCreators(type):
     """The type of variable classes: calling them goes through the creators in whose scopes it happens.
 
@@ -46,7 +57,7 @@ class ByCreators(type):
             return super().__call__(*args, **kwargs)
         make: Creator = functools.partial(_make_once, super().__call__)
         strategy = current_strategy()
-        of_strategy = None if strategy is None else strategy.variable_creator
+        of_strategy = None if strategy is None or _keeps_whole.get() else strategy.variable_creator
         creators = _creators.get() if of_strategy is None else (of_strategy, *_creators.get())
         if not creators:
             return make(*args, **kwargs)

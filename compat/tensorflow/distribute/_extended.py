@@ -18,6 +18,7 @@ from tfdist_jax.compat.tensorflow._platform._context import (
     merging_context,
     replica_context,
 )
+from tfdist_jax.compat.tensorflow._variables._variable_creators import keeping_whole
 
 if TYPE_CHECKING:
     from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
@@ -150,7 +151,7 @@ class StrategyExtended:
 
     @contextlib.contextmanager
     def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
-        """Make variables where another one is: all variables of a strategy are on all of its devices.
+        """Make variables where another one is, in no parts: all variables of a strategy are on all of its devices.
 
         Raises:
             RuntimeError: Outside of the strategy's scope.
@@ -165,7 +166,8 @@ class StrategyExtended:
                 "`colocate_vars_with` must only be passed a variable created in this tf.distribute.Strategy.scope(), "
                 f"not {colocate_with_variable!r}."
             )
-        yield
+        with keeping_whole():
+            yield
 
     def value_container(self, value: Any) -> Any:
         """Return the variable that a component belongs to: itself."""

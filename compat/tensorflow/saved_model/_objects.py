@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, final
 from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
 from tfdist_jax.compat.tensorflow._functions._function import Function
 from tfdist_jax.compat.tensorflow._variables._module import Module
+from tfdist_jax.compat.tensorflow._variables._sharded_variable import ShardedVariable
 from tfdist_jax.compat.tensorflow._variables._tracking import attributes_changed, library_of, tracked
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow.random._generator import Generator
@@ -60,7 +61,7 @@ def is_variable(value: Any) -> bool:
 
 def is_object(value: Any) -> bool:
     """Whether something is saved as an object with attributes."""
-    return isinstance(value, Module | Collection | Generator) or (
+    return isinstance(value, Module | Collection | Generator | ShardedVariable) or (
         library_of(value) is not None and not is_variable(value)
     )
 
@@ -82,6 +83,8 @@ def _parts(owner: Any) -> Iterator[tuple[Any, Any]]:
         yield from [(key, value) for key, value in owner.items() if isinstance(key, str | int)]
     elif isinstance(owner, list | tuple):
         yield from enumerate(owner)
+    elif isinstance(owner, ShardedVariable):
+        yield from ((f"part_{i}", part) for i, part in enumerate(owner))
     elif isinstance(owner, Generator):
         yield "_state_var", StateOf(owner)
     else:

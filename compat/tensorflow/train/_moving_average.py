@@ -6,6 +6,7 @@ from typing import Any, final
 from tfdist_jax.compat.tensorflow._functions._function import init_scope
 from tfdist_jax.compat.tensorflow._ops._binary import minimum
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
+from tfdist_jax.compat.tensorflow._variables._variable_creators import keeping_whole
 
 
 @final
@@ -36,7 +37,7 @@ class ExponentialMovingAverage:
             key = id(variable)
             if key not in self._averages:
                 name = f"{variable.name.removesuffix(':0')}/{self._name}"
-                with init_scope():
+                with init_scope(), keeping_whole():
                     self._averages[key] = (variable, Variable(variable, trainable=False, name=name))
             average = self._averages[key][1]
             average.assign_sub((1 - self._present_decay()) * (average - variable))

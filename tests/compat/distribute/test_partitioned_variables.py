@@ -395,3 +395,30 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
     path = tf.train.Checkpoint(table=make_table(3)).save(tmp_path / "saved")
     with pytest.raises(ValueError, match=r"shape \(10, 2\).*shape \(9, 2\)"):
         tf.train.Checkpoint(table=make_table(3, ROWS[:9])).restore(path).expect_partial()
+
+
+def test_what_belongs_to_another_variable_is_not_cut():
+    strategy = make_strategy(Fixed(3))
+    with strategy.scope():
+        table = tf.Variable(ROWS)
+        with strategy.extended.colocate_vars_with(table.variables[0]):
+            beside = tf.Variable(ROWS)
+        averages = tf.train.ExponentialMovingAverage(0.5)
+        averages.apply(table.variables)
+    assert type(beside) is tf.Variable and type(averages.average(table.variables[0])) is tf.Variable
+
+
+def test_saved_models_hold_the_parts(tmp_path):
+    class Model(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = make_table(3)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+        def look_up(self, ids):
+            return tf.nn.embedding_lookup(self.table, ids)
+
+    tf.saved_model.save(Model(), tmp_path)
+    loaded = tf.saved_model.load(tmp_path)
+    np.testing.assert_array_equal(loaded.look_up(tf.constant([9, 0, 4])), ROWS[[9, 0, 4]])
+    np.testing.assert_array_equal(loaded.table.part_1, ROWS[4:7])
