@@ -253,6 +253,13 @@ def _count_references(arrays: list[Any]) -> list[int]:
 _OWN_REFERENCES = 1 + _count_references([object()])[0]
 
 
+def copy_what_others_hold(arrays: list[Any]) -> None:
+    """Put copies in the places of those of the arrays in cells that somebody else holds, too: then the memory of all may be given away."""
+    for i, count in enumerate(_count_references(arrays)):
+        if count > _OWN_REFERENCES:
+            arrays[i] = jnp.copy(arrays[i])
+
+
 OUTCOME_CHECKS: list[Callable[[Sequence[jax.Array]], None]] = []
 """What the results of each program, and the values that it writes, have to pass before they count; a check raises."""
 
@@ -435,9 +442,7 @@ class StatefulProgram:
                 list(arrays),
             )
         if self._step.gives_away:
-            for i, count in enumerate(_count_references(written)):
-                if count > _OWN_REFERENCES:
-                    written[i] = jnp.copy(written[i])
+            copy_what_others_hold(written)
         return written, only_read, list(arrays)
 
     def _stored(self) -> tuple[list[Any], list[Any]]:

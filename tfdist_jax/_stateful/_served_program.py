@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
-from tfdist_jax._internals import default_device
+from tfdist_jax._internals import default_device, setting
 from tfdist_jax._signals import deferring_signals
-from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
+from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture, copy_what_others_hold
 from tfdist_jax._stateful._served_lookups import bytes_of, find_lookups, variables_of
 from tfdist_jax._stateful._served_storage import ServedStorage, Traffic, bring
 from tfdist_jax._stateful._state import CELLS, Cell
@@ -61,17 +62,21 @@ class ServedProgram:
             (captured.cells[place], reads[place], _make_stage(jaxpr, eqns, []))
             for place, eqns in lookups.of_cells.items()
         ]
-        used = {var for stage in self._stages for var in stage.used}.union(variables_of(jaxpr.outvars))
-        self._reads = [(cell, var) for cell, var in zip(captured.cells, reads, strict=True) if var in used]
         split = len(jaxpr.outvars) - len(captured.written)
         self._results = jaxpr.outvars[:split]
         applied = {var for stage in self._stages for update in stage.updates for var in update.new_values}
         pairs = zip(captured.written, jaxpr.outvars[split:], strict=True)
         self._assigned = [(cell, var) for cell, var in pairs if var not in applied]
+        self._used = {var for stage in self._stages for var in stage.used}
+        self._used.update(variables_of([*self._results, *(var for _, var in self._assigned)]))
+        self._reads = [(cell, var) for cell, var in zip(captured.cells, reads, strict=True) if var in self._used]
         self._traffic = list({id(one): one for one in map(_traffic_of, captured.cells) if one is not None}.values())
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
         """Run the program on `arrays` and the cells' present values."""
+        if OUTCOME_CHECKS and setting("jax_debug_nans"):
+            with jax.debug_nans(False):  # JAX's check would come first.
+                return self(arrays)
         values = _Values(self.captured.jaxpr)
         values.give(self._arguments, arrays)
         moments = self._read(values)
@@ -85,7 +90,7 @@ class ServedProgram:
             jax.block_until_ready(given)
             size = sum(array.nbytes for array in given)
             moments = [(traffic, traffic.push(size, moment)) for traffic, moment in moments]
-            stage.apply(values)
+            stage.apply(values, self._used)
         device = default_device()
         results = [bring(array, device) for array in values.take(self._results)]
         assigned = values.take([var for _, var in self._assigned])
@@ -123,6 +128,7 @@ class ServedProgram:
             else:
                 values.give([var], [array])
                 stage.compute(values, _server_of([cell]))
+                values.forget(var)
         return moments
 
     def _size(self, traffic: Traffic) -> int:
@@ -176,6 +182,9 @@ class _Values:
     def give(self, variables: Sequence[Any], arrays: Sequence[Any]) -> None:
         self._values.update(zip(variables, arrays, strict=True))
 
+    def forget(self, variable: Any) -> None:
+        del self._values[variable]
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -202,20 +211,43 @@ class _Update:
     def new_values(self) -> list[Any]:
         return self.eqn.outvars[len(self.eqn.outvars) - len(self.written) :]
 
-    def apply(self, operands: Sequence[jax.Array], values: _Values) -> None:
-        """Change the cells, with `operands` that have been computed; to be called where no other thread does."""
+    def apply(self, operands: Sequence[jax.Array], values: _Values, used: set[Any]) -> None:
+        """Change the cells, with `operands` that have been computed; to be called where no other thread does.
+
+        Results that are `used` later are given to `values`. What is written replaces what was there in its memory, unless somebody else
+        holds that: so rows that are added to a large table cost no copy of it.
+        """
         for place, var in self.assigned.items():
             _store(self.cells[place], values.read(var))
         device = _server_of(self.cells)
-        held = [cell.stored if cell.storage.is_served else cell.storage.load(cell.stored) for cell in self.cells]
-        outputs = self._run(*(bring(array, device) for array in (*operands, *held)))
-        values.give(self.eqn.outvars, outputs)
+        take = lambda cell: bring(cell.stored if cell.storage.is_served else cell.storage.load(cell.stored), device)
+        state = list(map(take, self.written))
+        rest = [take(cell) for cell in self._only_read]
+        if is_recording():
+            state = list(map(jnp.copy, state))
+        else:
+            copy_what_others_hold(state)
+        outputs = self._run(state, rest, [bring(array, device) for array in operands])
+        for var, value in zip(self.eqn.outvars, outputs, strict=True):
+            if var in used:
+                values.give([var], [value])
         for cell, value in zip(self.written, outputs[len(outputs) - len(self.written) :], strict=True):
             _store(cell, value)
 
     @functools.cached_property
+    def _only_read(self) -> list[Cell]:
+        written = {id(cell) for cell in self.written}
+        return [cell for cell in self.cells if id(cell) not in written]
+
+    @functools.cached_property
     def _run(self) -> Callable[..., list[jax.Array]]:
-        return jax.jit(jaxpr_as_fun(self.eqn.params["jaxpr"]))
+        program = jaxpr_as_fun(self.eqn.params["jaxpr"])
+
+        def update(state: list[Any], rest: list[Any], operands: list[Any]) -> list[jax.Array]:
+            held = dict(zip(map(id, (*self.written, *self._only_read)), (*state, *rest), strict=True))
+            return program(*operands, *(held[id(cell)] for cell in self.cells))
+
+        return jax.jit(update, donate_argnums=0)
 
 
 @final
@@ -250,10 +282,10 @@ class _Stage:
         if self.outputs:
             values.give(self.outputs, self.program(*(bring(array, device) for array in values.take(self.inputs))))
 
-    def apply(self, values: _Values) -> None:
+    def apply(self, values: _Values, used: set[Any]) -> None:
         with unseen_by_tapes(), CELLS, deferring_signals():
             for update in self.updates:
-                update.apply(values.take(update.operands), values)
+                update.apply(values.take(update.operands), values, used)
 
 
 def _store(cell: Cell, array: jax.Array) -> None:

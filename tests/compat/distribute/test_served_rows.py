@@ -218,3 +218,54 @@ def test_ids_out_of_range_are_no_number(coordinate):
     found = coordinator.schedule(tf.function(embedding), args=(tf.constant([1, 5, -1]),)).fetch()
     assert np.isnan(found[1]).all() and np.isfinite(found[[0, 2]]).all()
     np.testing.assert_array_equal(found[2], embedding.embeddings.numpy()[4])
+
+
+def test_rows_are_changed_in_the_memory_of_their_table(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        table = tf.Variable(TABLE)
+    optimizer = keras.optimizers.SGD(0.1)
+
+    @tf.function
+    def step(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids))
+        optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+    coordinator.schedule(step, args=(tf.constant(IDS),)).fetch()
+    place = table.stored.unsafe_buffer_pointer()
+    coordinator.schedule(step, args=(tf.constant(IDS),)).fetch()
+    assert table.stored.unsafe_buffer_pointer() == place
+    held = table.value()
+    coordinator.schedule(step, args=(tf.constant(IDS),)).fetch()
+    np.testing.assert_allclose(held.numpy()[IDS[0]], TABLE[IDS[0]] - 0.2, rtol=1e-5)
+    np.testing.assert_allclose(table.numpy()[IDS[0]], TABLE[IDS[0]] - 0.3, rtol=1e-5)
+
+
+def test_tables_are_read_looked_up_saved_and_changed_at_once(coordinate, tmp_path):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        table, count = tf.Variable(np.zeros_like(TABLE)), tf.Variable(0.0)
+
+    @tf.function
+    def change(ids):
+        rows = tf.gather(table, ids)
+        table.scatter_add(tf.IndexedSlices(tf.ones_like(rows), ids))
+        count.assign_add(1.0)
+        return rows
+
+    @tf.function
+    def read_all():
+        return tf.reduce_sum(table)
+
+    checkpoint = tf.train.Checkpoint(table=table, count=count)
+    remote = []
+    for i in range(150):
+        remote.append(
+            coordinator.schedule(read_all) if i % 3 == 2 else coordinator.schedule(change, args=(tf.constant(IDS),))
+        )
+        if i % 50 == 25:
+            checkpoint.save(tmp_path / "saved")
+    coordinator.join()
+    assert all(np.isfinite(value.fetch()).all() for value in remote)
+    assert table.numpy()[IDS].tolist() == [[100.0] * 4, [200.0] * 4, [100.0] * 4, [200.0] * 4] and float(count) == 100
