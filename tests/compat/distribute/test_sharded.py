@@ -123,7 +123,10 @@ def test_loops_are_those_of_mirrored_variables(name):
     assert_split(model.optimizer.variables)
 
 
-@pytest.mark.parametrize("needs_values", [False, True])
+@pytest.mark.parametrize(
+    "needs_values",
+    [False, pytest.param(True, marks=pytest.mark.slow("eight replicas one by one, without a program"))],
+)
 def test_eager_loops_are_those_of_mirrored_variables(needs_values):
     model, _ = compare(lambda *args: step_by_step(*args, needs_values=needs_values))
     assert_split(model.optimizer.variables)
@@ -227,6 +230,53 @@ def test_steps_that_use_variables_after_an_update_are_exact():
     with pytest.warns(UserWarning, match=r"all of the optimizer's state.*'a' after the optimizer's update"):
         losses, weights = train(FSDPStrategy())
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    assert_split(weights)
+
+
+def run_in_loop(strategy, step, batch):
+    total = 0.0
+    for _ in tf.range(3):
+        total += strategy.reduce("SUM", strategy.run(step, args=(batch,)), axis=None)
+    return total
+
+
+def run_once(strategy, step, batch):
+    return strategy.reduce("SUM", strategy.run(step, args=(batch,)), axis=None)
+
+
+@pytest.mark.parametrize("run", [run_in_loop, run_once])
+@pytest.mark.parametrize("kind", ["two optimizers", "in a conditional", "sparse"])
+def test_updates_in_control_flow_are_exact(kind, run):
+    def train(strategy):
+        with strategy.scope():
+            weights = [tf.Variable(np.linspace(-1, 1, 2048, dtype="f4").reshape(64, 32), name=name) for name in "ab"]
+            optimizers = [keras.optimizers.Adam(0.01, clipnorm=0.5), keras.optimizers.SGD(0.01)]
+            for optimizer in optimizers:
+                optimizer.build(weights)
+            is_on = tf.Variable(1.0)
+
+        def step(rows):
+            with tf.GradientTape() as tape:
+                taken = tf.nn.embedding_lookup(weights[1], rows) if kind == "sparse" else weights[1]
+                loss = tf.reduce_mean((taken @ tf.transpose(weights[0])) ** 2) + tf.reduce_sum(tf.cast(rows, "float32"))
+            gradients = tape.gradient(loss, weights)
+            if kind != "in a conditional":
+                optimizers[0].apply_gradients([(gradients[0], weights[0])])
+            elif is_on > 0.0:
+                optimizers[0].apply_gradients([(gradients[0], weights[0])])
+            optimizers[1].apply_gradients([(gradients[1], weights[1])])
+            return loss
+
+        rows = tf.data.Dataset.from_tensor_slices(np.arange(16, dtype="i4")).batch(16)
+        (batch,) = strategy.experimental_distribute_dataset(rows)
+        compiled = tf.function(lambda batch: run(strategy, step, batch))
+        return [float(compiled(batch)) for _ in range(2)], weights
+
+    losses, weights = train(FSDPStrategy())
+    expected, wanted = train(tf.distribute.MirroredStrategy())
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for one, other in zip(weights, wanted, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
     assert_split(weights)
 
 
