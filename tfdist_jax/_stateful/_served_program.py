@@ -12,6 +12,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
+from tfdist_jax._global_batch._row_analysis import equations
 from tfdist_jax._internals import default_device, setting
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture, copy_what_others_hold
@@ -214,8 +215,8 @@ class _Update:
     def apply(self, operands: Sequence[jax.Array], values: _Values, used: set[Any]) -> None:
         """Change the cells, with `operands` that have been computed; to be called where no other thread does.
 
-        Results that are `used` later are given to `values`. What is written replaces what was there in its memory, unless somebody else
-        holds that: so rows that are added to a large table cost no copy of it.
+        Results that are `used` later are given to `values`. Rows replace what was there in the memory of their table, unless somebody else
+        holds that: so those of a large table cost no copy of it.
         """
         for place, var in self.assigned.items():
             _store(self.cells[place], values.read(var))
@@ -223,9 +224,8 @@ class _Update:
         take = lambda cell: bring(cell.stored if cell.storage.is_served else cell.storage.load(cell.stored), device)
         state = list(map(take, self.written))
         rest = [take(cell) for cell in self._only_read]
-        if is_recording():
-            state = list(map(jnp.copy, state))
-        else:
+        if self._changes_rows:
+            state = list(map(jnp.copy, state)) if is_recording() else state
             copy_what_others_hold(state)
         outputs = self._run(state, rest, [bring(array, device) for array in operands])
         for var, value in zip(self.eqn.outvars, outputs, strict=True):
@@ -240,6 +240,11 @@ class _Update:
         return [cell for cell in self.cells if id(cell) not in written]
 
     @functools.cached_property
+    def _changes_rows(self) -> bool:
+        """Whether it changes parts of arrays, whose other parts should not be copied; where all changes, new memory costs as little."""
+        return any(eqn.primitive.name.startswith("scatter") for eqn in equations(self.eqn.params["jaxpr"].jaxpr))
+
+    @functools.cached_property
     def _run(self) -> Callable[..., list[jax.Array]]:
         program = jaxpr_as_fun(self.eqn.params["jaxpr"])
 
@@ -247,7 +252,7 @@ class _Update:
             held = dict(zip(map(id, (*self.written, *self._only_read)), (*state, *rest), strict=True))
             return program(*operands, *(held[id(cell)] for cell in self.cells))
 
-        return jax.jit(update, donate_argnums=0)
+        return jax.jit(update, donate_argnums=0 if self._changes_rows else ())
 
 
 @final

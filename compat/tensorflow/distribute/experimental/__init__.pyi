@@ -18,6 +18,10 @@ from tfdist_jax.compat.tensorflow.distribute._preemption import (
     PreemptionCheckpointHandler as PreemptionCheckpointHandler,
     TerminationConfig as TerminationConfig,
 )
+from tfdist_jax.compat.tensorflow.distribute._sharded import (
+    FSDPStrategy as FSDPStrategy,
+    ModelParallelStrategy as ModelParallelStrategy,
+)
 from tfdist_jax.compat.tensorflow.distribute._strategy import (
     ValueContext as ValueContext,
 )
@@ -26,6 +30,7 @@ from tfdist_jax.compat.tensorflow.distribute._tpu_strategy import (
 )
 from tfdist_jax.compat.tensorflow.distribute.experimental import (
     coordinator as coordinator,
+    partitioners as partitioners,
 )
 MultiWorkerMirroredStrategy = _MultiWorkerMirroredStrategy
 TPUStrategy = _TPUStrategy
