@@ -6,7 +6,7 @@ the replicas runs behind them just as well, where XLA divides it among the devic
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, final
 
 import jax
@@ -14,10 +14,11 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
+from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._global_batch._gathers import run_on_parts
 from tfdist_jax._sharding._layout import WHOLE, make_spec, names_of
 from tfdist_jax._sharding._mesh import DATA
-from tfdist_jax._stateful._state import Cell, cell_name
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, cell_name, entering
 
 
 class UsedAfterUpdateError(Exception):
@@ -64,6 +65,34 @@ class _Update:
 
 
 @final
+class _UpdateScope(StateScope):
+    """The program around the replicas, as an update sees it."""
+
+    def __init__(self, around: StateScope, seen: Collection[int]) -> None:
+        """Let `around` be read and written, but for the cells that are `seen`, given by identity."""
+        self._around, self._seen = around, seen
+
+    def after_run(self, check: Callable[[], None]) -> bool:
+        return self._around.after_run(check)
+
+    def present_value(self, array: jax.Array) -> Any:
+        return self._around.present_value(array)
+
+    def read(self, cell: Cell) -> jax.Array:
+        return self._around.read(cell)
+
+    def values(self, cell: Cell) -> list[jax.Array]:
+        return self._around.values(cell)
+
+    def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
+        if id(cell) in self._seen:
+            raise NotCompilableError(
+                f"An optimizer's update changes {cell_name(cell)!r}, which is none of its variables, and the step uses it afterwards."
+            )
+        self._around.write(cell, array, merge)
+
+
+@final
 class PostponedUpdates:
     """The updates that the replicas of one program leave to the program around them, in order.
 
@@ -77,6 +106,7 @@ class PostponedUpdates:
         self._updates: list[_Update] = []
         self._changed: set[int] = set()
         self._moments: dict[int, int] = {}
+        self._seen: set[int] = set()
 
     def add(self, apply: Callable[[Any], object], operands: Any, cells: Sequence[Cell]) -> None:
         """Let `apply` be called behind the replicas.
@@ -96,6 +126,8 @@ class PostponedUpdates:
         Raises:
             UsedAfterUpdateError: If an update is to change it.
         """
+        if self._updates:
+            self._seen.add(id(cell))
         if id(cell) in self._changed:
             raise UsedAfterUpdateError(f"it uses {cell_name(cell)!r} after the optimizer's update")
 
@@ -119,13 +151,23 @@ class PostponedUpdates:
         parts = [jnp.moveaxis(leaf.part, leaf.dimension, 0) for leaf in leaves if _is_scattered(leaf)]
         return parts, [jnp.asarray(leaf) for leaf in leaves if not _is_scattered(leaf)]
 
-    def run(self, split: Sequence[jax.Array], whole: Sequence[jax.Array], before: Callable[[int], object]) -> None:
+    def run(
+        self,
+        around: StateScope,
+        split: Sequence[jax.Array],
+        whole: Sequence[jax.Array],
+        before: Callable[[int], object],
+    ) -> None:
         """Apply the updates, in the program around the replicas.
 
         Args:
+            around: The scope of that program.
             split: What has become of the parts that `operands` has returned.
             whole: What has become of the other arrays.
             before: Called with the number of updates that have been applied, before each one and in the end.
+
+        Raises:
+            NotCompilableError: If an update changes what replicas have used after it, and was not known to change.
         """
         parts, others = iter(split), iter(whole)
         for number, update in enumerate(self._updates):
@@ -134,7 +176,7 @@ class PostponedUpdates:
                 jnp.moveaxis(next(parts), 0, leaf.dimension) if _is_scattered(leaf) else next(others)
                 for leaf in update.operands
             ]
-            with unseen_by_tapes():
+            with unseen_by_tapes(), entering(_UpdateScope(around, self._seen)):
                 update.apply(jax.tree.unflatten(update.tree, arrays))
         before(len(self._updates))
 

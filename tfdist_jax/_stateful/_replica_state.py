@@ -228,7 +228,7 @@ class _Replicas:
                 if postponed.moment_of(cell) == moment:
                     scope.write(cell, value, Merge.SAME)
 
-        postponed.run(parts, operands, write)
+        postponed.run(scope, parts, operands, write)
         return jax.tree.unflatten(found["tree"], results)
 
 

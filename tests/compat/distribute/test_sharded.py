@@ -233,6 +233,28 @@ def test_steps_that_use_variables_after_an_update_are_exact():
     assert_split(weights)
 
 
+def test_steps_that_use_what_an_update_changes_beside_its_variables_are_exact():
+    class Counting(keras.optimizers.SGD):
+        def update_step(self, gradient, variable, learning_rate):
+            super().update_step(gradient, variable, learning_rate)
+            updates.assign_add(1.0)
+
+    strategy = FSDPStrategy(["/cpu:0", "/cpu:1"])
+    with strategy.scope():
+        weight, optimizer = tf.Variable(tf.zeros((64, 32))), Counting(1.0)
+        updates = tf.Variable(0.0, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+
+    def step():
+        optimizer.apply([tf.ones((64, 32))], [weight])
+        return updates + 0.0
+
+    for count in (1, 2):
+        found = strategy.experimental_local_results(strategy.run(step))
+        assert [float(each) for each in found] == [count] * 2 and weight.numpy()[0, 0] == -2 * count
+    strategy.run(lambda: optimizer.apply([tf.ones((64, 32))], [weight]))
+    assert float(updates) == 3 and weight.numpy()[0, 0] == -6
+
+
 def run_in_loop(strategy, step, batch):
     total = 0.0
     for _ in tf.range(3):
