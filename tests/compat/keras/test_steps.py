@@ -444,7 +444,7 @@ def test_replicas_without_rows_may_be_any_of_them(sizes, synchronized, strategy,
         places = [next(rows) if row < size else 0 for size in sizes for row in range(2)]
         function = StepFunction(make_train_step(model, strategy.num_replicas_in_sync), strategy)
         batch = stacked([(data.x[places], data.y[places])])
-        logs = [function._run(function.variable_ids(), sizes, batch) for _ in range(2)][-1]
+        logs = [function._dispatch(function.variable_ids(), sizes, batch) for _ in range(2)][-1]
         return [float(logs["loss"]), *(variable.numpy() for variable in model.variables)]
 
     for value, expected in zip(trained(sizes), trained((2, 1, 0, 0)), strict=True):
