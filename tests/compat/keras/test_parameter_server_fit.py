@@ -87,8 +87,8 @@ def test_without_staleness_fit_is_that_of_one_device(make, kind):
         results.append((history.history, again, model.predict(X, batch_size=7, verbose=0), model.get_weights()))
     (history, again, rows, weights), (expected, expected_again, expected_rows, expected_weights) = results
     for name, values in expected.items():
-        np.testing.assert_allclose(history[name], values, rtol=2e-5)
-    np.testing.assert_allclose(again, expected_again, rtol=2e-5)
+        np.testing.assert_allclose(history[name], values, rtol=1e-4)  # Adam magnifies last bits.
+    np.testing.assert_allclose(again, expected_again, rtol=1e-4)
     np.testing.assert_allclose(rows, expected_rows, rtol=1e-4, atol=1e-5)
     for one, other in zip(weights, expected_weights, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
