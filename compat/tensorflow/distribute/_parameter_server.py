@@ -1,6 +1,7 @@
 """`tf.distribute.ParameterServerStrategy`: variables on servers, which workers change one after another, without waiting for each other."""
 
 import functools
+import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -24,6 +25,7 @@ from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolv
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
 
+_log = logging.getLogger("tfdist_jax")
 _WORKERS = 2
 
 
@@ -80,6 +82,14 @@ class ParameterServerStrategy(Strategy):
         devices = [device for device in jax.local_devices() if device.platform != "cpu"] or jax.local_devices()
         super().__init__(tfdist_jax.SingleDevice(devices[0]))
         self._cluster_resolver = resolver
+        if resolver.task_type in ("worker", "ps"):
+            _log.warning(
+                "This process is the task %s %s of its cluster, and makes the strategy: it is the coordinator, with all workers and "
+                "servers in it. If other tasks run the program too, each trains for itself: call "
+                "`tf.distribute.Server(...).join()` in all but one.",
+                resolver.task_type,
+                resolver.task_id,
+            )
         count = len(jobs["worker"]) or max(_WORKERS, len(devices))
         self.workers = [EmbeddedWorker(i, devices[i % len(devices)]) for i in range(count)]
         self.statistics = Statistics(len(self.workers))

@@ -392,7 +392,7 @@ def test_a_conditional_that_changes_variables_runs_uncompiled(coordinate):
     assert float(v) == 5 * (2 + 3) + 40
 
 
-def test_one_worker_and_no_cluster(monkeypatch):
+def test_one_worker_and_no_cluster(monkeypatch, caplog):
     strategy = tf.distribute.experimental.ParameterServerStrategy()
     assert len(strategy.workers) >= 2 and len(strategy.parameter_devices) == 1
     monkeypatch.setenv(
@@ -401,6 +401,7 @@ def test_one_worker_and_no_cluster(monkeypatch):
     )
     strategy = tf.distribute.experimental.ParameterServerStrategy()
     assert (len(strategy.workers), len(strategy.parameter_devices)) == (1, 2)
+    assert "task worker 0" in caplog.text and "each trains for itself" in caplog.text
 
 
 @pytest.mark.parametrize(

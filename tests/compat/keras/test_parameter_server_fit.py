@@ -87,8 +87,9 @@ def test_without_staleness_fit_is_that_of_one_device(make, kind):
         results.append((history.history, again, model.predict(X, batch_size=7, verbose=0), model.get_weights()))
     (history, again, rows, weights), (expected, expected_again, expected_rows, expected_weights) = results
     for name, values in expected.items():
-        np.testing.assert_allclose(history[name], values, rtol=1e-4)  # Adam magnifies last bits.
-    np.testing.assert_allclose(again, expected_again, rtol=1e-4)
+        # Adam magnifies the last bits of operations that are not compiled together.
+        np.testing.assert_allclose(history[name], values, rtol=1e-4 if kind == "eagerly" else 2e-5)
+    np.testing.assert_allclose(again, expected_again, rtol=1e-4 if kind == "eagerly" else 2e-5)
     np.testing.assert_allclose(rows, expected_rows, rtol=1e-4, atol=1e-5)
     for one, other in zip(weights, expected_weights, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
@@ -233,6 +234,17 @@ def test_what_fails_in_a_step_is_raised_and_training_can_go_on(make):
         model.fit(X[:, :5], Y, verbose=0)
     model.fit(X, Y, verbose=0)
     assert int(model.optimizer.iterations) == 1
+
+    def batches():
+        for i in range(9):
+            yield (X[:6, :5] if i == 3 else X[:6]), Y[:6]
+
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"shape|incompatible"):
+            model.fit(batches(), steps_per_epoch=9, shuffle=False, verbose=0)
+        before = int(model.optimizer.iterations)
+        model.fit(X, Y, verbose=0)
+        assert int(model.optimizer.iterations) == before + 1
 
 
 def test_what_would_lose_changes_is_refused(make):

@@ -1,7 +1,8 @@
 """Steps of Keras's loops that the workers of parameter servers run, beside each other."""
 
 import collections
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from tfdist_jax._coordinator import RemoteValue
@@ -30,20 +31,34 @@ class ServedSteps:
         Raises:
             Exception: That of a step, of this or of an earlier one.
         """
-        self._scheduled.append(self._coordinator.schedule_plainly(step))
-        if wait:
-            self.join()
-        while self._scheduled and (not self._logs or len(self._scheduled) > self._most or self._scheduled[0].is_ready):
-            self._show_next()
+        with self._forgetting_failures():
+            self._scheduled.append(self._coordinator.schedule_plainly(step))
+            if wait:
+                self._coordinator.join()
+            self._show(wait=wait)
         return self._logs
 
     def join(self) -> None:
         """Wait until all steps have run."""
-        self._coordinator.join()
-        while self._scheduled:
-            self._show_next()
+        with self._forgetting_failures():
+            self._coordinator.join()
+            self._show(wait=True)
 
-    def _show_next(self) -> None:
-        logs = self._scheduled.popleft().result()
-        self._logs.clear()
-        self._logs.update(logs)
+    @contextlib.contextmanager
+    def _forgetting_failures(self) -> Iterator[None]:
+        """Leave nothing of a training that has failed to the next one."""
+        try:
+            yield
+        except BaseException:
+            self._scheduled.clear()
+            raise
+
+    def _show(self, *, wait: bool) -> None:
+        while self._scheduled and (
+            wait or not self._logs or len(self._scheduled) > self._most or self._scheduled[0].is_ready
+        ):
+            step = self._scheduled.popleft()
+            if step.error() is not None:
+                self._coordinator.join()  # Which raises it, and forgets it.
+            self._logs.clear()
+            self._logs.update(step.result())
