@@ -8,6 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow.keras._training._served_steps import ServedSteps
 
 X = np.linspace(-1, 1, 30 * 6, dtype="f4").reshape(30, 6) ** 3
 Y = (X[:, :1] > 0).astype("f4")
@@ -251,3 +252,14 @@ def test_what_would_lose_changes_is_refused(make):
     model = make_model(make(2), model=InJaxsForm)
     with pytest.raises(NotImplementedError, match="TensorFlow's form"):
         model.fit(X, Y, verbose=0)
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_step_that_fails_leaves_nothing_to_later_ones(make, wait):
+    steps = ServedSteps(make(2))
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            steps.run(lambda: 1 / 0, wait=wait)
+        assert steps.run(lambda: {"loss": 2.0}, wait=True) == {"loss": 2.0}
+        steps.join()
+        steps._logs.clear()
