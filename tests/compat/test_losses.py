@@ -63,10 +63,15 @@ def test_losses_have_finite_gradients(loss, logits):
     assert np.isfinite(gradient).all()
 
 
-def test_partitioned_tables_are_refused():
-    with pytest.raises(NotImplementedError, match="join partitions"):
-        tf.nn.embedding_lookup([tf.ones([2, 2]), tf.ones([2, 2])], [0])
-    assert tf.nn.embedding_lookup([tf.ones([2, 2])], [0]).shape == (1, 2)
+def test_rows_of_a_table_in_parts_follow_each_other():
+    first, second = tf.constant([[1.0], [2.0], [3.0]]), tf.constant([[4.0], [5.0]])
+    assert tf.nn.embedding_lookup([first, second], [0, 2, 3, 4])[:, 0].tolist() == [1, 3, 4, 5]
+    assert tf.nn.embedding_lookup([first], [2]).tolist() == [[3]]
+    for number in (5, -1):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tf.nn.embedding_lookup([first, second], [number])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"tables of a lookup have \[2, 3\] rows"):
+        tf.nn.embedding_lookup([second, first], [0])
 
 
 def test_clipping_zero_has_no_nan_gradient():
