@@ -1,5 +1,6 @@
 """Handlers of signals wait for the end of a section, and all of them run."""
 
+import _thread
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import pytest
 from environment import LIMIT_S
 
+from tfdist_jax import _signals
 from tfdist_jax._internals import breaks_by_exceptions
 from tfdist_jax._signals import deferring_signals, delivering_signals
 
@@ -116,8 +118,17 @@ def test_other_threads_have_no_sections(heard):
     thread.join()
 
 
-def test_where_an_exception_would_break_a_cache_a_handler_waits_for_a_moment():
+@pytest.mark.parametrize("during_start", [False, True])
+def test_where_an_exception_would_break_a_cache_a_handler_waits_for_a_moment(during_start, monkeypatch):
     """Without that, JAX 0.10 takes the function for one that calls itself."""
+
+    def start_slowly(*arguments):
+        monkeypatch.undo()
+        _thread.start_new_thread(*arguments)
+        time.sleep(0.05)  # The signal comes again before the handler that has to wait has ended.
+
+    if during_start:
+        monkeypatch.setattr(_signals, "start_new_thread", start_slowly)
     handled = []
 
     def handle(number, frame):

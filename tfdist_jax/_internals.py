@@ -328,12 +328,16 @@ _IN_CACHES = frozenset(code for code in _util._weakref_lru_cache.__code__.co_con
 
 
 def breaks_by_exceptions(frame: FrameType | None) -> bool:
-    """Whether an exception in this frame, as a signal's handler raises one, would break a cache of JAX's.
+    """Whether an exception in this frame, as a signal's handler raises one, would go through a cache of JAX's and break it.
 
     The call that the cache is asked for would be taken for one that still runs: when this thread asks again, that is an error of a
     recursion, and other threads wait for ever.
     """
-    return frame is not None and frame.f_code in _IN_CACHES
+    while frame is not None:  # Also what it calls, as the handler that waits does itself.
+        if frame.f_code in _IN_CACHES:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def setting(name: str) -> Any:

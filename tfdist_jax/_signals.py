@@ -10,10 +10,11 @@ import contextlib
 import os
 import signal
 import threading
+import time
 
 # The functions of `signal`, which would make an enum of each number.
 from _signal import getsignal, signal as set_signal  # pyright: ignore[reportMissingImports]
-from _thread import get_ident, interrupt_main
+from _thread import get_ident, interrupt_main, start_new_thread
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Self, final
@@ -26,6 +27,11 @@ _SIGNALS = tuple(int(getattr(signal, f"SIG{name}")) for name in _NAMES if hasatt
 
 # After this time a signal comes again whose handler could not run.
 _SOON_S = 0.001
+
+
+def _interrupt_soon(number: int) -> None:
+    time.sleep(_SOON_S)
+    interrupt_main(number)
 
 
 @final
@@ -41,9 +47,7 @@ class _Deferring:
             return
         if breaks_by_exceptions(frame):
             # By another thread: what this one is asked to do later it does at its next instruction, which is still in that frame.
-            again = threading.Timer(_SOON_S, interrupt_main, (number,))
-            again.daemon = True
-            again.start()
+            start_new_thread(_interrupt_soon, (number,))
             return
         try:
             self.handler(number, frame)
