@@ -13,13 +13,23 @@ class ConcreteValueRequiredError(NotCompilableError):
     """A function that is being traced needs the value of an array, which it has only when it runs as Python."""
 
 
-class DiffersByReplicaError(Exception):
+class RestartError(BaseException):
+    """Replicas have to be traced again, in another way. No `Exception`: it is not for handlers in the step that they run."""
+
+
+@final
+class DiffersByReplicaError(RestartError):
     """Replicas that are traced as one would have to be traced one by one: they differ, as the message says."""
 
 
 @final
-class NewOwnCellsError(Exception):
+class NewOwnCellsError(RestartError):
     """Replicas that are traced as one have made cells with a value for each: they are to be traced again, with these."""
+
+
+@final
+class UsedAfterUpdateError(RestartError):
+    """Replicas use what an update changes that was to run behind them."""
 
 
 class OutOfMemoryError(RuntimeError):

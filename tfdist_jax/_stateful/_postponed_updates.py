@@ -14,15 +14,11 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
-from tfdist_jax._errors import NotCompilableError
+from tfdist_jax._errors import NotCompilableError, UsedAfterUpdateError
 from tfdist_jax._global_batch._gathers import run_on_parts
 from tfdist_jax._sharding._layout import WHOLE, make_spec, names_of
 from tfdist_jax._sharding._mesh import DATA
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, cell_name, entering
-
-
-class UsedAfterUpdateError(Exception):
-    """Replicas use what an update changes that was to run behind them."""
 
 
 @final
@@ -98,11 +94,12 @@ class PostponedUpdates:
 
     Attributes:
         are_taken: Whether there is a program that will run them.
+        is_told: Whether the user knows if not.
     """
 
-    def __init__(self, *, are_taken: bool) -> None:
+    def __init__(self, *, are_taken: bool, is_told: bool = False) -> None:
         """Start with none."""
-        self.are_taken = are_taken
+        self.are_taken, self.is_told = are_taken, is_told
         self._updates: list[_Update] = []
         self._changed: set[int] = set()
         self._moments: dict[int, int] = {}

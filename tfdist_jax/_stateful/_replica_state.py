@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from tfdist_jax._autodiff._tape import observe_read
+from tfdist_jax._errors import UsedAfterUpdateError
 from tfdist_jax._internals import current_trace, releasing_failed_trace, set_current_trace
 from tfdist_jax._replica import is_per_replica
 from tfdist_jax._sharding._collectives import fused_sum, map_replicas
@@ -17,7 +18,7 @@ from tfdist_jax._sharding._mesh import DATA, num_replicas
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._merging import Part, contribution, merged
-from tfdist_jax._stateful._postponed_updates import PostponedUpdates, UsedAfterUpdateError
+from tfdist_jax._stateful._postponed_updates import PostponedUpdates
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering
 
 AddUp = Callable[[list[jax.Array]], list[Any]]
@@ -106,6 +107,12 @@ class ReplicaScope(StateScope):
         """Whether an update of cells may, and should, run behind the replicas."""
         storages = [cell.storage for cell in cells]
         should = any(storage.updates_apart for storage in storages)
+        if should and not self._postponed.are_taken and not self._postponed.is_told:
+            warnings.warn(
+                "A step whose replicas' batches differ in size, or that is not compiled, needs all of the optimizer's state on each device "
+                "while it runs. Its results are the same.",
+                stacklevel=2,
+            )
         return self._postponed.are_taken and should and not any(storage.per_replica for storage in storages)
 
     def postpone(self, apply: Callable[[Any], object], operands: Any, cells: Sequence[Cell]) -> None:
@@ -170,7 +177,7 @@ def run_with_cells(
             "use the variables before it applies gradients, in several calls of `strategy.run` if need be.",
             stacklevel=2,
         )
-        return replicas.run(PostponedUpdates(are_taken=False))
+        return replicas.run(PostponedUpdates(are_taken=False, is_told=True))
 
 
 @final

@@ -60,7 +60,8 @@ class CommunicationOptions:
         if self.bytes_per_pack < 0:
             raise ValueError(f"Argument `bytes_per_pack` must be >=0, got {self.bytes_per_pack}.")
         self.implementation = CommunicationImplementation(self.implementation)
-        self.compression = _COMPRESSIONS.get(self.compression, self.compression)
+        if isinstance(self.compression, str):
+            self.compression = _COMPRESSIONS.get(self.compression, self.compression)
         if not isinstance(self.compression, Compression | None):
             raise ValueError(
                 f"`compression` must be one of {sorted(_COMPRESSIONS)}, or a form such as tfdist_jax.PowerSGD(rank=2), got "

@@ -91,9 +91,8 @@ def _with_layouts(layouts: Any, axes: int | Axes | None, devices: Sequence[str] 
     if layouts.device_mesh is not None and axes is None and devices is None:
         mesh = layouts.device_mesh
         names = [f"/{name}" for name in mesh.devices.flat]
-        return KerasLayouts.of(
-            layouts, tuple(zip(mesh.axis_names, mesh.shape, strict=True)), tuple(resolve_devices(names))
-        )
+        axes = tuple(zip(mesh.axis_names, mesh.shape, strict=True))
+        return KerasLayouts.of(layouts, _pairs_of(axes), tuple(resolve_devices(names)))
     if layouts.device_mesh is not None:
         raise ValueError(
             f"The LayoutMap has a device mesh of its own, {layouts.device_mesh}, which says which axes and devices there are, but `axes` "
