@@ -7,7 +7,15 @@ import time
 
 import pytest
 
-from tfdist_jax._coordinator import ClosureCancelledError, Coordinator, WorkerLostError, current_worker
+from tfdist_jax._coordinator import (
+    ClosureCancelledError,
+    ClosureQueue,
+    Coordinator,
+    WorkerLostError,
+    _coordinator,
+    current_worker,
+)
+from tfdist_jax._coordinator._closure_queue import Closure
 from tfdist_jax._coordinator._worker import being_worker
 
 LIMIT_S = 60
@@ -117,6 +125,33 @@ def test_schedule_and_done_raise_errors_too(make):
             ask()
 
 
+def test_an_error_is_raised_once_whoever_asks_at_the_same_time(make):
+    for _ in range(20):
+        coordinator, _ = make(2)
+        go, raised, asked = threading.Event(), [], threading.Barrier(3, timeout=LIMIT_S)
+        coordinator.schedule(lambda go=go: go.wait(LIMIT_S))
+        with pytest.raises(ZeroDivisionError):
+            coordinator.schedule(lambda: 1 / 0).result()
+
+        def ask(what, raised=raised, asked=asked):
+            asked.wait()
+            try:
+                what()
+            except Exception as error:
+                raised.append(type(error))
+
+        threads = [threading.Thread(target=ask, args=[what]) for what in (coordinator.join, coordinator.done)]
+        for thread in threads:
+            thread.start()
+        asked.wait()
+        time.sleep(0.005)  # Both wait for the closure that runs.
+        go.set()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert raised == [ZeroDivisionError]
+        assert coordinator.schedule(lambda: 5).result() == 5
+
+
 def test_an_exit_in_a_closure_is_an_error_and_the_worker_goes_on(make):
     coordinator, _ = make(1)
     coordinator.schedule(lambda: exit(3))
@@ -174,7 +209,28 @@ def test_staleness_is_bounded(make, most):
     assert most or ended == list(range(100))
 
 
-@pytest.mark.parametrize("wrong", [-1, 1.5, "2"])
+def test_without_staleness_workers_take_turns(make):
+    coordinator, _ = make(3, max_staleness=0)
+    turns = [coordinator.schedule(lambda: current_worker().index) for _ in range(7)]
+    assert [turn.result() for turn in turns] == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_the_turn_of_a_worker_that_has_gone_is_the_next_ones(make):
+    is_lost, is_back = threading.Event(), threading.Event()
+    coordinator, workers = make(3, max_staleness=0)
+    workers[1].loses = is_lost.is_set
+    workers[1].recover = lambda: is_back.wait(LIMIT_S)
+    is_lost.set()
+    turns = [coordinator.schedule(lambda: current_worker().index) for _ in range(5)]
+    assert [turn.result() for turn in turns] == [0, 2, 0, 2, 0]
+    is_lost.clear()
+    is_back.set()
+    wait_until(lambda: coordinator.statistics.snapshot().workers == 3)
+    turns = [coordinator.schedule(lambda: current_worker().index) for _ in range(3)]
+    assert sorted(turn.result() for turn in turns) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, "2", True])
 def test_staleness_is_a_number_of_closures(wrong):
     with pytest.raises(ValueError, match="number of closures"):
         Coordinator([], max_staleness=wrong)
@@ -206,8 +262,49 @@ def test_threads_end_with_the_coordinator(make):
 def test_a_stopped_coordinator_says_so(make):
     coordinator, _ = make()
     coordinator.stop()
-    with pytest.raises(RuntimeError, match="has been stopped"):
-        coordinator.schedule(lambda: 1)
+    for ask in (coordinator.schedule, coordinator.make_on_each):
+        with pytest.raises(RuntimeError, match="has been stopped"):
+            ask(lambda: 1)
+
+
+def test_who_waits_for_room_in_a_queue_that_is_closed_is_told():
+    queue, errors = ClosureQueue(1, ClosureCancelledError, limit=1), []
+    queue.put(Closure(lambda: 1))
+
+    def put():
+        try:
+            queue.put(Closure(lambda: 2))
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=put)
+    thread.start()
+    time.sleep(0.02)
+    queue.close()
+    thread.join(LIMIT_S)
+    assert len(errors) == 1 and "has been stopped" in errors[0]
+
+
+def test_stopping_waits_for_all_threads_together(make, monkeypatch):
+    monkeypatch.setattr(_coordinator, "_LAST_S", 0.2)
+    coordinator, _ = make(4)
+    go, begun = threading.Event(), threading.Barrier(5, timeout=LIMIT_S)
+
+    def closure():
+        begun.wait()
+        go.wait(LIMIT_S)
+
+    for _ in range(4):
+        coordinator.schedule(closure)
+    begun.wait()
+    waited = []
+    monkeypatch.setattr(
+        threading.Thread, "join", lambda self, timeout=None: (waited.append(timeout), time.sleep(timeout))
+    )
+    coordinator.stop()
+    monkeypatch.undo()
+    go.set()
+    assert len(waited) == 4 and sum(waited) <= 0.2
 
 
 def wait_until(condition):

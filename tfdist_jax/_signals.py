@@ -31,7 +31,7 @@ _SOON_S = 0.001
 
 def _interrupt_soon(number: int) -> None:
     time.sleep(_SOON_S)
-    interrupt_main(number)
+    interrupt_main(number)  # pyright: ignore[reportArgumentType]  It takes any number.
 
 
 @final

@@ -4,7 +4,7 @@ from tfdist_jax._coordinator._closure_queue import (
     ClosureCancelledError as ClosureCancelledError,
     ClosureQueue as ClosureQueue,
 )
-from tfdist_jax._coordinator._coordinator import Coordinator as Coordinator
+from tfdist_jax._coordinator._coordinator import Coordinator as Coordinator, check_options as check_options
 from tfdist_jax._coordinator._remote_value import RemoteValue as RemoteValue
 from tfdist_jax._coordinator._statistics import Snapshot as Snapshot, Statistics as Statistics
 from tfdist_jax._coordinator._worker import (
@@ -12,6 +12,7 @@ from tfdist_jax._coordinator._worker import (
     Worker as Worker,
     WorkerLostError as WorkerLostError,
     being_worker as being_worker,
+    closure_memory as closure_memory,
     current_worker as current_worker,
     tracing_alone as tracing_alone,
 )

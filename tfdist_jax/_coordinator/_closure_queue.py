@@ -36,11 +36,17 @@ class ClosureQueue:
     """
 
     def __init__(
-        self, make_cancelled: Callable[[], Exception], *, limit: int = 256 * 1024, max_staleness: int | None = None
+        self,
+        num_workers: int,
+        make_cancelled: Callable[[], Exception],
+        *,
+        limit: int = 256 * 1024,
+        max_staleness: int | None = None,
     ) -> None:
         """Be empty.
 
         Args:
+            num_workers: How many take closures. If one closure runs at a time they take turns, so that each gets the same ones each time.
             make_cancelled: Makes the error of a closure that is cancelled.
             limit: How many closures may wait; `put` waits while there are so many.
             max_staleness: How many others may end while a closure runs; None for any number.
@@ -50,6 +56,8 @@ class ClosureQueue:
         # Each closure that runs, and how many had ended when it began.
         self._running: dict[Closure, int] = {}
         self._ended = 0
+        self._num_workers, self._gone = num_workers, set[int]()
+        self._turn = 0 if max_staleness == 0 else None
         self._error: BaseException | None = None
         self._is_open = True
         self._changed = threading.Condition()
@@ -64,19 +72,28 @@ class ClosureQueue:
     def put(self, closure: Closure) -> None:
         """Let a closure wait for a worker."""
         with self._scheduling, self._changed:
-            self._must_be_open()
-            self._changed.wait_for(lambda: len(self._waiting) < self._limit or self._error is not None)
+            self._changed.wait_for(
+                lambda: len(self._waiting) < self._limit or self._error is not None or not self._is_open
+            )
+            self.must_be_open()
             self._waiting.append(closure)
             self._raise_error()
             self._changed.notify_all()
 
-    def take(self, *, or_when: Callable[[], bool] = lambda: False) -> Closure | None:
-        """Wait for a closure and take it, to be followed by `finish`, `fail` or `put_back`; None if closed, or as soon as `or_when()`."""
+    def take(self, worker: int, *, or_when: Callable[[], bool] = lambda: False) -> Closure | None:
+        """Wait for a closure for a worker and take it, to be followed by `finish`, `fail` or `put_back`.
+
+        Returns:
+            The closure; None if the queue is closed, or as soon as `or_when()`.
+        """
+        is_next = lambda: self._may_begin() and (self._turn is None or self._next() == worker)
         with self._changed:
-            self._changed.wait_for(lambda: self._may_begin() or not self._is_open or or_when())
+            self._changed.wait_for(lambda: is_next() or not self._is_open or or_when())
             if or_when() or not self._is_open:
                 return None
             closure = self._waiting.popleft()
+            if self._turn is not None:
+                self._turn = worker + 1
             self._running[closure] = self._ended
             self._changed.notify_all()
             return closure
@@ -84,6 +101,18 @@ class ClosureQueue:
     def wake(self) -> None:
         """Let those who wait in `take` look again."""
         with self._changed:
+            self._changed.notify_all()
+
+    def leave(self, worker: int) -> None:
+        """Let the others take a worker's turns until it is back."""
+        with self._changed:
+            self._gone.add(worker)
+            self._changed.notify_all()
+
+    def come_back(self, worker: int) -> None:
+        """Let a worker have its turns again."""
+        with self._changed:
+            self._gone.discard(worker)
             self._changed.notify_all()
 
     def finish(self, closure: Closure) -> None:
@@ -138,6 +167,11 @@ class ClosureQueue:
             self._ended - begin + others <= self._max_staleness for begin in (self._ended, *self._running.values())
         )
 
+    def _next(self) -> int | None:
+        """Return whose turn it is; None while all are gone."""
+        following = ((self._turn or 0) + i for i in range(self._num_workers))
+        return next((i % self._num_workers for i in following if i % self._num_workers not in self._gone), None)
+
     def _end(self, closure: Closure) -> None:
         del self._running[closure]
         self._ended += 1
@@ -147,14 +181,16 @@ class ClosureQueue:
         if self._error is None:
             return
         self._changed.wait_for(lambda: not self._running)
-        self._cancel_waiting()
         error, self._error = self._error, None
-        raise error
+        if error is not None:  # Else another thread has raised it meanwhile.
+            self._cancel_waiting()
+            raise error
 
     def _cancel_waiting(self) -> None:
         while self._waiting:
             self._waiting.popleft().result.set_error(self._make_cancelled())
 
-    def _must_be_open(self) -> None:
+    def must_be_open(self) -> None:
+        """Raise a RuntimeError if it is closed."""
         if not self._is_open:
             raise RuntimeError("The coordinator has been stopped: make another one.")

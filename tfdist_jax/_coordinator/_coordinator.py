@@ -4,6 +4,7 @@ import collections
 import logging
 import math
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -16,6 +17,22 @@ from tfdist_jax._coordinator._worker import Worker, WorkerLostError, current_wor
 _log = logging.getLogger("tfdist_jax")
 _LAST_S = 10
 _CANCELLED = "The closure is cancelled, since another one has failed. Schedule it again."
+
+
+def check_options(max_staleness: Any, report_every_s: Any) -> None:
+    """Check options of a `Coordinator`.
+
+    Raises:
+        ValueError: If one is not what it should be.
+    """
+    if report_every_s is not None and not (_is_a(float, report_every_s) and report_every_s > 0):
+        raise ValueError(f"`report_every_s` is a number of seconds, or None, got {report_every_s!r}.")
+    if max_staleness is not None and not (_is_a(int, max_staleness) and max_staleness >= 0):
+        raise ValueError(f"`max_staleness` is a number of closures, 0 or more, or None, got {max_staleness!r}.")
+
+
+def _is_a(kind: type, number: Any) -> bool:
+    return isinstance(number, int | kind) and not isinstance(number, bool)
 
 
 @final
@@ -43,19 +60,16 @@ class Coordinator:
             workers: Who runs closures.
             statistics: Where closures are counted.
             max_staleness: How many other closures may end, at most, while one runs: so many changes of others has it not seen. With 0 they
-                run one after another, in the order in which they are scheduled. None for any number.
+                run one after another, in the order in which they are scheduled, on one worker after another. None for any number.
             report_every_s: After how many seconds each time what has happened is logged; None for never.
             make_cancelled: Makes the error of a closure that is cancelled.
 
         Raises:
-            ValueError: If a number is none, or too small.
+            ValueError: As `check_options`.
         """
-        if report_every_s is not None and not (isinstance(report_every_s, int | float) and report_every_s > 0):
-            raise ValueError(f"`report_every_s` is a number of seconds, or None, got {report_every_s!r}.")
+        check_options(max_staleness, report_every_s)
         self.statistics = statistics or Statistics(len(workers))
-        if max_staleness is not None and (not isinstance(max_staleness, int) or max_staleness < 0):
-            raise ValueError(f"`max_staleness` is a number of closures, 0 or more, or None, got {max_staleness!r}.")
-        self._queue = ClosureQueue(make_cancelled, max_staleness=max_staleness)
+        self._queue = ClosureQueue(len(workers), make_cancelled, max_staleness=max_staleness)
         self._threads = [_WorkerThread(worker, self._queue, self.statistics) for worker in workers]
         reporter = Reporter(self.statistics, report_every_s or math.inf, _log_statistics)
         for thread in (*self._threads, *([reporter] if report_every_s else ())):
@@ -82,6 +96,7 @@ class Coordinator:
     def make_on_each(self, fn: Callable[[], Any]) -> list[RemoteValue]:
         """Let each worker make something of its own, such as an iterator, and again when it is back after it had gone."""
         _must_not_be_worker("make_on_each")
+        self._queue.must_be_open()
         return [thread.make(fn) for thread in self._threads]
 
     def join(self) -> None:
@@ -113,15 +128,18 @@ class _WorkerThread(threading.Thread):
     def __init__(self, worker: Worker, queue: ClosureQueue, statistics: Statistics) -> None:
         super().__init__(name=f"worker {worker.index}", daemon=True)
         self._worker, self._queue, self._statistics = worker, queue, statistics
+        # Both change in other threads, too.
+        self._lock = threading.Lock()
         self._to_make: collections.deque[Closure] = collections.deque()
         self._made: list[tuple[weakref.ref[RemoteValue], Callable[[], Any]]] = []
 
     def make(self, fn: Callable[[], Any]) -> RemoteValue:
         """Let the worker make something before it runs other closures."""
         closure = Closure(fn)
-        self._made = [(ref, fn) for ref, fn in self._made if ref() is not None]
-        self._made.append((weakref.ref(closure.result), fn))
-        self._to_make.append(closure)
+        with self._lock:
+            self._made = [(ref, fn) for ref, fn in self._made if ref() is not None]
+            self._made.append((weakref.ref(closure.result), fn))
+            self._to_make.append(closure)
         self._queue.wake()
         return closure.result
 
@@ -129,7 +147,7 @@ class _WorkerThread(threading.Thread):
         while self._queue.is_open:
             while self._to_make:
                 self._make_one(self._to_make.popleft())
-            closure = self._queue.take(or_when=lambda: bool(self._to_make))
+            closure = self._queue.take(self._worker.index, or_when=lambda: bool(self._to_make))
             if closure is not None:
                 self._run_one(closure)
             del closure  # It holds arrays.
@@ -160,15 +178,17 @@ class _WorkerThread(threading.Thread):
     def _recover(self) -> None:
         """Wait for the worker, which then makes anew all that was its own."""
         self._statistics.count(workers=-1)
-        for ref, _ in self._made:
-            if (result := ref()) is not None:
-                result.clear()
+        self._queue.leave(self._worker.index)
+        with self._lock:
+            for ref, _ in self._made:
+                if (result := ref()) is not None:
+                    result.clear()
         self._worker.recover()
+        with self._lock:
+            results = ((ref(), fn) for ref, fn in self._made)
+            self._to_make = collections.deque(Closure(fn, result) for result, fn in results if result is not None)
         self._statistics.count(workers=1)
-        self._to_make.clear()
-        for ref, fn in self._made:
-            if (result := ref()) is not None:
-                self._to_make.append(Closure(fn, result))
+        self._queue.come_back(self._worker.index)
 
 
 def _log_statistics(snapshot: Snapshot) -> None:
@@ -178,9 +198,10 @@ def _log_statistics(snapshot: Snapshot) -> None:
 def _stop(queue: ClosureQueue, threads: Sequence[_WorkerThread], reporter: Reporter) -> None:
     queue.close()
     reporter.stop()
+    end = time.monotonic() + _LAST_S
     for thread in threads:
         if thread is not threading.current_thread():
-            thread.join(_LAST_S)
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 def _must_not_be_worker(what: str) -> None:

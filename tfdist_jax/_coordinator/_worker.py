@@ -46,6 +46,16 @@ def current_worker() -> Worker | None:
     return _current.get()
 
 
+# What is kept while a closure runs.
+_memory: ContextVar[dict[Any, Any] | None] = ContextVar("closure memory", default=None)
+
+
+def closure_memory() -> dict[Any, Any]:
+    """Return what is kept while the present closure runs, and forgotten then: a dictionary for whoever needs one."""
+    memory = _memory.get()
+    return {} if memory is None else memory
+
+
 _TRACING = threading.RLock()
 
 
@@ -56,12 +66,13 @@ def tracing_alone() -> contextlib.AbstractContextManager[Any]:
 
 @contextlib.contextmanager
 def being_worker(worker: Worker) -> Iterator[None]:
-    """Run code as a worker's."""
-    token = _current.set(worker)
+    """Run a closure as a worker's."""
+    token, of_memory = _current.set(worker), _memory.set({})
     try:
         yield
     finally:
         _current.reset(token)
+        _memory.reset(of_memory)
 
 
 @final

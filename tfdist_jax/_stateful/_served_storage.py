@@ -25,15 +25,6 @@ class Traffic(Protocol):
 
 
 @final
-class _NoTraffic:
-    def pull(self, size: int) -> None:
-        pass
-
-    def push(self, size: int, moment: None) -> None:
-        pass
-
-
-@final
 class ServedStorage(Storage):
     """Keeps arrays on a server: a device, often the host, to which workers' programs send updates.
 
@@ -43,10 +34,9 @@ class ServedStorage(Storage):
     holds_arrays = False
     is_served = True
 
-    def __init__(self, device: Device, traffic: Traffic | None = None, place_name: str | None = None) -> None:
+    def __init__(self, device: Device, traffic: Traffic, place_name: str | None = None) -> None:
         """Keep arrays on `device`."""
-        self.server, self.place_name = device, place_name
-        self.traffic: Traffic = traffic or _NoTraffic()
+        self.server, self.traffic, self.place_name = device, traffic, place_name
 
     def load(self, held: jax.Array) -> jax.Array:
         """Return a value on the present worker's device."""

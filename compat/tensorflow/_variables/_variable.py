@@ -271,12 +271,15 @@ class Variable(metaclass=ByCreators):
         Raises:
             OutOfRangeError: If that would make it larger than `limit`; not inside a compiled function.
         """
-        with _state.changing():
+
+        def count() -> jax.Array:
             before = self.value()
             if get_static_value(before) is not None and int(before) >= limit:
                 raise OutOfRangeError(None, None, f"Reached limit of {limit}")
             self.assign_add(1)
-        return before
+            return before
+
+        return update(count, [self])
 
     def _aggregate(self, value: jax.Array, context: "ReplicaContext") -> jax.Array:
         if self._takes_all(context):

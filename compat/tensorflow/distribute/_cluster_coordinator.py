@@ -1,6 +1,7 @@
 """`tf.distribute.coordinator`: closures for workers, and what comes of them."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
@@ -19,6 +20,8 @@ from tfdist_jax.compat.tensorflow._platform._errors import CancelledError
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
 from tfdist_jax.compat.tensorflow.distribute._parameter_server import ParameterServerStrategy
 from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
+
+_MOST_SHOWN = 10_000
 
 
 class ClosureInputError(Exception):
@@ -186,8 +189,10 @@ class ClusterCoordinator:
         told = self.statistics
         for name, value in told.scalars.items():
             scalar(f"parameter_server/{name}", value, step=step)
-        stale = np.repeat(list(told.staleness), list(told.staleness.values()))
-        histogram("parameter_server/staleness", stale, step=step)
+        # The histogram is written of single values: of many updates in proportion.
+        share = min(1.0, _MOST_SHOWN / max(sum(told.staleness.values()), 1))
+        shown = [math.ceil(count * share) for count in told.staleness.values()]
+        histogram("parameter_server/staleness", np.repeat(list(told.staleness), shown), step=step)
 
     def schedule(
         self, fn: Any, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None

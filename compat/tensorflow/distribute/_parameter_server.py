@@ -10,7 +10,7 @@ import jax
 
 import tfdist_jax
 from tfdist_jax._cluster._addresses import host_and_port, is_loopback, resolve
-from tfdist_jax._coordinator import EmbeddedWorker, Statistics
+from tfdist_jax._coordinator import EmbeddedWorker, Statistics, check_options
 from tfdist_jax._stateful._served_storage import ServedStorage
 from tfdist_jax._stateful._storage import Storage
 from tfdist_jax.compat.tensorflow._functions._execution_plan import ExecutionPlan
@@ -64,7 +64,7 @@ class ParameterServerStrategy(Strategy):
             report_every_s: Beyond TensorFlow: after how many seconds each time the coordinator's statistics are logged; None for never.
 
         Raises:
-            ValueError: If there is no server or no worker.
+            ValueError: If there is no server or no worker, or an option is no such number.
             NotImplementedError: If a task is on another machine.
             TypeError: If the partitioner cannot be called.
         """
@@ -77,6 +77,7 @@ class ParameterServerStrategy(Strategy):
                 "`variable_partitioner` must be a tf.distribute.experimental.partitioners.Partitioner, or another function of a shape and "
                 f"a type, got {variable_partitioner!r}."
             )
+        check_options(max_staleness, report_every_s)
         resolver = cluster_resolver or TFConfigClusterResolver()
         jobs = _jobs(resolver.cluster_spec(), is_given=cluster_resolver is not None)
         devices = [device for device in jax.local_devices() if device.platform != "cpu"] or jax.local_devices()

@@ -1,7 +1,6 @@
 """`ParameterServerStrategy` and its coordinator, with servers and workers in this process."""
 
 import threading
-import time
 
 import jax
 import keras
@@ -13,76 +12,6 @@ import tfdist_jax.compat.tensorflow as tf
 
 LIMIT_S = 60
 Simple = tf.distribute.cluster_resolver.SimpleClusterResolver
-
-
-def make_strategy(workers=2, servers=2, **options):
-    jobs = {"worker": workers, "ps": servers}
-    spec = {job: [f"localhost:{2222 + i}" for i in range(count)] for job, count in jobs.items()}
-    return tf.distribute.ParameterServerStrategy(Simple(tf.train.ClusterSpec(spec)), **options)
-
-
-@pytest.fixture
-def coordinate():
-    made = []
-
-    def coordinate(*args, **options):
-        strategy = make_strategy(*args, **options)
-        made.append(tf.distribute.coordinator.ClusterCoordinator(strategy))
-        return strategy, made[-1]
-
-    yield coordinate
-    for coordinator in made:
-        coordinator._native.stop()
-
-
-def test_no_change_is_lost_whatever_changes_a_variable(coordinate):
-    strategy, coordinator = coordinate(workers=4)
-    with strategy.scope():
-        added, subtracted, table = tf.Variable(0.0), tf.Variable([0.0, 0.0]), tf.Variable(tf.zeros([5, 2]))
-        read = tf.Variable(
-            0, synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM
-        )
-
-    @tf.function
-    def compiled(row):
-        added.assign_add(1.0)
-        subtracted.assign_sub([1.0, 2.0])
-        table.scatter_add(tf.IndexedSlices(tf.ones([1, 2]), row[None]))
-        read.assign_add(1)
-
-    @tf.function
-    def in_replica(row):
-        strategy.run(compiled, args=(row,))
-
-    for i in range(200):
-        coordinator.schedule(in_replica if i % 2 else compiled, args=(tf.constant(i % 5),))
-    coordinator.join()
-    assert (float(added), int(read)) == (200, 200) and subtracted.numpy().tolist() == [-200, -400]
-    assert table.numpy().tolist() == [[40, 40]] * 5
-
-
-def test_several_changes_of_one_variable_in_a_function_are_none_of_its_value(coordinate):
-    strategy, coordinator = coordinate(workers=2)
-    with strategy.scope():
-        v = tf.Variable(0.0)
-    reading, changed = threading.Event(), threading.Event()
-
-    def wait(x):
-        reading.set()
-        assert changed.wait(LIMIT_S)
-        return x
-
-    @tf.function
-    def slow():
-        v.assign_add(1.0)
-        v.assign_add(jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), v.read_value()))
-
-    result = coordinator.schedule(slow)
-    assert reading.wait(LIMIT_S)
-    coordinator.schedule(tf.function(lambda: v.assign_add(100.0))).fetch()
-    changed.set()
-    result.fetch()
-    assert float(v) == 102
 
 
 def test_plain_python_around_a_value_changes_variables_as_well(coordinate):
@@ -171,31 +100,6 @@ def test_numbers_that_are_none_do_not_reach_the_servers(coordinate):
     assert float(v) == 2
 
 
-def test_a_function_sees_what_it_read_at_first_while_others_change_it(coordinate):
-    strategy, coordinator = coordinate()
-    with strategy.scope():
-        v = tf.Variable(1.0)
-    reading, changed = threading.Event(), threading.Event()
-
-    def wait(x):
-        reading.set()
-        assert changed.wait(LIMIT_S)
-        return x
-
-    @tf.function
-    def slow():
-        x = jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), v.read_value())
-        v.assign_add(x)
-        return x
-
-    result = coordinator.schedule(slow)
-    assert reading.wait(LIMIT_S)
-    coordinator.schedule(tf.function(lambda: v.assign_add(100.0))).fetch()
-    changed.set()
-    assert result.fetch() == 1 and float(v) == 102
-    assert coordinator.statistics.staleness == {0: 1, 1: 1}
-
-
 OPTIMIZERS = {
     "SGD": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
     "Adam, clipped": lambda: keras.optimizers.Adam(0.05, global_clipnorm=0.5),
@@ -226,11 +130,50 @@ def train(strategy, run, optimizer, count=12):
     return losses, [np.asarray(v) for v in [*weights, *optimizer.variables]]
 
 
-def test_the_coordinator_trains_variables_of_either_kind():
-    with make_strategy().scope():
+def test_the_coordinator_trains_variables_of_either_kind(coordinate):
+    with coordinate()[0].scope():
         variables = [tf.Variable([1.0, 2.0]), keras.Variable([1.0, 2.0])]
         keras.optimizers.SGD(0.5).apply_gradients([(tf.constant([1.0, 2.0]), v) for v in variables])
     assert [v.numpy().tolist() for v in variables] == [[0.5, 1.0]] * 2
+
+
+def test_what_a_function_has_read_of_a_metric_concerns_no_later_one(coordinate):
+    strategy, coordinator = coordinate(workers=1)
+    with strategy.scope():
+        metric = keras.metrics.Mean()
+
+    @tf.function
+    def read():
+        return float(metric.result())
+
+    @tf.function
+    def reset():
+        float(tf.constant(1.0))  # So it runs as Python.
+        metric.reset_state()
+
+    metric.update_state([2.0])
+    assert coordinator.schedule(read).fetch() == 2
+    metric.update_state([10.0])
+    coordinator.schedule(reset).fetch()
+    assert (float(metric.total), float(metric.count)) == (0, 0)
+
+
+def test_per_worker_datasets_give_the_same_each_time_without_staleness(coordinate):
+    def run():
+        _, coordinator = coordinate(workers=3, max_staleness=0)
+        iterator = iter(coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.range(100)))
+        results = [coordinator.schedule(tf.function(next), args=(iterator,)) for _ in range(7)]
+        return [int(result.fetch()) for result in results]
+
+    assert run() == run() == [0, 0, 0, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_staleness": -1}, {"max_staleness": True}, {"report_every_s": "x"}, {"report_every_s": 0}]
+)
+def test_options_are_checked_when_the_strategy_is_made(options):
+    with pytest.raises(ValueError, match="is a number of"):
+        tf.distribute.ParameterServerStrategy(**options)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
@@ -359,17 +302,17 @@ def test_inputs_that_could_not_be_made_fail_what_uses_them(coordinate):
 
 def test_a_function_that_waits_for_itself_is_refused(coordinate):
     _, coordinator = coordinate(workers=1)
-    own = []
+    own, is_known = [], threading.Event()
 
     @tf.function
     def step(iterator):
         next(iterator)
+        assert is_known.wait(LIMIT_S)
         own[0].fetch()
 
     iterator = iter(coordinator.create_per_worker_dataset(tf.data.Dataset.range(9)))
-    gate = tf.function(lambda it: time.sleep(0.05))
-    coordinator.schedule(gate, args=(iterator,))
     own.append(coordinator.schedule(step, args=(iterator,)))
+    is_known.set()
     with pytest.raises(RuntimeError, match="would wait for itself"):
         coordinator.join()
 

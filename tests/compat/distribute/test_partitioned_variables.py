@@ -25,20 +25,6 @@ def make_table(parts, value=ROWS, **options):
         return tf.Variable(value, **options)
 
 
-@pytest.fixture
-def coordinate():
-    made = []
-
-    def coordinate(partitioner):
-        strategy = make_strategy(partitioner)
-        made.append(tf.distribute.coordinator.ClusterCoordinator(strategy))
-        return strategy, made[-1]
-
-    yield coordinate
-    for coordinator in made:
-        coordinator._native.stop()
-
-
 def slices(indices, values=None):
     return tf.IndexedSlices(tf.ones([len(indices), 2]) if values is None else tf.constant(values), tf.constant(indices))
 
@@ -351,7 +337,7 @@ def test_structures_hold_it_as_one_or_as_its_parts():
 
 
 def test_workers_change_parts_without_losing_changes(coordinate):
-    strategy, coordinator = coordinate(Fixed(3))
+    strategy, coordinator = coordinate(servers=3, partitioner=Fixed(3))
     with strategy.scope():
         table = tf.Variable(np.zeros_like(ROWS))
 

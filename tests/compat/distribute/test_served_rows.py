@@ -10,23 +10,7 @@ ROWS, WIDTH, IDS = 1000, 4, [1, 500, 999, 500]
 TABLE = np.random.RandomState(0).randn(ROWS, WIDTH).astype("f4")
 ROW_BYTES = len(IDS) * WIDTH * 4
 STEPS = 3
-Simple = tf.distribute.cluster_resolver.SimpleClusterResolver
 Fixed = tf.distribute.experimental.partitioners.FixedShardsPartitioner
-
-
-@pytest.fixture
-def coordinate():
-    made = []
-
-    def coordinate(parts=1):
-        spec = {"worker": ["localhost:1", "localhost:2"], "ps": ["localhost:3", "localhost:4"]}
-        strategy = tf.distribute.ParameterServerStrategy(Simple(tf.train.ClusterSpec(spec)), Fixed(parts))
-        made.append(tf.distribute.coordinator.ClusterCoordinator(strategy))
-        return strategy, made[-1]
-
-    yield coordinate
-    for coordinator in made:
-        coordinator._native.stop()
 
 
 def read(coordinator, fn, *args):
@@ -62,7 +46,7 @@ def test_a_step_reads_and_sends_only_rows(coordinate, optimizer, kind):
 
         return tf.function((lambda ids: strategy.run(step, args=(ids,))) if kind == "in a replica" else step)
 
-    strategy, coordinator = coordinate(3 if kind == "parts" else 1)
+    strategy, coordinator = coordinate(partitioner=Fixed(3) if kind == "parts" else None)
     table, variables, optimizer_ = make(strategy)
     step = make_step(strategy, table, variables, optimizer_)
     losses = [float(coordinator.schedule(step, args=(tf.constant(IDS),)).fetch()) for _ in range(STEPS)]
@@ -197,7 +181,7 @@ def test_keras_layers_keep_whole_variables_of_which_embeddings_send_rows(coordin
         losses = [run(step, tf.constant([[1, -500], [999, 500]])) for _ in range(STEPS)]
         return losses, [np.asarray(weight) for weight in weights], weights
 
-    strategy, coordinator = coordinate(3)
+    strategy, coordinator = coordinate(partitioner=Fixed(3))
     losses, found, weights = train(strategy, lambda fn, ids: float(coordinator.schedule(fn, args=(ids,)).fetch()))
     same, wanted, _ = train(tf.distribute.OneDeviceStrategy("/cpu:0"), lambda fn, ids: float(fn(ids)))
     assert all(isinstance(weight, keras.Variable) for weight in weights)

@@ -1,29 +1,25 @@
 """Keras variables on servers, which several workers change at once."""
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from tfdist_jax._coordinator import current_worker
+from tfdist_jax._coordinator import closure_memory, current_worker
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._served_storage import update
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JaxVariable, get_stateless_scope
 
-# What each thread has read last of variables to which workers add, such as metrics', by identity.
-_seen = threading.local()
-
 
 def note_read(variable: Any, array: Any) -> None:
-    """Note what a worker reads, outside of programs, of a served variable."""
+    """Note what a worker reads last, outside of programs, of a served variable to which workers add, such as a metric's."""
     if current_worker() is not None and _state.current_scope() is None and variable.aggregation == "sum":
-        vars(_seen)[str(id(variable))] = array
+        closure_memory()[id(variable)] = array
 
 
 def assign_now(variable: Any, value: Any) -> None:
     """Give a served variable a value outside of programs; of one to which workers add, a worker's change is added to that of others."""
-    before = vars(_seen).pop(str(id(variable)), None) if current_worker() is not None else None
+    before = closure_memory().pop(id(variable), None)
     with _state.CELLS:
         new = value if before is None else _state.read_now(variable) + (value - before)
         _state.store(variable, new)

@@ -1,0 +1,282 @@
+"""What functions of workers do to variables at once: nothing that one of them does is lost, or done to values that are not its own."""
+
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+
+LIMIT_S = 60
+
+
+def meet(barrier, x):
+    """Return `x` when as many workers as the barrier wants have come to here."""
+
+    def wait(x):
+        barrier.wait()
+        return x
+
+    return jax.pure_callback(wait, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def test_no_change_is_lost_whatever_changes_a_variable(coordinate):
+    strategy, coordinator = coordinate(workers=4)
+    barrier = threading.Barrier(4, timeout=LIMIT_S)
+    with strategy.scope():
+        added, subtracted, table = tf.Variable(0.0), tf.Variable([0.0, 0.0]), tf.Variable(tf.zeros([5, 2]))
+        read = tf.Variable(
+            0, synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM
+        )
+
+    @tf.function
+    def compiled(row):
+        one = meet(barrier, added * 0 + 1.0)
+        added.assign_add(one)
+        subtracted.assign_sub([one, one * 2])
+        table.scatter_add(tf.IndexedSlices(tf.fill([1, 2], one), row[None]))
+        read.assign_add(tf.cast(one, tf.int32))
+
+    @tf.function
+    def in_replica(row):
+        strategy.run(compiled, args=(row,))
+
+    for i in range(200):
+        coordinator.schedule(in_replica if i % 2 else compiled, args=(tf.constant(i % 5),))
+    coordinator.join()
+    assert (float(added), int(read)) == (200, 200) and subtracted.numpy().tolist() == [-200, -400]
+    assert table.numpy().tolist() == [[40, 40]] * 5
+
+
+def test_no_change_of_variables_of_no_strategy_is_lost(coordinate):
+    strategy, coordinator = coordinate(workers=4)
+    barrier = threading.Barrier(4, timeout=LIMIT_S)
+    plain, scaled, slow = tf.Variable(0.0), tf.Variable(0.0), tf.Variable(0.0)
+    with strategy.scope():
+        served = tf.Variable(0.0)
+
+    @tf.function
+    def by_constants():
+        served.assign_add(meet(barrier, served * 0 + 1.0))
+        plain.assign_add(1.0)
+
+    @tf.function
+    def by_values_of_servers():
+        scaled.assign_add(served * 0 + 1.0)
+
+    def wait(x):
+        time.sleep(0.005)
+        return x
+
+    @tf.function
+    def by_what_python_gives():
+        served.assign_add(1.0)
+        slow.assign_add(tf.numpy_function(wait, [tf.constant(1.0)], tf.float32))
+
+    for fn in (by_constants, by_values_of_servers, by_what_python_gives):
+        for _ in range(40):
+            coordinator.schedule(fn)
+        coordinator.join()
+    assert (float(served), float(plain), float(scaled), float(slow)) == (80, 40, 40, 40)
+
+
+def test_a_change_of_a_variable_of_no_strategy_that_would_be_lost_is_an_error(coordinate):
+    strategy, coordinator = coordinate()
+    plain, reading, changed = tf.Variable(1.0), threading.Event(), threading.Event()
+    with strategy.scope():
+        served = tf.Variable(0.0)
+
+    def wait(x):
+        reading.set()
+        assert changed.wait(LIMIT_S)
+        return x
+
+    @tf.function
+    def slow():
+        plain.assign_add(jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), served.read_value()))
+
+    coordinator.schedule(slow)
+    assert reading.wait(LIMIT_S)
+    plain.assign_add(1.0)
+    changed.set()
+    with pytest.raises(RuntimeError, match=r"one of the changes would be lost\. Make it in the strategy's scope"):
+        coordinator.join()
+    assert float(plain) == 2
+
+
+def test_workers_draw_numbers_of_their_own(coordinate):
+    strategy, coordinator = coordinate(workers=4)
+    barrier = threading.Barrier(4, timeout=LIMIT_S)
+    plain = tf.random.Generator.from_seed(1)
+    with strategy.scope():
+        served, generator = tf.Variable(0.0), tf.random.Generator.from_seed(2)
+
+    @tf.function
+    def draw():
+        one = meet(barrier, served * 0 + 1)
+        served.assign_add(one)
+        drawn = tf.random.normal([]), tf.nn.dropout(tf.ones([64]), 0.5), plain.normal([]), generator.normal([])
+        return [tf.reshape(tensor * one, [-1]) for tensor in drawn]
+
+    results = [coordinator.schedule(draw) for _ in range(60)]
+    for same in zip(*(result.fetch() for result in results), strict=True):
+        assert len({tensor.tobytes() for tensor in same}) == 60
+
+
+def test_counting_gives_each_number_once(coordinate):
+    strategy, coordinator = coordinate(workers=4)
+    barrier = threading.Barrier(4, timeout=LIMIT_S)
+    with strategy.scope():
+        counter = tf.Variable(0)
+
+    @tf.function
+    def count():
+        meet(barrier, counter.read_value())
+        return counter.count_up_to(1000)
+
+    results = [coordinator.schedule(count) for _ in range(60)]
+    assert sorted(int(result.fetch()) for result in results) == list(range(60))
+
+
+def test_what_is_assigned_may_be_a_constant(coordinate):
+    strategy, coordinator = coordinate()
+    numbers = np.arange(3.0, dtype="f4")
+    with strategy.scope():
+        v, other, table = tf.Variable(1.0), tf.Variable(1.0), tf.Variable(tf.zeros([3]))
+
+    @tf.function
+    def reset():
+        v.assign(5.0)
+        v.assign_add(1.0)
+        other.assign(2.0)
+        table.assign(numbers)
+        return tf.constant(3.0), numbers
+
+    constant, same = coordinator.schedule(reset).get()
+    assert (float(v), float(other), float(constant)) == (6, 2, 3) and same.tolist() == [0, 1, 2]
+    assert isinstance(constant, jax.Array) and tf.is_tensor(same) and tf.is_tensor(table.value())
+    table[0].assign(7.0)
+    assert table.value().numpy().tolist() == [7, 1, 2]
+
+
+def test_changes_of_one_variable_come_in_their_order(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        first, second = tf.Variable(0.0), tf.Variable(0.0)
+
+    @tf.function
+    def change(x):
+        second.assign_add(first.assign_add(x) * 10)  # Waits for the other variable.
+        before = second.value()
+        second.assign(x * 5)
+        second.assign_add(x)
+        return before, second.value()
+
+    assert [float(x) for x in coordinator.schedule(change, args=(tf.constant(1.0),)).fetch()] == [10, 6]
+    assert (float(first), float(second)) == (1, 6)
+
+
+def test_what_a_function_tells_and_asserts_before_a_change_happens(coordinate, capfd):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        v = tf.Variable(0.0)
+
+    @tf.function
+    def add(x):
+        tf.print("adding", x)
+        tf.debugging.assert_positive(x)
+        v.assign_add(x)
+
+    coordinator.schedule(add, args=(tf.constant(2.0),)).fetch()
+    assert "adding 2" in capfd.readouterr().err
+    for run in (lambda: add(tf.constant(-1.0)), coordinator.join):
+        if run == coordinator.join:
+            coordinator.schedule(add, args=(tf.constant(-1.0),))
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            run()
+    assert float(v) == 2
+
+
+def test_each_worker_fails_by_its_own_assertions(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        v = tf.Variable(0.0)
+
+    @tf.function
+    def add(x):
+        tf.debugging.assert_positive(x)
+        v.assign_add(x)
+
+    for _ in range(30):
+        failed, passed = (coordinator.schedule(add, args=(tf.constant(x),)).native for x in (-1.0, 1.0))
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            coordinator.join()
+        assert isinstance(failed.error(), tf.errors.InvalidArgumentError)
+        assert passed.error() is None or isinstance(passed.error(), tf.errors.CancelledError)
+    assert 0 <= float(v) <= 30
+
+
+def test_devices_have_no_effect_beside_servers_which_is_told(coordinate):
+    strategy, _ = coordinate()
+    with strategy.scope():
+        v = tf.Variable(1.0)
+
+    @tf.function
+    def add():
+        with tf.device("/cpu:1"):
+            v.assign_add(1.0)
+
+    with pytest.warns(UserWarning, match="`tf.device` has no effect"):
+        add()
+    assert float(v) == 2
+
+
+def test_several_changes_of_one_variable_in_a_function_are_none_of_its_value(coordinate):
+    strategy, coordinator = coordinate(workers=2)
+    with strategy.scope():
+        v = tf.Variable(0.0)
+    reading, changed = threading.Event(), threading.Event()
+
+    def wait(x):
+        reading.set()
+        assert changed.wait(LIMIT_S)
+        return x
+
+    @tf.function
+    def slow():
+        v.assign_add(1.0)
+        v.assign_add(jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), v.read_value()))
+
+    result = coordinator.schedule(slow)
+    assert reading.wait(LIMIT_S)
+    coordinator.schedule(tf.function(lambda: v.assign_add(100.0))).fetch()
+    changed.set()
+    result.fetch()
+    assert float(v) == 102
+
+
+def test_a_function_sees_what_it_read_at_first_while_others_change_it(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        v = tf.Variable(1.0)
+    reading, changed = threading.Event(), threading.Event()
+
+    def wait(x):
+        reading.set()
+        assert changed.wait(LIMIT_S)
+        return x
+
+    @tf.function
+    def slow():
+        x = jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), v.read_value())
+        v.assign_add(x)
+        return x
+
+    result = coordinator.schedule(slow)
+    assert reading.wait(LIMIT_S)
+    coordinator.schedule(tf.function(lambda: v.assign_add(100.0))).fetch()
+    changed.set()
+    assert result.fetch() == 1 and float(v) == 102
+    assert coordinator.statistics.staleness == {0: 1, 1: 1}
