@@ -1,9 +1,12 @@
 """Clusters of parameter servers in this process."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf
 
@@ -26,3 +29,19 @@ def coordinate() -> Iterator[Callable[..., tuple[Any, Any]]]:
     yield coordinate
     for coordinator in made:
         coordinator._native.stop()
+
+
+@pytest.fixture
+def meeting() -> Callable[[int], Callable[[Any], Any]]:
+    """Makes, for a number of workers, a function that returns its argument when so many of them have called it in their programs."""
+
+    def make(workers: int) -> Callable[[Any], Any]:
+        barrier = threading.Barrier(workers, timeout=LIMIT_S)
+
+        def wait(x: Any) -> Any:
+            barrier.wait()
+            return x
+
+        return lambda x: jax.pure_callback(wait, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    return make

@@ -226,14 +226,15 @@ def test_rows_are_changed_in_the_memory_of_their_table(coordinate):
     np.testing.assert_allclose(table.numpy()[IDS[0]], TABLE[IDS[0]] - 0.3, rtol=1e-5)
 
 
-def test_tables_are_read_looked_up_saved_and_changed_at_once(coordinate, tmp_path):
+def test_tables_are_read_looked_up_saved_and_changed_at_once(coordinate, meeting, tmp_path):
     strategy, coordinator = coordinate()
+    meet = meeting(2)
     with strategy.scope():
         table, count = tf.Variable(np.zeros_like(TABLE)), tf.Variable(0.0)
 
     @tf.function
     def change(ids):
-        rows = tf.gather(table, ids)
+        rows = meet(tf.gather(table, ids))
         table.scatter_add(tf.IndexedSlices(tf.ones_like(rows), ids))
         count.assign_add(1.0)
         return rows
