@@ -12,9 +12,9 @@ from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._internals import default_device, setting
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
-from tfdist_jax._stateful._served_assignments import find_assignments
-from tfdist_jax._stateful._served_lookups import bytes_of, find_lookups, variables_of
-from tfdist_jax._stateful._served_stages import Values, cut, make_stage, server_of, store
+from tfdist_jax._stateful._served_lookups import bytes_of
+from tfdist_jax._stateful._served_parts import ServedParts
+from tfdist_jax._stateful._served_stages import Values, server_of, store
 from tfdist_jax._stateful._served_storage import ServedStorage, Traffic, bring
 from tfdist_jax._stateful._state import CELLS, Cell, cell_name
 
@@ -55,21 +55,7 @@ class ServedProgram:
     def __init__(self, captured: Captured) -> None:
         """Cut `captured` into its parts."""
         self.captured, self.mesh = captured, None
-        lookups = find_lookups(captured)
-        self._stages = cut(captured, lookups.rest)
-        self._assignments = find_assignments(captured, self._stages)
-        jaxpr = captured.jaxpr.jaxpr
-        split = len(jaxpr.invars) - len(captured.cells)
-        self._arguments, reads = jaxpr.invars[:split], jaxpr.invars[split:]
-        self._indices = make_stage(jaxpr, lookups.indices)
-        self._lookups = [
-            (captured.cells[place], reads[place], make_stage(jaxpr, eqns)) for place, eqns in lookups.of_cells.items()
-        ]
-        self._results = jaxpr.outvars[: len(jaxpr.outvars) - len(captured.written)]
-        self._assigned = [atom for _, atom in self._assignments.in_the_end]
-        self._used = {var for stage in self._stages for var in stage.used}
-        self._used.update(variables_of([*self._results, *self._assigned]))
-        self._reads = [(cell, var) for cell, var in zip(captured.cells, reads, strict=True) if var in self._used]
+        self._parts = ServedParts.of(captured)
         self._traffic = list({id(one): one for one in map(_traffic_of, captured.cells) if one is not None}.values())
         self._checking = threading.RLock()
         self._is_settled = True
@@ -89,8 +75,8 @@ class ServedProgram:
             with jax.debug_nans(False):  # JAX's check would come first.
                 return self(arrays)
         values = Values(self.captured.jaxpr)
-        values.give(self._arguments, arrays)
-        if not (self._assignments.alone or self.captured.checks):
+        values.give(self._parts.arguments, arrays)
+        if not (self._parts.assignments.alone or self.captured.checks):
             return self._run(values)
         with self._running():
             return self._run(values)
@@ -99,7 +85,7 @@ class ServedProgram:
     def _running(self) -> Iterator[None]:
         """Keep others from running while this one does, if what the checks have heard, or what is assigned, would not be its own."""
         with contextlib.ExitStack() as stack:
-            if self._assignments.alone:
+            if self._parts.assignments.alone:
                 stack.enter_context(_ONE_BY_ONE)
             if self.captured.checks:
                 stack.enter_context(self._checking)
@@ -113,9 +99,9 @@ class ServedProgram:
             self._is_settled = True
 
     def _run(self, values: Values) -> Any:
-        before = [cell.stored for cell in self._assignments.alone]
+        before = [cell.stored for cell in self._parts.assignments.alone]
         moments = self._read(values)
-        for stage in self._stages:
+        for stage in self._parts.stages:
             stage.compute(values, default_device())
             given = values.take(stage.operands)
             self._check(given)
@@ -124,35 +110,36 @@ class ServedProgram:
             # On the server, whoever comes next would wait for this worker's computation.
             jax.block_until_ready(given)
             moments = _push(moments, [(update.written, values.take(update.operands)) for update in stage.updates])
-            stage.apply(values, self._used)
+            stage.apply(values, self._parts.used)
         device = default_device()
-        results = [bring(array, device) for array in values.take(self._results)]
-        assigned = values.take(self._assigned)
+        results = [bring(array, device) for array in values.take(self._parts.results)]
+        in_the_end = self._parts.assignments.in_the_end
+        assigned = values.take([atom for _, atom in in_the_end])
         self._check([*results, *assigned])
         _push(
             moments,
-            [([cell], [value]) for (cell, _), value in zip(self._assignments.in_the_end, assigned, strict=True)],
+            [([cell], [value]) for (cell, _), value in zip(self._parts.assignments.in_the_end, assigned, strict=True)],
         )
         self._assign(assigned, before)
         return jax.tree.unflatten(self.captured.out_tree, results)
 
     def _assign(self, values: Sequence[jax.Array], before: Sequence[Any]) -> None:
         with CELLS, deferring_signals():
-            for cell, array in zip(self._assignments.alone, before, strict=True):
+            for cell, array in zip(self._parts.assignments.alone, before, strict=True):
                 if cell.stored is not array:
                     raise RuntimeError(
                         f"The variable {cell_name(cell)!r} has changed while a function ran that changes it, too: one of the changes would "
                         "be lost. Make it in the strategy's scope, or change it in no other function meanwhile."
                     )
-            for (cell, _), value in zip(self._assignments.in_the_end, values, strict=True):
+            for (cell, _), value in zip(self._parts.assignments.in_the_end, values, strict=True):
                 store(cell, value)
 
     def lower(self, arrays: Sequence[Any]) -> Any:
         """Lower what a worker computes first, without running it."""
         values = Values(self.captured.jaxpr)
-        values.give(self._arguments, arrays)
+        values.give(self._parts.arguments, arrays)
         self._read(values)
-        first = self._stages[0]
+        first = self._parts.stages[0]
         return (first.program or jax.jit(lambda *arrays: ())).lower(*values.take(first.inputs))
 
     @property
@@ -162,12 +149,12 @@ class ServedProgram:
 
     def _read(self, values: Values) -> list[tuple[Traffic, Any]]:
         """Let `values` have what the worker needs of the cells, all as of one moment, at which some are assigned."""
-        self._indices.compute(values, default_device())
+        self._parts.indices.compute(values, default_device())
         with CELLS, deferring_signals():
-            held = [(cell, var, cell.stored) for cell, var in self._reads]
-            tables = [(cell, var, cell.stored, stage) for cell, var, stage in self._lookups]
+            held = [(cell, var, cell.stored) for cell, var in self._parts.reads]
+            tables = [(cell, var, cell.stored, stage) for cell, var, stage in self._parts.lookups]
             moments = [(traffic, traffic.pull(self._size(traffic))) for traffic in self._traffic]
-            self._assignments.assign_at_once(values)
+            self._parts.assignments.assign_at_once(values)
         for cell, var, array in held:
             values.give([var], [_load(cell, array)])
         for cell, var, array, stage in tables:
@@ -182,8 +169,10 @@ class ServedProgram:
 
     def _size(self, traffic: Traffic) -> int:
         """Return the bytes that the worker gets of the cells of a server."""
-        variables = [var for cell, var in self._reads if _traffic_of(cell) is traffic]
-        variables += [var for cell, _, stage in self._lookups if _traffic_of(cell) is traffic for var in stage.outputs]
+        variables = [var for cell, var in self._parts.reads if _traffic_of(cell) is traffic]
+        variables += [
+            var for cell, _, stage in self._parts.lookups if _traffic_of(cell) is traffic for var in stage.outputs
+        ]
         return bytes_of(variables)
 
     def _check(self, computed: Sequence[jax.Array]) -> None:
