@@ -30,57 +30,81 @@ class Assignments:
     at_once: list[tuple[Cell, Any]]
     in_the_end: list[tuple[Cell, Any]]
     alone: list[Cell]
-    _reads: list[tuple[Cell, Any]]
-    _inputs: list[Any]
-    _program: Any
 
-    def assign_at_once(self, values: Values) -> None:
-        """Assign what does not wait for the rest of the program; to be called where no other thread changes cells."""
-        if not self.at_once:
+
+@final
+class AtOnce:
+    """What computes the values of cells that are assigned at once, together.
+
+    Attributes:
+        cells: The cells.
+        inputs: The variables that it takes of the program's arguments, behind what the cells hold.
+        program: It, compiled.
+    """
+
+    def __init__(self, captured: Captured, pairs: Sequence[tuple[Cell, Any]]) -> None:
+        """Compile what computes the values of some of `Assignments.at_once`."""
+        jaxpr = captured.jaxpr.jaxpr
+        read = _reads_of(captured)
+        self.cells = [cell for cell, _ in pairs]
+        reads = [read[id(cell)] for cell in self.cells]
+        atoms = [atom for _, atom in pairs]
+        eqns, inputs = needed_for(atoms, jaxpr.eqns)
+        self.inputs = list(inputs.difference(reads))
+        self.program = compile_part(jaxpr, eqns, [*reads, *self.inputs], atoms)
+
+    def assign(self, values: Values) -> None:
+        """Assign them; to be called where no other thread changes cells."""
+        if not self.cells:
             return
-        device = server_of([cell for cell, _ in self.at_once])
+        device = server_of(self.cells)
         with unseen_by_tapes():
-            held = {var: bring(cell.storage.load(cell.stored), device) for cell, var in self._reads}
-            given = values.take([var for var in self._inputs if var not in held])
-            arrays = iter([bring(array, device) for array in given])
-            news = self._program(*(held[var] if var in held else next(arrays) for var in self._inputs))
-            for (cell, _), new in zip(self.at_once, news, strict=True):
+            held = [bring(cell.storage.load(cell.stored), device) for cell in self.cells]
+            given = [bring(array, device) for array in values.take(self.inputs)]
+            for cell, new in zip(self.cells, self.program(*held, *given), strict=True):
                 store(cell, new)
 
 
 def find_assignments(captured: Captured, stages: Sequence[Stage]) -> Assignments:
     """Find what a program, whose updates are in `stages`, assigns to cells."""
     jaxpr = captured.jaxpr.jaxpr
-    split = len(jaxpr.invars) - len(captured.cells)
-    read = {id(cell): var for cell, var in zip(captured.cells, jaxpr.invars[split:], strict=True)}
+    read = _reads_of(captured)
+    arguments = {*jaxpr.constvars, *jaxpr.invars}.difference(read.values())
     updates: list[Update] = [update for stage in stages for update in stage.updates]
     applied = {var for update in updates for var in update.new_values}
     updated = {id(cell) for update in updates for cell in update.cells}
     values = jaxpr.outvars[len(jaxpr.outvars) - len(captured.written) :]
-    assigned = [pair for pair in zip(captured.written, values, strict=True) if not is_one_of(pair[1], applied)]
-    free = [(cell, atom) for cell, atom in assigned if id(cell) not in updated]
-    given = {*jaxpr.constvars, *jaxpr.invars[:split], *(read[id(cell)] for cell, _ in free)}
-    at_once, in_the_end, alone = [], [], []
-    for cell, atom in assigned:
-        needed, inputs = _needed_for([atom], jaxpr.eqns)
-        is_change = read[id(cell)] in inputs
-        is_plain = (
-            inputs <= given and not any(_is_update(captured, eqn) for eqn in needed) and not _calls_host(jaxpr, needed)
-        )
-        if is_change and is_plain and read[id(cell)] in given:
-            at_once.append((cell, atom))
+    found = Assignments([], [], [])
+    for cell, atom in zip(captured.written, values, strict=True):
+        if is_one_of(atom, applied):
             continue
-        in_the_end.append((cell, atom))
+        needed, inputs = needed_for([atom], jaxpr.eqns)
+        is_change = read[id(cell)] in inputs
+        is_free = id(cell) not in updated and inputs <= {*arguments, read[id(cell)]}
+        if (
+            is_change
+            and is_free
+            and not any(_is_update(captured, eqn) for eqn in needed)
+            and not _calls_host(jaxpr, needed)
+        ):
+            found.at_once.append((cell, atom))
+            continue
+        found.in_the_end.append((cell, atom))
         if is_change and not cell.storage.is_served:
-            alone.append(cell)
-    atoms = [atom for _, atom in at_once]
-    eqns, inputs = _needed_for(atoms, jaxpr.eqns)
-    reads = [(cell, read[id(cell)]) for cell, _ in free if read[id(cell)] in inputs]
-    program = compile_part(jaxpr, eqns, list(inputs), atoms)
-    return Assignments(at_once, in_the_end, alone, reads, list(inputs), program)
+            found.alone.append(cell)
+    return found
 
 
-def _needed_for(atoms: Sequence[Any], eqns: Sequence[JaxprEqn]) -> tuple[list[JaxprEqn], set[Any]]:
+def _reads_of(captured: Captured) -> dict[int, Any]:
+    """Return the variable that stands for what each cell holds, by the cell's identity."""
+    variables = captured.jaxpr.jaxpr.invars
+    return {
+        id(cell): var
+        for cell, var in zip(captured.cells, variables[len(variables) - len(captured.cells) :], strict=True)
+    }
+
+
+def needed_for(atoms: Sequence[Any], eqns: Sequence[JaxprEqn]) -> tuple[list[JaxprEqn], set[Any]]:
     """Return the operations, in order, that compute some values, and the variables that they take."""
     needed, chosen = set(variables_of(atoms)), []
     for eqn in reversed(eqns):

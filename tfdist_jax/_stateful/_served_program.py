@@ -12,6 +12,7 @@ from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._internals import default_device, setting
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
+from tfdist_jax._stateful._served_assignments import AtOnce
 from tfdist_jax._stateful._served_lookups import bytes_of
 from tfdist_jax._stateful._served_parts import ServedParts
 from tfdist_jax._stateful._served_stages import Values, server_of, store
@@ -56,6 +57,7 @@ class ServedProgram:
         """Cut `captured` into its parts."""
         self.captured, self.mesh = captured, None
         self._parts = ServedParts.of(captured)
+        self._at_once = AtOnce(captured, self._parts.assignments.at_once)
         self._traffic = list({id(one): one for one in map(_traffic_of, captured.cells) if one is not None}.values())
         self._checking = threading.RLock()
         self._is_settled = True
@@ -154,7 +156,7 @@ class ServedProgram:
             held = [(cell, var, cell.stored) for cell, var in self._parts.reads]
             tables = [(cell, var, cell.stored, stage) for cell, var, stage in self._parts.lookups]
             moments = [(traffic, traffic.pull(self._size(traffic))) for traffic in self._traffic]
-            self._parts.assignments.assign_at_once(values)
+            self._at_once.assign(values)
         for cell, var, array in held:
             values.give([var], [_load(cell, array)])
         for cell, var, array, stage in tables:
