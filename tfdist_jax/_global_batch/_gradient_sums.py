@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from tfdist_jax._global_batch._gathers import run_on_parts
 from tfdist_jax._global_batch._replica_function import ReplicaFunction
 from tfdist_jax._sharding._collectives import fused_sum
-from tfdist_jax._sharding._compression import Compression, Memory, sum_compressed
+from tfdist_jax._sharding._compression import Compression, Memory, are_finite, keep_if, sum_compressed
 from tfdist_jax._sharding._layout import WHOLE, Layout, axes_of, names_of, restrict
 
 Memories = Sequence[Memory]
@@ -31,7 +32,7 @@ def sum_gradients(
     """
     leaves, tree = jax.tree.flatten(grads)
     layouts = tree.flatten_up_to(function.split.layouts)
-    axes, memories = function.split.wide_axes, list(memories)
+    axes, kept = function.split.wide_axes, list(memories)
     scattered = [_scatter(*each, axes) for each in zip(leaves, layouts, strict=True)]
     grads, missing = [grad for grad, _ in scattered], [over for _, over in scattered]
     ways = [(over, layout.wire) for over, layout in zip(missing, layouts, strict=True)]
@@ -42,12 +43,22 @@ def sum_gradients(
         if wire is not None and (over or wire.has_memory):
             chosen = [i for i, way in enumerate(ways) if way == (over, wire)]
             for group in _groups(chosen, layouts, axes):
-                totals, kept = _sum_group(wire, [(grads[i], memories[i], layouts[i]) for i in group], over, axes)
-                for i, total, memory in zip(group, totals, kept, strict=True):
-                    grads[i], memories[i] = total, memory
+                totals, new = _sum_group(wire, [(grads[i], kept[i], layouts[i]) for i in group], over, axes)
+                for i, total, memory in zip(group, totals, new, strict=True):
+                    grads[i], kept[i] = total, memory
         elif over and over != axes:
             grads = _replaced(grads, fused_sum(_only(grads, ways, (over, None)), over))
-    return merged, tree.unflatten(grads), memories
+    if any(memories):
+        kept = keep_if(_are_finite_on_all(grads, layouts, axes), kept, memories)
+    return merged, tree.unflatten(grads), kept
+
+
+def _are_finite_on_all(grads: Sequence[jax.Array], layouts: Sequence[Layout], axes: tuple[str, ...]) -> jax.Array:
+    """Return whether all gradients are finite, of which replicas may hold parts: all get the same answer."""
+    split = {axis for layout in layouts for axis in axes_of(layout.gradient or layout.spec)}
+    over = tuple(axis for axis in axes if axis in split)
+    is_finite = are_finite(grads)
+    return jax.lax.psum((~is_finite).astype(jnp.int32), over) == 0 if over else is_finite
 
 
 def _only(grads: Sequence[jax.Array], ways: Sequence[Any], way: Any) -> list[jax.Array | None]:

@@ -6,7 +6,9 @@ from tfdist_jax._sharding._compression._method import (
     RESIDUAL as RESIDUAL,
     Compression as Compression,
     Memory as Memory,
+    are_finite as are_finite,
     init_replica_memory as init_replica_memory,
+    keep_if as keep_if,
     sum_compressed as sum_compressed,
 )
 from tfdist_jax._sharding._compression._power_sgd import PowerSGD as PowerSGD

@@ -95,8 +95,6 @@ def sum_compressed(
 ) -> tuple[list[jax.Array], list[Memory]]:
     """Sum gradients over the devices along some axes, in a program of replicas, with what was lost before.
 
-    Where a sum is not finite, memories stay as they are: such a step is most often left out, and what is not finite would never leave.
-
     Args:
         method: In which form they travel.
         arrays: Gradients of this replica.
@@ -104,7 +102,7 @@ def sum_compressed(
         axes: Axes of the mesh, of several indices; if there are none, one replica has it all.
 
     Returns:
-        The sums, in the types of `arrays`, and the new memories.
+        The sums, in the types of `arrays`, and the new memories, which `keep_if` is to decide on.
     """
     given = [array.astype(jnp.float32) for array in arrays]
     if method.feeds_errors_back:
@@ -114,10 +112,21 @@ def sum_compressed(
     else:
         sums = method.sum(given, memories, axes)
     totals = [one.total.astype(array.dtype) for one, array in zip(sums, arrays, strict=True)]
-    if not method.has_memory:
-        return totals, [{} for _ in arrays]
-    is_finite = functools.reduce(jnp.logical_and, [jnp.isfinite(one.total).all() for one in sums])
     found = [{**one.memory, RESIDUAL: one.lost} if method.feeds_errors_back else one.memory for one in sums]
-    keep = lambda new, old: jnp.where(is_finite, new, old)
-    pairs = zip(found, memories, strict=True)
-    return totals, [{name: keep(new[name], old[name]) for name in old} for new, old in pairs]
+    return totals, found
+
+
+def are_finite(arrays: Sequence[jax.Array]) -> jax.Array:
+    """Return whether all numbers of arrays are finite, as a scalar."""
+    return functools.reduce(jnp.logical_and, [jnp.isfinite(array).all() for array in arrays])
+
+
+def keep_if(is_finite: jax.Array, new: Sequence[Memory], old: Sequence[Memory]) -> list[Memory]:
+    """Return the new memories after a step whose sums are all finite, and else the old ones.
+
+    A step with a sum that is not is most often left out, with all that its other gradients have sent; and what is not finite would never
+    leave a memory.
+    """
+    keep = lambda after, before: jnp.where(is_finite, after, before)
+    pairs = zip(new, old, strict=True)
+    return [{name: keep(after[name], before[name]) for name in before} for after, before in pairs]

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from tfdist_jax._sharding._compression import RESIDUAL, Compression, init_replica_memory
+from tfdist_jax._sharding._compression import RESIDUAL, Compression, are_finite, init_replica_memory, keep_if
 from tfdist_jax._stateful import _state
 from tfdist_jax.compat.tensorflow._platform._context import entering_scope
 from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
@@ -49,8 +49,10 @@ def sum_compressed_gradients(
     if method.has_memory:
         prepare_memory(context.strategy, optimizer, variables, context.make_own)
         memories = [_memory_of(optimizer, variables[i]) for i in chosen]
-    kept = [{name: _state.read(cell) for name, cell in each.items()} for each in memories]
-    totals, kept = context.sum_compressed(method, [gradients[i] for i in chosen], kept)
+    before = [{name: _state.read(cell) for name, cell in each.items()} for each in memories]
+    totals, kept = context.sum_compressed(method, [gradients[i] for i in chosen], before)
+    if method.has_memory:
+        kept = keep_if(are_finite(totals), kept, before)
     for i, total, memory, new in zip(chosen, totals, memories, kept, strict=True):
         sums[i] = total
         for name, cell in memory.items():
