@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tfdist_jax._device_scope import noting_devices, on_device
+from tfdist_jax._device_scope import on_device
 from tfdist_jax._stateful._stages import cut
 
 X, W = jnp.arange(6.0).reshape(2, 3), jnp.ones((3, 3))
@@ -14,11 +14,6 @@ X, W = jnp.arange(6.0).reshape(2, 3), jnp.ones((3, 3))
 @pytest.fixture
 def devices():
     return jax.devices()[:4]
-
-
-def trace(fn, *args):
-    with noting_devices() as named:
-        return jax.make_jaxpr(fn)(*args), named
 
 
 def run(stages, *args):
@@ -37,9 +32,9 @@ def names(stage):
 
 
 def test_a_program_without_devices_is_not_cut(devices):
-    program, named = trace(lambda x, w: x @ w, X, W)
-    assert cut(program, [None], named, devices[0]) is None
-    assert cut(program, [devices[0]], named, devices[0]) is None
+    program = jax.make_jaxpr(lambda x, w: x @ w)(X, W)
+    assert cut(program, [None], devices[0]) is None
+    assert cut(program, [devices[0]], devices[0]) is None
 
 
 def test_a_program_on_the_device_of_its_call_is_not_cut(devices):
@@ -47,13 +42,13 @@ def test_a_program_on_the_device_of_its_call_is_not_cut(devices):
         with on_device(devices[1]):
             return jnp.tanh(x @ w)
 
-    program, named = trace(fn, X, W)
-    assert cut(program, [devices[1]], named, devices[1]) is None
+    program = jax.make_jaxpr(fn)(X, W)
+    assert cut(program, [devices[1]], devices[1]) is None
 
 
 def test_a_program_on_one_other_device_runs_there_as_a_whole(devices):
-    program, named = trace(lambda x, w: jnp.tanh(x * 2) @ w + 1, X, W)
-    stages = cut(program, [devices[1]], named, devices[0])
+    program = jax.make_jaxpr(lambda x, w: jnp.tanh(x * 2) @ w + 1)(X, W)
+    stages = cut(program, [devices[1]], devices[0])
     assert [stage.device for stage in stages.stages] == [devices[1]]
 
 
@@ -71,8 +66,8 @@ def two_layers(devices):
 def test_a_gradient_goes_back_through_the_stages(devices):
     loss = two_layers(devices)
     fn = lambda x, first, second: jax.value_and_grad(loss)([first, second], x)
-    program, named = trace(fn, X, W, W * 2)
-    stages = cut(program, [devices[1], devices[2]], named, devices[0])
+    program = jax.make_jaxpr(fn)(X, W, W * 2)
+    stages = cut(program, [devices[1], devices[2]], devices[0])
     assert [stage.device for stage in stages.stages] == [devices[1], devices[2], devices[1]]
     assert "tanh" in names(stages.stages[0]) and "sin" in names(stages.stages[1])
     assert [names(stage).count("dot_general") for stage in stages.stages] == [1, 3, 1]
@@ -89,8 +84,8 @@ def test_what_nothing_places_goes_where_cells_or_most_of_its_inputs_are(devices)
             scalar = jnp.sin(small)
         return z * scalar, x * 3
 
-    program, named = trace(fn, jnp.ones(3), jnp.float32(2), W)
-    stages = cut(program, [devices[1], devices[2]], named, devices[0])
+    program = jax.make_jaxpr(fn)(jnp.ones(3), jnp.float32(2), W)
+    stages = cut(program, [devices[1], devices[2]], devices[0])
     place = {name: stage.device for stage in stages.stages for name in names(stage)}
     assert place["sin"] == devices[3] and place["add"] == devices[2]
     muls = [stage.device for stage in stages.stages for name in names(stage) if name == "mul"]
@@ -103,8 +98,8 @@ def test_a_cell_decides_before_larger_inputs(devices):
             x = jnp.tanh(x)
         return x * cell, x + 1
 
-    program, named = trace(fn, X, jnp.float32(2))
-    stages = cut(program, [devices[2]], named, devices[0])
+    program = jax.make_jaxpr(fn)(X, jnp.float32(2))
+    stages = cut(program, [devices[2]], devices[0])
     place = {name: stage.device for stage in stages.stages for name in names(stage)}
     assert place["mul"] == devices[2] and place["add"] == devices[1]
 
@@ -116,8 +111,8 @@ def test_results_that_are_constants_or_arguments_are_returned(devices):
         with on_device(devices[2]):
             return y * 2, x, 3.0, np.arange(3), w
 
-    program, named = trace(fn, X, W)
-    stages = cut(program, [None], named, devices[0])
+    program = jax.make_jaxpr(fn)(X, W)
+    stages = cut(program, [None], devices[0])
     for found, wanted in zip(run(stages, X, W), [(X + 1) * 2, X, 3.0, np.arange(3), W], strict=True):
         np.testing.assert_array_equal(found, wanted)
 
@@ -134,8 +129,8 @@ def test_calls_that_name_devices_are_opened(devices):
         with on_device(devices[3]):
             return jnp.tanh(jax.jit(lambda x: inner(x)[0] + 1)(x)), inner(x * 2)
 
-    program, named = trace(fn, X, W)
-    stages = cut(program, [None], named, devices[0])
+    program = jax.make_jaxpr(fn)(X, W)
+    stages = cut(program, [None], devices[0])
     place = {name: stage.device for stage in stages.stages for name in names(stage)}
     assert [place[name] for name in ("sin", "cos", "tanh")] == [devices[1], devices[2], devices[3]]
     for found, wanted in zip(run(stages, X, W), jax.tree.leaves(fn(X, W)), strict=True):
@@ -152,8 +147,8 @@ def test_a_loop_is_one_equation(devices):
 
         return jax.lax.scan(body, x, length=3)
 
-    program, named = trace(fn, X, W)
-    stages = cut(program, [devices[3]], named, devices[0])
+    program = jax.make_jaxpr(fn)(X, W)
+    stages = cut(program, [devices[3]], devices[0])
     assert [stage.device for stage in stages.stages] == [devices[3]]
 
 
@@ -166,8 +161,8 @@ def test_effects_stay_in_their_order(devices):
                 jax.debug.callback(lambda _, i=i: seen.append(i), x[0, 0] * i, ordered=True)
         return x
 
-    program, named = trace(fn, X, W)
-    stages = cut(program, [None], named, devices[0])
+    program = jax.make_jaxpr(fn)(X, W)
+    stages = cut(program, [None], devices[0])
     assert len(stages.stages) == 6
     run(stages, X, W)
     jax.effects_barrier()

@@ -23,7 +23,6 @@ _LABEL = re.compile(r"tfdist_device=(\w+:\d+|none)")
 # As for JAX's own settings, no argument could carry them through user code. The second one is JAX's default device around all scopes.
 _current: ContextVar[Device | None] = ContextVar("device", default=None)
 _around: ContextVar[Any] = ContextVar("default_device", default=None)
-_named: ContextVar[set[Device] | None] = ContextVar("named_devices", default=None)
 
 
 def current_device() -> Device | None:
@@ -33,14 +32,11 @@ def current_device() -> Device | None:
 
 @contextlib.contextmanager
 def on_device(device: Device | None) -> Iterator[None]:
-    """Run operations on a device; in a function that is being traced, their equations say so (`label_of`).
+    """Run operations on a device; in a function that is being traced, their equations say so (`device_of`).
 
     Args:
         device: One of this process's; None for where operations run outside of scopes.
     """
-    named = _named.get()
-    if named is not None and device is not None:
-        named.add(device)
     around = setting("jax_default_device") if _current.get() is None else _around.get()
     tokens = _current.set(device), _around.set(around)
     try:
@@ -51,29 +47,16 @@ def on_device(device: Device | None) -> Iterator[None]:
         _around.reset(tokens[1])
 
 
-@contextlib.contextmanager
-def noting_devices() -> Iterator[set[Device]]:
-    """Give the set of devices whose scopes are entered inside, as far as it has grown."""
-    found: set[Device] = set()
-    token = _named.set(found)
-    try:
-        yield found
-    finally:
-        _named.reset(token)
+def device_of(equation: Any) -> Device | None:
+    """Return the device of this process that an equation of a program names, or None. The innermost scope counts.
 
-
-def label_of(equation: Any) -> str | None:
-    """Return what an equation of a program says of its device, as `labels` has it; None for none. The innermost scope counts.
-
-    What JAX makes of an operation for its derivative says the same.
+    What JAX makes of an operation for its derivative names the same.
     """
     found = _LABEL.findall(name_stack(equation))
-    return found[-1] if found and found[-1] != "none" else None
-
-
-def labels(devices: set[Device]) -> dict[str, Device]:
-    """Return devices by their labels."""
-    return {_label(device): device for device in devices}
+    if not found or found[-1] == "none":
+        return None
+    present = jax.local_devices(backend=found[-1].partition(":")[0])
+    return next(device for device in present if _label(device) == found[-1])
 
 
 def _label(device: Device | None) -> str:

@@ -349,3 +349,22 @@ def test_draws_and_64_bits_pass_between_stages():
     x, noise = fn(tf.constant([2**40, 1], tf.int64))
     assert x.dtype == tf.int64 and x.numpy().tolist() == [3 * 2**40 + 1, 4]
     np.testing.assert_array_equal(noise, tf.random.stateless_uniform([3], seed=[1, 2]) * 2)
+
+
+@pytest.mark.parametrize("other", [None, "/cpu:2"])
+def test_devices_count_in_what_jax_has_traced_for_another_function(stages, other):
+    @jax.jit
+    def inner(x):
+        with tf.device("/cpu:1"):
+            return jax.numpy.sin(x) * 2
+
+    def outer(x):
+        with tf.device(other):
+            y = tf.convert_to_tensor(x) + 1
+        return tf.identity(inner(y)) - y
+
+    x = tf.constant([1.0, 2.0])
+    for function in (tf.function(outer), tf.function(lambda x: outer(x))):
+        stages.clear()
+        np.testing.assert_allclose(function(x), 2 * np.sin([2.0, 3.0]) - [2, 3], rtol=1e-6)
+        assert {1} <= set(stages) and (other is None or 2 in stages)

@@ -26,7 +26,7 @@ from tfdist_jax._autodiff._custom_pullback import reread
 from tfdist_jax._autodiff._nested_programs import has_float_loop
 from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
-from tfdist_jax._device_scope import Device, noting_devices
+from tfdist_jax._device_scope import Device
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import (
     current_trace,
@@ -185,7 +185,6 @@ class Captured:
         mesh: The mesh of the replica programs inside, or None.
         checks: What to call when the program has run; they may raise.
         updates: The changes of cells that are calls in it, by the names of these.
-        devices: Those whose scopes the function has entered.
     """
 
     jaxpr: ClosedJaxpr
@@ -195,7 +194,6 @@ class Captured:
     mesh: Mesh | None
     checks: tuple[Callable[[], None], ...]
     updates: dict[str, "Captured"]
-    devices: set[Device]
 
 
 def capture(fn: Callable[..., Any], arrays: Sequence[Any], *, around: CaptureScope | None = None) -> Captured:
@@ -218,12 +216,12 @@ def capture(fn: Callable[..., Any], arrays: Sequence[Any], *, around: CaptureSco
 
     # A `ShapeDtypeStruct` of 64 bits would be traced as one of 32.
     types = [ShapedArray(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x for x in arrays]
-    with restoring_trace(), pausing_garbage_collection(), noting_devices() as devices:
+    with restoring_trace(), pausing_garbage_collection():
         traced = jax.make_jaxpr(pure)(*types)
     jaxpr, indices = reads_to_inputs(traced)
     cells = tuple(found["cells"][index] for index in indices)
     kept = {name: found[name] for name in ("mesh", "checks", "updates")}
-    return Captured(jaxpr, cells, found["written"], found["tree"], devices=devices, **kept)
+    return Captured(jaxpr, cells, found["written"], found["tree"], **kept)
 
 
 def read_as_input(index: int, array: jax.Array) -> jax.Array:
@@ -334,10 +332,9 @@ class StatefulProgram:
 
     def _cut(self) -> Stages | None:
         """Return the program in stages, if parts of it are to run on several devices of which none are replicas'."""
-        cells, named = self.captured.cells, self.captured.devices
-        if self.mesh is not None or not (named or any(cell.storage.device for cell in cells)):
+        if self.mesh is not None:
             return None
-        return cut(self.captured.jaxpr, [cell.storage.device for cell in cells], named, _home())
+        return cut(self.captured.jaxpr, [cell.storage.device for cell in self.captured.cells], _home())
 
     def _make_staged(self, stages: Stages, name: str) -> StagedStep:
         split = len(stages.inputs) - len(self.captured.cells)

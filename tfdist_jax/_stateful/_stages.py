@@ -18,7 +18,7 @@ from typing import Any, final
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
-from tfdist_jax._device_scope import Device, label_of, labels, on_device
+from tfdist_jax._device_scope import Device, device_of, on_device
 
 Value = Any
 """What stands for an array in a program: a variable, or a name for a constant that is returned."""
@@ -64,25 +64,23 @@ class Stages:
     home: Device
 
 
-def cut(program: ClosedJaxpr, cells: Sequence[Device | None], named: set[Device], home: Device) -> Stages | None:
+def cut(program: ClosedJaxpr, cells: Sequence[Device | None], home: Device) -> Stages | None:
     """Cut a program into stages.
 
     Args:
         program: The program; of cells, its last inputs.
         cells: On which device each cell's array stays; None if it goes with what computes it.
-        named: The devices whose scopes were entered while the program was traced.
         home: Where the program is called.
 
     Returns:
         The stages, or None if all of it runs on `home`, as one program.
     """
     placed = {device for device in cells if device is not None}
-    if not named and placed <= {home}:
+    if placed <= {home} and not any(map(_is_placed, program.jaxpr.eqns)):
         return None
-    by_label = labels(named)
-    program = _opened(program, by_label)
+    program = _opened(program)
     located = dict(zip(program.jaxpr.invars[len(program.jaxpr.invars) - len(cells) :], cells, strict=True))
-    devices = _find_devices(program.jaxpr, located, by_label, home)
+    devices = _find_devices(program.jaxpr, located, home)
     placed.update(device for device in devices if device is not None)
     if placed <= {home}:
         return None
@@ -95,21 +93,24 @@ def _is_like(home: Device, device: Device) -> bool:
     return home.platform in ("cpu", device.platform)
 
 
-def _opened(program: ClosedJaxpr, by_label: Mapping[str, Device]) -> ClosedJaxpr:
+def _opened(program: ClosedJaxpr) -> ClosedJaxpr:
     """Return the program with the equations of those calls in its own place in which devices are named."""
     if not any(map(_names_devices, program.jaxpr.eqns)):
         return program
     # The types of 64 bits stay what they are.
-    return jax.make_jaxpr(lambda *args: _run_open(program, args, by_label))(*program.in_avals)
+    return jax.make_jaxpr(lambda *args: _run_open(program, args))(*program.in_avals)
 
 
 def _names_devices(equation: Any) -> bool:
-    return equation.primitive.name in _CALLS and any(
-        label_of(inner) is not None or _names_devices(inner) for inner in equation.params["jaxpr"].eqns
-    )
+    return equation.primitive.name in _CALLS and any(map(_is_placed, equation.params["jaxpr"].eqns))
 
 
-def _run_open(program: ClosedJaxpr, args: Sequence[Any], by_label: Mapping[str, Device]) -> list[Any]:
+def _is_placed(equation: Any) -> bool:
+    # A function that JAX has traced for another program is not run again for this one: only its equations tell.
+    return device_of(equation) is not None or _names_devices(equation)
+
+
+def _run_open(program: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     """Run a program, and calls in which devices are named one equation at a time."""
     jaxpr = program.jaxpr
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*program.consts, *args), strict=True))
@@ -119,9 +120,8 @@ def _run_open(program: ClosedJaxpr, args: Sequence[Any], by_label: Mapping[str, 
         if _names_devices(equation):
             inner = equation.params["jaxpr"]
             closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
-            label = label_of(equation)
-            with on_device(None if label is None else by_label[label]):
-                results = _run_open(closed, inputs, by_label)
+            with on_device(device_of(equation)):
+                results = _run_open(closed, inputs)
         else:
             taken = _variables(equation.invars)
             alone = _part(jaxpr, [equation], taken, equation.outvars)
@@ -130,16 +130,13 @@ def _run_open(program: ClosedJaxpr, args: Sequence[Any], by_label: Mapping[str, 
     return list(map(read, jaxpr.outvars))
 
 
-def _find_devices(
-    jaxpr: Jaxpr, cells: Mapping[Value, Device | None], by_label: Mapping[str, Device], home: Device
-) -> list[Device | None]:
+def _find_devices(jaxpr: Jaxpr, cells: Mapping[Value, Device | None], home: Device) -> list[Device | None]:
     """Return the device of each equation; None where nothing says one."""
     places: dict[Value, Device] = {variable: device for variable, device in cells.items() if device is not None}
     found: list[Device | None] = []
     for equation in jaxpr.eqns:
-        label = label_of(equation)
         taken = [variable for variable in _variables(equation.invars) if variable in places]
-        device = by_label[label] if label is not None else _majority(taken, cells, places, home)
+        device = device_of(equation) or _majority(taken, cells, places, home)
         found.append(device)
         if device is not None:
             places.update(dict.fromkeys(equation.outvars, device))

@@ -17,7 +17,7 @@ from jax.core import Tracer
 
 from tfdist_jax import _nvidia, use_cpu_devices
 from tfdist_jax._cluster import Task
-from tfdist_jax._device_scope import label_of, labels, on_device
+from tfdist_jax._device_scope import device_of, on_device
 from tfdist_jax._internals import backends_are_initialized, equation_of, joined_processes
 from tfdist_jax._runtime import count_cpu_devices
 from tfdist_jax._sharding._mesh import Device
@@ -101,8 +101,8 @@ def requested_device() -> str:
 def requested_device_of(tensor: Tracer) -> str:
     """Return the device of `tf.device` where a function has computed a tensor, likewise."""
     equation = equation_of(tensor)
-    label = None if equation is None else label_of(equation)
-    return "" if label is None else _short_name(labels(set(local_devices()))[label])
+    device = None if equation is None else device_of(equation)
+    return "" if device is None else _short_name(device)
 
 
 def _short_name(device: Device) -> str:
