@@ -109,6 +109,14 @@ def test_gradients_are_those_of_one_device_and_lie_with_their_variables(weights,
         np.testing.assert_allclose(gradient, other, rtol=1e-6)
 
 
+def test_a_gradient_lies_with_its_variable_where_no_operation_had_a_scope(weights):
+    x = tf.Variable([[1.0, 2.0]])
+    with tf.GradientTape(persistent=True) as tape:
+        loss = tf.reduce_sum(x @ weights[0] @ weights[1])
+    assert places(loss, *tape.gradient(loss, [*weights, x])) == [0, 1, 2, 0]
+    assert places(tape.gradient(loss, weights[1])) == [2]
+
+
 def test_an_operation_is_differentiated_on_its_device(weights):
     seen = []
 

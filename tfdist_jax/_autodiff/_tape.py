@@ -154,8 +154,8 @@ class Tape:
 
         Returns:
             For each source an array of its shape and dtype, a `RowGradient` if all that happened to it is `take_rows`, or None
-            where no target depends on it; if operations ran in scopes of devices, on the source's device. As in JAX, the
-            gradient of a real target by a complex `x + iy` is `d/dx - i d/dy`.
+            where no target depends on it; if operations ran in scopes of devices or the source stays on a device, on the
+            source's device. As in JAX, the gradient of a real target by a complex `x + iy` is `d/dx - i d/dy`.
 
         Raises:
             RuntimeError: If the tape has been used and is not persistent.
@@ -165,7 +165,7 @@ class Tape:
         arrays = [[source, *self._cells.get(id(source), (source, []))[1]] for source in sources]
         wanted = {id(array) for group in arrays for array in group}
         found = self._pull_back(_seeds(targets, cotangents), wanted)
-        has_devices = any(record.device is not None for record in self._records)
+        has_devices = any(record.device is not None for record in self._records) or any(map(_stays, sources))
         if not self._persistent:
             self._records, self._connected, self._reads = [], {}, {}
         totals = [_total([found[id(array)] for array in group if id(array) in found]) for group in arrays]
@@ -242,9 +242,14 @@ def _add(cotangents: dict[int, Any], array: Any, cotangent: Any) -> None:
 
 def _copy(cell: Cell, array: jax.Array) -> jax.Array:
     """Return a copy of what was read from a cell, that lies where it does, whatever the scope."""
-    stays = getattr(getattr(cell, "storage", None), "device", None) is not None
-    device = only_device(array) if (stays or current_device() is not None) and type(array) is ArrayImpl else None
+    is_placed = (_stays(cell) or current_device() is not None) and type(array) is ArrayImpl
+    device = only_device(array) if is_placed else None
     return jnp.copy(array) if device is None else copy_to(array, device)
+
+
+def _stays(source: Any) -> bool:
+    """Whether a source is a cell whose value stays on a device."""
+    return getattr(getattr(source, "storage", None), "device", None) is not None
 
 
 def _beside(gradient: Any, source: Sequence[Any]) -> Any:
