@@ -1,6 +1,7 @@
 """Models whose layers lie on several devices train stage by stage, to the same weights as on one."""
 
 import copy
+import pickle
 
 import keras
 import numpy as np
@@ -141,13 +142,12 @@ def test_layers_in_a_model_of_another_device_keep_theirs(data):
     assert places(model.own.weights) == [1, 1] and places(model.inner.weights) == [2, 2]
 
 
-def test_files_and_copies_keep_the_devices(data, tmp_path):
+def test_files_keep_what_the_devices_hold(data, tmp_path):
     model = compile_model(make_sequential(APART))
     model.fit(*data.rows(16), verbose=0)
     wanted = model.predict(data.x, verbose=0)
     model.save_weights(tmp_path / "model.weights.h5")
     model.save(tmp_path / "model.keras")
-    assert places(map(copy.deepcopy, model.weights)) == [1, 1, 2, 2]
     model.set_weights([np.zeros(variable.shape) for variable in model.weights])
     assert places(model.weights) == [1, 1, 2, 2]
     model.load_weights(tmp_path / "model.weights.h5")
@@ -155,6 +155,18 @@ def test_files_and_copies_keep_the_devices(data, tmp_path):
     np.testing.assert_array_equal(model.predict(data.x, verbose=0), wanted)
     loaded = tf.keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(loaded.predict(data.x, verbose=0), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_copies_of_weights_lie_beside_them_and_those_of_models_where_they_are_made(data):
+    model = make_functional(APART)
+    assert places(map(copy.deepcopy, model.layers[-1].weights)) == [2, 2]
+    wanted = model.predict(data.x, verbose=0)
+    for place, number in ((None, 0), ("/cpu:3", 3)):
+        with tf.device(place):
+            copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+        for twin in copies:
+            assert set(places(twin.weights)) == {number}
+            np.testing.assert_allclose(twin.predict(data.x, verbose=0), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_a_checkpoint_is_restored_to_the_devices(data, tmp_path):
@@ -181,10 +193,13 @@ def test_steps_in_one_call_run_stage_by_stage(data, stages):
 
 def test_a_model_that_is_fitted_in_a_scope_trains_all_the_same(data, stages):
     losses = []
-    for place, devices in ((None, APART), ("/cpu:3", APART), ("/cpu:3", TOGETHER)):
+    for place, devices, used in ((None, APART, {0, 1, 2}), ("/cpu:3", APART, {1, 2, 3}), ("/cpu:3", TOGETHER, set())):
         model = compile_model(make_functional(devices), "sgd")
+        stages.clear()
         with tf.device(place):
             losses.append(model.fit(*data, batch_size=16, verbose=0, shuffle=False).history["loss"])
+        assert set(stages) == used
+        assert set(places(model.weights)) == {int(device[-1]) if device else 0 for device in devices}
     np.testing.assert_allclose(losses[1:], [losses[0]] * 2, rtol=1e-6)
 
 

@@ -32,7 +32,8 @@ def _noting_device(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def init(self: Operation, *args: Any, **kwargs: Any) -> None:
         if current_device() is not None:
-            # A storage: copies of the layer, and processes that get it, can have it too.
+            # A storage: unlike a device, it can be copied and pickled with the other attributes. Keras's own copies are layers made anew,
+            # of the device of the scope in which they are made.
             object.__setattr__(self, _STORAGE, storage_on(current_device()))
         original(self, *args, **kwargs)
 
