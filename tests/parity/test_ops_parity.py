@@ -1,7 +1,9 @@
 """Operations give what TensorFlow gives: values, types, errors; and have its signatures."""
 
 import fcntl
+import inspect
 import json
+import operator
 import os
 import subprocess
 import sys
@@ -27,6 +29,19 @@ TOLERANCE = {"float64": 1e-12, "complex64": 2e-6, "float32": 2e-6, "float16": 1e
 # What TensorFlow has nothing of.
 BEYOND_TENSORFLOW = {"tf.distribute.experimental.FSDPStrategy", "tf.distribute.experimental.ModelParallelStrategy"}
 
+# What classes of ours take beyond TensorFlow's parameters, by name alone.
+BY_NAME_ALONE = {
+    "tf.distribute.MirroredStrategy": ["communication_options"],
+    "tf.distribute.ParameterServerStrategy": ["max_staleness", "report_every_s"],
+    "tf.distribute.experimental.ParameterServerStrategy": ["max_staleness", "report_every_s"],
+}
+
+# Where TensorFlow has no default: of ours, one process can do without a cluster.
+WITH_DEFAULT = {
+    "tf.distribute.ParameterServerStrategy": {"cluster_resolver": "cluster_resolver=None"},
+    "tf.distribute.experimental.ParameterServerStrategy": {"cluster_resolver": "cluster_resolver=None"},
+}
+
 # Classes that are made by other functions, never by a program.
 NOT_FOR_PROGRAMS = {
     "tf.DType",
@@ -36,9 +51,6 @@ NOT_FOR_PROGRAMS = {
     "tf.test.TestCase",
     "tf.data.Dataset",
     "tf.data.Iterator",
-    "tf.distribute.MirroredStrategy",  # It takes `communication_options`, too, by name alone.
-    "tf.distribute.ParameterServerStrategy",  # It needs no cluster, and takes `max_staleness`, too, by name alone.
-    "tf.distribute.experimental.ParameterServerStrategy",
     "tf.distribute.DistributedDataset",
     "tf.distribute.DistributedIterator",
     "tf.distribute.DistributedValues",
@@ -128,6 +140,16 @@ def test_expressions_give_what_tensorflow_gives(group, tensorflow):
 def test_signatures_are_tensorflows(tensorflow, names):
     ours = evaluate_expressions.signatures(tf, names)
     wanted = {name: parameters for name, parameters in tensorflow["signatures"].items() if parameters != "no signature"}
+    for name, added in BY_NAME_ALONE.items():
+        assert [each.partition("=")[0] for each in ours[name][-len(added) :]] == added
+        kinds = {
+            inspect.signature(operator.attrgetter(name.removeprefix("tf."))(tf)).parameters[each].kind for each in added
+        }
+        assert kinds == {inspect.Parameter.KEYWORD_ONLY}
+        ours[name] = ours[name][: -len(added)]
+    for name, defaults in WITH_DEFAULT.items():
+        assert defaults.keys() <= set(wanted[name])
+        wanted[name] = [defaults.get(each, each) for each in wanted[name]]
     assert {name for name, parameters in wanted.items() if parameters is None} == BEYOND_TENSORFLOW
     differing = {name: (wanted[name], ours[name]) for name in wanted if wanted[name] not in (None, ours[name])}
     # Settings of ours can be given at once; errors take a text alone; JAX's functions of NumPy have all of its options;
