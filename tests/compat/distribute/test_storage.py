@@ -28,7 +28,7 @@ class HostStorage(MirroredStorage):
         return np.array(array)
 
 
-class ShardedStorage(MirroredStorage):
+class RowsStorage(MirroredStorage):
     """Keeps a part of each array on each device, where the first dimension allows it."""
 
     def place(self, cell, value):
@@ -56,7 +56,7 @@ def on_one_device(number, memory_kind=None):
 
 KINDS = {
     "host": lambda: (HostStorage, is_on_host),
-    "sharded": lambda: (ShardedStorage, is_sharded),
+    "sharded": lambda: (RowsStorage, is_sharded),
     "on one that computes": lambda: on_one_device(1),
     "on another one": lambda: on_one_device(5),
     "page-locked": lambda: on_one_device(0, "pinned_host"),
