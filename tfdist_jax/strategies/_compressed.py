@@ -4,10 +4,9 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import final
 
-import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from tfdist_jax._sharding._compression import Compression, Int8
+from tfdist_jax._sharding._compression import MIN_SIZE, Compression, Int8, is_compressed
 from tfdist_jax._sharding._layout import Layout, StateLeaf
 from tfdist_jax._strategy import Strategy
 
@@ -47,7 +46,7 @@ class Compressed(Strategy):
     """
 
     strategy: Strategy
-    min_size: int = 1024
+    min_size: int = MIN_SIZE
     method: Compression = dataclasses.field(default=Int8(error_feedback=False), kw_only=True)
 
     @property
@@ -58,8 +57,8 @@ class Compressed(Strategy):
     def state_layout(self, leaf: StateLeaf) -> Layout:
         """Lay an array out as the other strategy does."""
         layout = self.strategy.state_layout(leaf)
-        is_large = leaf.size >= self.min_size and jnp.issubdtype(leaf.dtype, jnp.floating)
-        if leaf.is_optimizer_state or not is_large or not self.method.takes(leaf.shape):
+        is_taken = is_compressed(self.method, leaf.shape, leaf.dtype, self.min_size)
+        if leaf.is_optimizer_state or not is_taken:
             return layout
         return dataclasses.replace(layout, wire=self.method)
 

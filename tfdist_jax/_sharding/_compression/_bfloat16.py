@@ -1,20 +1,17 @@
 """Gradients that travel in bfloat16."""
 
 import dataclasses
-from collections.abc import Sequence
 from typing import final
 
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax._sharding._collectives import AxisNames
-from tfdist_jax._sharding._compression._encoded import Code, scatter_sum_encoded, sum_encoded
-from tfdist_jax._sharding._compression._method import Compression, Memory, Summed
+from tfdist_jax._sharding._compression._encoded import Code, EncodedCompression
 
 
 @final
 @dataclasses.dataclass(frozen=True)
-class BFloat16(Compression):
+class BFloat16(EncodedCompression):
     """Half of the bytes: gradients travel in bfloat16, and are added up in float32.
 
     Each replica's part is rounded once, and once more the sum where all replicas get it: each by 0.4 % of the number at most, so that
@@ -31,13 +28,9 @@ class BFloat16(Compression):
         """They are not."""
         return False
 
-    def sum(self, arrays: Sequence[jax.Array], memories: Sequence[Memory], axes: AxisNames) -> list[Summed]:
-        """Sum arrays over the devices along some axes."""
-        return sum_encoded(arrays, memories, axes, _CODE)
-
-    def scatter_sum(self, array: jax.Array, axis: str, dimension: int) -> jax.Array:
-        """Sum an array over the devices along an axis, of which each gets its part."""
-        return scatter_sum_encoded(array, axis, dimension, _CODE)
+    @property
+    def _code(self) -> Code:
+        return _CODE
 
 
 def _encode(numbers: jax.Array) -> jax.Array:

@@ -1,5 +1,6 @@
 """Sums over devices whose parts are sent in fewer bytes, encoded, and added up in float32."""
 
+import abc
 import dataclasses
 import functools
 import math
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._sharding._collectives import AxisNames, map_buckets
-from tfdist_jax._sharding._compression._method import Memory, Summed
+from tfdist_jax._sharding._compression._method import Compression, Memory, Summed
 
 
 @final
@@ -27,31 +28,26 @@ class Code:
     decode: Callable[[jax.Array], jax.Array]
 
 
-def scatter_sum_encoded(array: jax.Array, axis: AxisNames, dimension: int, code: Code) -> jax.Array:
-    """Sum an array over the devices along an axis, of which each gets its part, as `jax.lax.psum_scatter(..., tiled=True)`.
+class EncodedCompression(Compression):
+    """A form in which each device's parts are encoded once, and so are their sums in float32 where all devices get them."""
 
-    What a device has for each of the others is encoded once; the sums are in float32.
+    @property
+    @abc.abstractmethod
+    def _code(self) -> Code:
+        """How numbers are sent."""
 
-    Args:
-        array: Floating numbers, in a program of replicas.
-        axis: A mesh axis.
-        dimension: The dimension along which the sum is split; the size of the axis divides it.
-        code: How numbers are sent.
+    def sum(self, arrays: Sequence[jax.Array], memories: Sequence[Memory], axes: AxisNames) -> list[Summed]:
+        """Sum arrays over the devices along some axes."""
+        sums = map_buckets(functools.partial(_sum_one, axes=axes, code=self._code), arrays)
+        return [Summed(total, lost, memory) for (total, lost), memory in zip(sums, memories, strict=True)]
 
-    Returns:
-        This device's part, in the type of `array`.
-    """
-    count = jax.lax.axis_size(axis)
-    parts = jnp.moveaxis(array, dimension, 0)
-    shape = parts.shape[0] // count, *parts.shape[1:]
-    total, _ = _sum_parts(parts.reshape(count, -1).astype(jnp.float32), axis, code)
-    return jnp.moveaxis(total[: math.prod(shape)].reshape(shape), 0, dimension).astype(array.dtype)
-
-
-def sum_encoded(arrays: Sequence[jax.Array], memories: Sequence[Memory], axes: AxisNames, code: Code) -> list[Summed]:
-    """Sum arrays over the devices along some axes, all of which get the same: parts are encoded, and so are their sums."""
-    sums = map_buckets(functools.partial(_sum_one, axes=axes, code=code), arrays)
-    return [Summed(total, lost, memory) for (total, lost), memory in zip(sums, memories, strict=True)]
+    def scatter_sum(self, array: jax.Array, axis: str, dimension: int) -> jax.Array:
+        """Sum an array over the devices along an axis, whose size divides a dimension, of which each gets its part."""
+        count = jax.lax.axis_size(axis)
+        parts = jnp.moveaxis(array, dimension, 0)
+        shape = parts.shape[0] // count, *parts.shape[1:]
+        total, _ = _sum_parts(parts.reshape(count, -1).astype(jnp.float32), axis, self._code)
+        return jnp.moveaxis(total[: math.prod(shape)].reshape(shape), 0, dimension).astype(array.dtype)
 
 
 def _sum_one(array: jax.Array, axes: AxisNames, code: Code) -> tuple[jax.Array, jax.Array]:

@@ -1,15 +1,12 @@
 """Gradients that travel in int8, with a scale for each block of numbers."""
 
 import dataclasses
-from collections.abc import Sequence
 from typing import final
 
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax._sharding._collectives import AxisNames
-from tfdist_jax._sharding._compression._encoded import Code, scatter_sum_encoded, sum_encoded
-from tfdist_jax._sharding._compression._method import Compression, Memory, Summed
+from tfdist_jax._sharding._compression._encoded import Code, EncodedCompression
 
 _BLOCK = 256
 _LARGEST = 127
@@ -17,7 +14,7 @@ _LARGEST = 127
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Int8(Compression):
+class Int8(EncodedCompression):
     """A quarter of the bytes: each number is rounded to one of 255 values, with a scale of its own for every 256 of them.
 
     Each replica's part is rounded once, and once more the sum where all replicas get it, each by 0.4 % of the largest number in its
@@ -44,13 +41,9 @@ class Int8(Compression):
         """Whether what is lost is added to the next gradient."""
         return self.error_feedback
 
-    def sum(self, arrays: Sequence[jax.Array], memories: Sequence[Memory], axes: AxisNames) -> list[Summed]:
-        """Sum arrays over the devices along some axes."""
-        return sum_encoded(arrays, memories, axes, _CODE)
-
-    def scatter_sum(self, array: jax.Array, axis: str, dimension: int) -> jax.Array:
-        """Sum an array over the devices along an axis, of which each gets its part."""
-        return scatter_sum_encoded(array, axis, dimension, _CODE)
+    @property
+    def _code(self) -> Code:
+        return _CODE
 
 
 def _encode(numbers: jax.Array) -> jax.Array:

@@ -2,8 +2,9 @@
 
 import abc
 import functools
+import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,9 @@ Memory = Mapping[str, jax.Array]
 
 RESIDUAL = "residual"
 """In a memory: what of the replica's gradients has not been sent yet. Only the sum over replicas matters; all else is the same on all."""
+
+MIN_SIZE = 1024
+"""Gradients of fewer numbers, such as those of biases, travel as they are if nothing else is said."""
 
 
 class Summed(NamedTuple):
@@ -82,6 +86,11 @@ class Compression(abc.ABC):
         Of forms without memory.
         """
         raise NotImplementedError(f"{self} sums whole arrays.")
+
+
+def is_compressed(method: Compression, shape: tuple[int, ...], dtype: Any, min_size: int = MIN_SIZE) -> bool:
+    """Whether a gradient travels in a form: one of floating numbers, not too few of them, of a shape that the form takes."""
+    return math.prod(shape) >= min_size and jnp.issubdtype(dtype, jnp.floating) and method.takes(shape)
 
 
 def init_replica_memory(method: Compression, shape: tuple[int, ...]) -> Memory:

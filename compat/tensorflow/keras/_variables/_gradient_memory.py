@@ -4,7 +4,6 @@ What is still to be sent is a variable with a value for each replica, of which c
 and give each of the present replicas its share; factors are alike on all replicas.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +11,14 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from tfdist_jax._sharding._compression import RESIDUAL, Compression, are_finite, init_replica_memory, keep_if
+from tfdist_jax._sharding._compression import (
+    RESIDUAL,
+    Compression,
+    are_finite,
+    init_replica_memory,
+    is_compressed,
+    keep_if,
+)
 from tfdist_jax._stateful import _state
 from tfdist_jax.compat.tensorflow._platform._context import entering_scope
 from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
@@ -21,9 +27,6 @@ from tfdist_jax.compat.tensorflow._variables._variable import Variable, Variable
 
 MEMORY = "_gradient_memory"
 """The attribute of an optimizer, under which checkpoints have it: by the number of the trained variable, and by what it is."""
-
-_MIN_SIZE = 1024
-"""Gradients of fewer numbers travel as they are, as with `td.Compressed`."""
 
 
 def sum_compressed_gradients(
@@ -84,7 +87,7 @@ def prepare_memory(
     taken = [
         (str(i), each)
         for i, each in enumerate(optimizer._trainable_variables)
-        if _is_large(method, tuple(each.shape), jnp.dtype(each.dtype))
+        if is_compressed(method, tuple(each.shape), jnp.dtype(each.dtype))
     ]
     make_own(lambda: _make_memory(strategy, optimizer, method, taken))
 
@@ -126,8 +129,4 @@ def _memory_of(optimizer: keras.optimizers.Optimizer, variable: Any) -> dict[str
 def _is_taken(method: Compression, gradient: Any) -> bool:
     if gradient is None or isinstance(gradient, IndexedSlices):
         return False
-    return _is_large(method, tuple(gradient.shape), gradient.dtype)
-
-
-def _is_large(method: Compression, shape: tuple[int, ...], dtype: Any) -> bool:
-    return math.prod(shape) >= _MIN_SIZE and jnp.issubdtype(dtype, jnp.floating) and method.takes(shape)
+    return is_compressed(method, tuple(gradient.shape), gradient.dtype)
