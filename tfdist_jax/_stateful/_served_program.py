@@ -17,6 +17,7 @@ from tfdist_jax._stateful._served_lookups import bytes_of
 from tfdist_jax._stateful._served_parts import ServedParts
 from tfdist_jax._stateful._served_stages import Values, server_of, store
 from tfdist_jax._stateful._served_storage import ServedStorage, Traffic, bring
+from tfdist_jax._stateful._stages import is_placed
 from tfdist_jax._stateful._state import CELLS, Cell, cell_name
 
 # Held by programs that change cells by themselves which are on no server: one after another.
@@ -61,7 +62,7 @@ class ServedProgram:
         self._traffic = list({id(one): one for one in map(_traffic_of, captured.cells) if one is not None}.values())
         self._checking = threading.RLock()
         self._is_settled = True
-        if captured.devices:
+        if any(map(is_placed, captured.jaxpr.jaxpr.eqns)):
             warnings.warn(
                 "`tf.device` has no effect in a function that uses variables on servers: its worker's device computes.",
                 stacklevel=2,

@@ -76,7 +76,7 @@ def cut(program: ClosedJaxpr, cells: Sequence[Device | None], home: Device) -> S
         The stages, or None if all of it runs on `home`, as one program.
     """
     placed = {device for device in cells if device is not None}
-    if placed <= {home} and not any(map(_is_placed, program.jaxpr.eqns)):
+    if placed <= {home} and not any(map(is_placed, program.jaxpr.eqns)):
         return None
     program = _opened(program)
     located = dict(zip(program.jaxpr.invars[len(program.jaxpr.invars) - len(cells) :], cells, strict=True))
@@ -102,10 +102,11 @@ def _opened(program: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _names_devices(equation: Any) -> bool:
-    return equation.primitive.name in _CALLS and any(map(_is_placed, equation.params["jaxpr"].eqns))
+    return equation.primitive.name in _CALLS and any(map(is_placed, equation.params["jaxpr"].eqns))
 
 
-def _is_placed(equation: Any) -> bool:
+def is_placed(equation: Any) -> bool:
+    """Whether an operation, or one in what it calls, has the device of a scope."""
     # A function that JAX has traced for another program is not run again for this one: only its equations tell.
     return device_of(equation) is not None or _names_devices(equation)
 
