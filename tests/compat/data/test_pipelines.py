@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import tfdist_jax.compat.tensorflow as tf
 
@@ -30,28 +30,41 @@ def load(tensorflow):
 ERRORS_ALONE = "errors alone"
 
 
-def outcome(pipelines, seed, length):
+def outcome(pipelines, seed, length, heals=False):
     """The elements, or of which class the error is that making them raises."""
     try:
-        dataset, calls = pipelines.make(seed, length)
+        dataset, calls = pipelines.make(seed, length, heals)
     except (TypeError, ValueError) as error:
         return type(error).__name__
     except tf.errors.InvalidArgumentError:
         return ERRORS_ALONE
-    return calls, pipelines.tell(dataset)
+    # Means of float32 may differ in the last bits.
+    has_means = any(call.startswith("map(pairs 2,") for call in calls)
+    return calls, pipelines.tell(dataset, digits=6 if has_means else None)
 
 
-def are_lost_by_tensorflow(found, wanted):
-    """Whether elements differ only in that TensorFlow's `rebatch` or `window` has taken an error for the end."""
-    if isinstance(found, str) or isinstance(wanted, str):
-        return False
+def are_alike(found, wanted):
+    return found == wanted or (found == ERRORS_ALONE and set(wanted[1]) <= {"InvalidArgumentError", "end"})
+
+
+def are_cut_short(found, wanted):
+    """Whether elements differ only in that TensorFlow's end earlier."""
     *before, last = wanted[1]
-    return (
-        any(call.startswith(("rebatch", "window")) for call in wanted[0])
-        and last == "end"
-        and before[-1:] == ["InvalidArgumentError"]
-        and found[1][: len(before)] == before
-    )
+    return last == "end" and found[1][: len(before)] == before
+
+
+def check_pipeline(ours, real, seed, length):
+    found, wanted = outcome(ours, seed, length), outcome(real, seed, length)
+    if are_alike(found, wanted):
+        return
+    calls = [] if isinstance(found, str) or isinstance(wanted, str) else found[0]
+    losing = [i for i, call in enumerate(calls) if call.startswith(ours.LOSING)]
+    assert losing, (found, wanted)
+    # Compared is what does not depend on whether TensorFlow's end: what comes to the first of them, and what follows where no errors do.
+    assert are_alike(*(outcome(each, seed, losing[0] - 1) for each in (ours, real)))
+    assert are_alike(*(outcome(each, seed, length, heals=True) for each in (ours, real)))
+    again = (outcome(real, seed, length) for _ in range(20))
+    assert any(found == one or are_cut_short(found, one) for one in (wanted, *again)), (found, wanted)
 
 
 @pytest.mark.peers
@@ -61,14 +74,11 @@ def test_random_pipelines_give_tensorflows_elements():
 
     @settings(max_examples=600, deadline=None)
     @given(seed=st.integers(0, 2**32), length=st.integers(1, 10))
+    # TensorFlow ends at an error: always, most often at the second, and most often without it.
+    @example(seed=3910603256, length=10)
+    @example(seed=530097238, length=9)
+    @example(seed=1982273928, length=9)
     def compare(seed, length):
-        found = outcome(ours, seed, length)
-        # What TensorFlow gives behind an error differs: of `interleave`, `window` 24 of 30 times nothing, 6 times the other elements.
-        for _ in range(4):
-            wanted = outcome(real, seed, length)
-            errors_alone = found == ERRORS_ALONE and set(wanted[1]) <= {"InvalidArgumentError", "end"}
-            if found == wanted or errors_alone or are_lost_by_tensorflow(found, wanted):
-                return
-        assert found == wanted
+        check_pipeline(ours, real, seed, length)
 
     compare()

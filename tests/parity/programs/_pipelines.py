@@ -9,8 +9,12 @@ Dataset = tf.data.Dataset
 int64 = tf.int64
 
 
-def make(seed, length=10):
-    """Return a pipeline of `length` transformations, the calls that make it, and what is known of its elements."""
+LOSING = ("interleave", "rebatch", "window")
+"""At an error, TensorFlow's may end: whether that was the last element is not set then, and may differ from run to run."""
+
+
+def make(seed, length=10, heals=False):
+    """Return a pipeline of `length` transformations, and the calls that make it; errors come to none of `LOSING` if it `heals`."""
     draw = random.Random(seed)
     # Where an element may be an error, some is left out: TensorFlow's parallel calls drop elements besides it, `shard` and `skip`
     # count anew after it, and `zip` goes on in one of its datasets.
@@ -23,12 +27,17 @@ def make(seed, length=10):
             allowed = [step for step in allowed if step not in (shard, skip, zip_)]
         name, transform, kind = draw.choice(allowed)(draw, kind)
         calls.append(name)
+        if heals and name.startswith(LOSING):
+            dataset = dataset.ignore_errors()
         dataset = dataset.apply(transform)
     return dataset, calls
 
 
-def tell(dataset, most=40):
-    """Return the type of a dataset's elements and the first elements, with the classes of errors in the place of some."""
+def tell(dataset, most=40, digits=None):
+    """Return the type of a dataset's elements and the first elements, with the classes of errors in the place of some.
+
+    Floats have all of their digits, unless there is a number of them.
+    """
     options = tf.data.Options()
     # TensorFlow's fused operation drops all elements of a batch with an error, those behind it too.
     options.experimental_optimization.map_and_batch_fusion = False
@@ -36,7 +45,7 @@ def tell(dataset, most=40):
     errors = 0
     while len(told) < most and errors < 5:
         try:
-            told.append(tf.nest.map_structure(_plain, next(iterator)))
+            told.append(tf.nest.map_structure(lambda tensor: _plain(tensor, digits), next(iterator)))
         except StopIteration:
             told.append("end")
             break
@@ -46,10 +55,10 @@ def tell(dataset, most=40):
     return told
 
 
-def _plain(tensor):
+def _plain(tensor, digits):
     array = tensor.numpy()
-    if tensor.dtype.is_floating:  # Means may differ in the last bits.
-        array = np.vectorize(lambda value: float(f"{value:.6g}"), otypes=[float])(array)
+    if digits is not None and tensor.dtype.is_floating:
+        array = np.vectorize(lambda value: float(f"{value:.{digits}g}"), otypes=[float])(array)
     return f"{tensor.dtype.name}{list(np.shape(array))} {array.tolist() if hasattr(array, 'tolist') else array}"
 
 
