@@ -76,3 +76,9 @@ def test_extended_reduces_in_a_replica():
     assert float(total) == 0 + 1 + 2 and ones.numpy().tolist() == [3, 3]
     with pytest.raises(RuntimeError, match="replica context"):
         strategy.extended._replica_ctx_all_reduce("SUM", tf.ones([2]))
+
+
+@pytest.mark.parametrize("wrong", ["int4", ["int8"], 8])
+def test_forms_of_compression_that_do_not_exist_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"`compression` must be one of \['bf16', 'int8', 'powersgd', 'topk'\]"):
+        tf.distribute.experimental.CommunicationOptions(compression=wrong)
