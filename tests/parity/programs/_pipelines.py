@@ -9,7 +9,7 @@ Dataset = tf.data.Dataset
 int64 = tf.int64
 
 
-LOSING = ("interleave", "rebatch", "window")
+LOSING = ("interleave", "rebatch", "window", "group_by_window")
 """At an error, TensorFlow's may end: whether that was the last element is not set then, and may differ from run to run."""
 
 
