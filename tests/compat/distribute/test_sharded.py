@@ -13,6 +13,9 @@ import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax.compat.tensorflow.keras._training import _programs
 from tfdist_jax.compat.tensorflow.keras._training._batch_feeder import stacked
 
+# The last batch of an epoch has one row.
+pytestmark = pytest.mark.filterwarnings("ignore:A step whose replicas' batches differ in size")
+
 FSDPStrategy = tf.distribute.experimental.FSDPStrategy
 
 

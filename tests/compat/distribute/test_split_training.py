@@ -10,6 +10,9 @@ from split_models import OPTIMIZERS, RULES, fit, make_data, make_layout_map, mak
 
 import tfdist_jax.compat.tensorflow as tf
 
+# The last batch of an epoch has one row.
+pytestmark = pytest.mark.filterwarnings("ignore:A step whose replicas' batches differ in size")
+
 FSDPStrategy = tf.distribute.experimental.FSDPStrategy
 ModelParallelStrategy = tf.distribute.experimental.ModelParallelStrategy
 MirroredStrategy = tf.distribute.MirroredStrategy

@@ -458,7 +458,7 @@ def test_empty_data_are_said_also_before_the_first_training(replicas, makes_data
 
 def test_programs_of_models_are_freed_with_them():
     left = []
-    for width in range(3, 6):
+    for width in range(3, 8):
         keras.backend.clear_session()
         gc.collect()
         left.append(len(jax.devices()[0].client.live_executables()))
@@ -467,7 +467,8 @@ def test_programs_of_models_are_freed_with_them():
         model.fit(X, Y, validation_data=(X, Y), verbose=0)
         model.predict(X, verbose=0)
         del model
-    assert left[1] == left[2]
+    # A small program that all share may have come meanwhile; what a model leaves would come each time.
+    assert min(after - before for before, after in itertools.pairwise(left[1:])) <= 0
 
 
 @pytest.mark.parametrize("kind", [keras.Sequential, OwnSteps])
