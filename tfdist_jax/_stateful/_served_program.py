@@ -15,7 +15,7 @@ from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProg
 from tfdist_jax._stateful._served_assignments import AtOnce
 from tfdist_jax._stateful._served_lookups import bytes_of
 from tfdist_jax._stateful._served_parts import ServedParts
-from tfdist_jax._stateful._served_stages import Values, server_of, store
+from tfdist_jax._stateful._served_stages import Constants, Values, server_of, store
 from tfdist_jax._stateful._served_storage import ServedStorage, Traffic, bring
 from tfdist_jax._stateful._stages import is_placed
 from tfdist_jax._stateful._state import CELLS, Cell, cell_name
@@ -58,6 +58,7 @@ class ServedProgram:
         """Cut `captured` into its parts."""
         self.captured, self.mesh = captured, None
         self._parts = ServedParts.of(captured)
+        self._constants = Constants(captured.jaxpr)
         self._at_once = AtOnce(captured, self._parts.assignments.at_once)
         self._traffic = list({id(one): one for one in map(_traffic_of, captured.cells) if one is not None}.values())
         self._checking = threading.RLock()
@@ -77,7 +78,7 @@ class ServedProgram:
         if OUTCOME_CHECKS and setting("jax_debug_nans"):
             with jax.debug_nans(False):  # JAX's check would come first.
                 return self(arrays)
-        values = Values(self.captured.jaxpr)
+        values = Values(self._constants)
         values.give(self._parts.arguments, arrays)
         if not (self._parts.assignments.alone or self.captured.checks):
             return self._run(values)
@@ -139,7 +140,7 @@ class ServedProgram:
 
     def lower(self, arrays: Sequence[Any]) -> Any:
         """Lower what a worker computes first, without running it."""
-        values = Values(self.captured.jaxpr)
+        values = Values(self._constants)
         values.give(self._parts.arguments, arrays)
         self._read(values)
         first = self._parts.stages[0]

@@ -22,16 +22,41 @@ from tfdist_jax._stateful._state import CELLS, Cell
 
 
 @final
+class Constants:
+    """The values of a program that are known, as arrays."""
+
+    def __init__(self, program: ClosedJaxpr) -> None:
+        """Take those of `program`."""
+        pairs = zip(program.jaxpr.constvars, program.consts, strict=True)
+        self.of_variables = {var: _as_array(value, var) for var, value in pairs}
+        self._of_literals: dict[int, tuple[Literal, jax.Array]] = {}
+
+    def of_literal(self, literal: Literal) -> jax.Array:
+        """Return the array that a literal stands for, each time the same one."""
+        if id(literal) not in self._of_literals:
+            self._of_literals[id(literal)] = literal, _as_array(literal.val, literal)
+        return self._of_literals[id(literal)][1]
+
+
+def _as_array(value: Any, atom: Any) -> jax.Array:
+    if isinstance(value, jax.Array):
+        return value
+    with jax.enable_x64(True):  # It is NumPy's, or of JAX's own kind.
+        return jax.device_put(np.asarray(value, atom.aval.dtype))
+
+
+@final
 class Values:
     """The values of a program's variables in one run."""
 
-    def __init__(self, program: ClosedJaxpr) -> None:
-        """Start with the program's constants."""
-        self._values: dict[Any, Any] = dict(zip(program.jaxpr.constvars, program.consts, strict=True))
+    def __init__(self, constants: Constants) -> None:
+        """Start with those that are known."""
+        self._constants = constants
+        self._values: dict[Any, Any] = dict(constants.of_variables)
 
     def take(self, atoms: Sequence[Any]) -> list[jax.Array]:
-        """Return the values of variables and constants."""
-        return [_as_array(atom.val if isinstance(atom, Literal) else self._values[atom], atom) for atom in atoms]
+        """Return the values of variables and literals."""
+        return [self._constants.of_literal(atom) if isinstance(atom, Literal) else self._values[atom] for atom in atoms]
 
     def give(self, variables: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Set the values of variables."""
@@ -40,13 +65,6 @@ class Values:
     def forget(self, variable: Any) -> None:
         """Hold a variable's value no longer."""
         del self._values[variable]
-
-
-def _as_array(value: Any, atom: Any) -> jax.Array:
-    if isinstance(value, jax.Array):
-        return value
-    with jax.enable_x64(True):  # A constant of the program, which is NumPy's or of JAX's own kind.
-        return jax.device_put(np.asarray(value, atom.aval.dtype))
 
 
 @final
