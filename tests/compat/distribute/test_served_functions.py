@@ -12,6 +12,27 @@ import tfdist_jax.compat.tensorflow as tf
 LIMIT_S = 60
 
 
+class Pause:
+    """A place in a program, where it waits while the test is in the block."""
+
+    def __init__(self):
+        self.is_reached, self.is_over = threading.Event(), threading.Event()
+
+    def __call__(self, x):
+        return jax.pure_callback(self.wait, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    def wait(self, x):
+        self.is_reached.set()
+        assert self.is_over.wait(LIMIT_S)
+        return x
+
+    def __enter__(self):
+        assert self.is_reached.wait(LIMIT_S)
+
+    def __exit__(self, *error):
+        self.is_over.set()
+
+
 def test_no_change_is_lost_whatever_changes_a_variable(coordinate, meeting):
     strategy, coordinator = coordinate(workers=4)
     meet = meeting(4)
@@ -74,23 +95,17 @@ def test_no_change_of_variables_of_no_strategy_is_lost(coordinate, meeting):
 
 def test_a_change_of_a_variable_of_no_strategy_that_would_be_lost_is_an_error(coordinate):
     strategy, coordinator = coordinate()
-    plain, reading, changed = tf.Variable(1.0), threading.Event(), threading.Event()
+    plain, pause = tf.Variable(1.0), Pause()
     with strategy.scope():
         served = tf.Variable(0.0)
 
-    def wait(x):
-        reading.set()
-        assert changed.wait(LIMIT_S)
-        return x
-
     @tf.function
     def slow():
-        plain.assign_add(jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), served.read_value()))
+        plain.assign_add(pause(served.read_value()))
 
     coordinator.schedule(slow)
-    assert reading.wait(LIMIT_S)
-    plain.assign_add(1.0)
-    changed.set()
+    with pause:
+        plain.assign_add(1.0)
     with pytest.raises(RuntimeError, match=r"one of the changes would be lost\. Make it in the strategy's scope"):
         coordinator.join()
     assert float(plain) == 2
@@ -237,22 +252,16 @@ def test_several_changes_of_one_variable_in_a_function_are_none_of_its_value(coo
     strategy, coordinator = coordinate(workers=2)
     with strategy.scope():
         v = tf.Variable(0.0)
-    reading, changed = threading.Event(), threading.Event()
-
-    def wait(x):
-        reading.set()
-        assert changed.wait(LIMIT_S)
-        return x
+    pause = Pause()
 
     @tf.function
     def slow():
         v.assign_add(1.0)
-        v.assign_add(jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), v.read_value()))
+        v.assign_add(pause(v.read_value()))
 
     result = coordinator.schedule(slow)
-    assert reading.wait(LIMIT_S)
-    coordinator.schedule(tf.function(lambda: v.assign_add(100.0))).fetch()
-    changed.set()
+    with pause:
+        coordinator.schedule(tf.function(lambda: v.assign_add(100.0))).fetch()
     result.fetch()
     assert float(v) == 102
 
@@ -261,22 +270,16 @@ def test_a_function_sees_what_it_read_at_first_while_others_change_it(coordinate
     strategy, coordinator = coordinate()
     with strategy.scope():
         v = tf.Variable(1.0)
-    reading, changed = threading.Event(), threading.Event()
-
-    def wait(x):
-        reading.set()
-        assert changed.wait(LIMIT_S)
-        return x
+    pause = Pause()
 
     @tf.function
     def slow():
-        x = jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), v.read_value())
+        x = pause(v.read_value())
         v.assign_add(x)
         return x
 
     result = coordinator.schedule(slow)
-    assert reading.wait(LIMIT_S)
-    coordinator.schedule(tf.function(lambda: v.assign_add(100.0))).fetch()
-    changed.set()
+    with pause:
+        coordinator.schedule(tf.function(lambda: v.assign_add(100.0))).fetch()
     assert result.fetch() == 1 and float(v) == 102
     assert coordinator.statistics.staleness == {0: 1, 1: 1}
