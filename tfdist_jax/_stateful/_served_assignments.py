@@ -53,16 +53,22 @@ class AtOnce:
         self.inputs = list(inputs.difference(reads))
         self.program = compile_part(jaxpr, eqns, [*reads, *self.inputs], atoms)
 
-    def assign(self, values: Values) -> None:
-        """Assign them; to be called where no other thread changes cells."""
+    def assign(self, values: Values) -> list[tuple[Cell, Any, Any]]:
+        """Assign them; to be called where no other thread changes cells.
+
+        Returns:
+            The cells, with what they have held before and what they hold now.
+        """
         if not self.cells:
-            return
+            return []
         device = server_of(self.cells)
+        before = [cell.stored for cell in self.cells]
         with unseen_by_tapes():
             held = [bring(cell.storage.load(cell.stored), device) for cell in self.cells]
             given = [bring(array, device) for array in values.take(self.inputs)]
             for cell, new in zip(self.cells, self.program(*held, *given), strict=True):
                 store(cell, new)
+        return [(cell, old, cell.stored) for cell, old in zip(self.cells, before, strict=True)]
 
 
 def find_assignments(captured: Captured, stages: Sequence[Stage]) -> Assignments:

@@ -1,6 +1,7 @@
 """Programs that read or change cells on servers: parts that a worker computes, and between them updates that the servers apply."""
 
 import contextlib
+import dataclasses
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -103,8 +104,18 @@ class ServedProgram:
             self._is_settled = True
 
     def _run(self, values: Values) -> Any:
-        before = [cell.stored for cell in self._parts.assignments.alone]
-        moments = self._read(values)
+        begun = self._read(values, begin=self._begin)
+        try:
+            return self._run_stages(values, begun)
+        except BaseException:
+            with CELLS, deferring_signals():
+                for cell, old, new in begun.assigned:
+                    if cell.stored is new:  # Else others have gone on from there.
+                        cell.stored = old
+            raise
+
+    def _run_stages(self, values: Values, begun: "_Begun") -> Any:
+        moments = begun.moments
         for stage in self._parts.stages:
             stage.compute(values, default_device())
             given = values.take(stage.operands)
@@ -124,7 +135,7 @@ class ServedProgram:
             moments,
             [([cell], [value]) for (cell, _), value in zip(self._parts.assignments.in_the_end, assigned, strict=True)],
         )
-        self._assign(assigned, before)
+        self._assign(assigned, begun.alone)
         return jax.tree.unflatten(self.captured.out_tree, results)
 
     def _assign(self, values: Sequence[jax.Array], before: Sequence[Any]) -> None:
@@ -142,7 +153,7 @@ class ServedProgram:
         """Lower what a worker computes first, without running it."""
         values = Values(self._constants)
         values.give(self._parts.arguments, arrays)
-        self._read(values)
+        self._read(values, begin=lambda values: None)
         first = self._parts.stages[0]
         return (first.program or jax.jit(lambda *arrays: ())).lower(*values.take(first.inputs))
 
@@ -151,14 +162,18 @@ class ServedProgram:
         """Whether a tape could not follow the program: never, since its parts are what a tape sees."""
         return False
 
-    def _read(self, values: Values) -> list[tuple[Traffic, Any]]:
-        """Let `values` have what the worker needs of the cells, all as of one moment, at which some are assigned."""
+    def _begin(self, values: Values) -> "_Begun":
+        """Count what is read, and assign what waits for nothing."""
+        moments = [(traffic, traffic.pull(self._size(traffic))) for traffic in self._traffic]
+        return _Begun(moments, self._at_once.assign(values), [cell.stored for cell in self._parts.assignments.alone])
+
+    def _read(self, values: Values, *, begin: Callable[[Values], Any]) -> Any:
+        """Let `values` have what the worker needs of the cells, all as of one moment; call `begin` then, and return what that returns."""
         self._parts.indices.compute(values, default_device())
         with CELLS, deferring_signals():
             held = [(cell, var, cell.stored) for cell, var in self._parts.reads]
             tables = [(cell, var, cell.stored, stage) for cell, var, stage in self._parts.lookups]
-            moments = [(traffic, traffic.pull(self._size(traffic))) for traffic in self._traffic]
-            self._at_once.assign(values)
+            begun = begin(values)
         for cell, var, array in held:
             values.give([var], [_load(cell, array)])
         for cell, var, array, stage in tables:
@@ -169,7 +184,7 @@ class ServedProgram:
                 values.give([var], [array])
                 stage.compute(values, server_of([cell]))
                 values.forget(var)
-        return moments
+        return begun
 
     def _size(self, traffic: Traffic) -> int:
         """Return the bytes that the worker gets of the cells of a server."""
@@ -187,6 +202,22 @@ class ServedProgram:
                 check()
         for check_outcome in OUTCOME_CHECKS:
             check_outcome(computed)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Begun:
+    """What has been when a run read its cells.
+
+    Attributes:
+        moments: The moment, for each server's traffic.
+        assigned: The cells that were assigned at once, with what they held before and after.
+        alone: What the cells hold that no other program may change meanwhile.
+    """
+
+    moments: list[tuple[Traffic, Any]]
+    assigned: list[tuple[Cell, Any, Any]]
+    alone: list[Any]
 
 
 CellProgram = StatefulProgram | ServedProgram

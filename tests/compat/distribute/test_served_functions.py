@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax._stateful._served_program import make_program
 
 LIMIT_S = 60
 
@@ -186,13 +187,14 @@ def test_changes_of_one_variable_come_in_their_order(coordinate):
 def test_what_a_function_tells_and_asserts_before_a_change_happens(coordinate, capfd):
     strategy, coordinator = coordinate()
     with strategy.scope():
-        v = tf.Variable(0.0)
+        v, halved = tf.Variable(0.0), tf.Variable(1.0)
 
     @tf.function
     def add(x):
         tf.print("adding", x)
         tf.debugging.assert_positive(x)
         v.assign_add(x)
+        halved.assign(halved * 0.5)
 
     coordinator.schedule(add, args=(tf.constant(2.0),)).fetch()
     assert "adding 2" in capfd.readouterr().err
@@ -201,7 +203,23 @@ def test_what_a_function_tells_and_asserts_before_a_change_happens(coordinate, c
             coordinator.schedule(add, args=(tf.constant(-1.0),))
         with pytest.raises(tf.errors.InvalidArgumentError):
             run()
-    assert float(v) == 2
+    assert (float(v), float(halved)) == (2, 0.5)
+
+
+def test_looking_at_a_program_changes_nothing(coordinate):
+    strategy, _ = coordinate()
+    with strategy.scope():
+        v, halved = tf.Variable(0.0), tf.Variable(1.0)
+
+    def change(x):
+        v.assign_add(x * v)
+        halved.assign(halved * 0.5)
+
+    program = make_program(change, [tf.constant(1.0)])
+    assert "multiply" in program.lower([tf.constant(1.0)]).as_text()
+    assert float(halved) == 1
+    program([tf.constant(1.0)])
+    assert float(halved) == 0.5
 
 
 def test_each_worker_fails_by_its_own_assertions(coordinate):
