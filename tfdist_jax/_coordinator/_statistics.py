@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 
@@ -86,6 +86,13 @@ class Statistics:
             self._staleness[self._updates - moment] += 1
             self._updates += 1
             return moment + 1
+
+    def note(self, pulled_bytes: int, pushed_bytes: int, staleness: Sequence[int]) -> None:
+        """Note a whole run of a program: what it has read and sent, and how many updates of others each of its own had not seen."""
+        with self._lock:
+            self._counts.update(pulled=pulled_bytes, pushed=pushed_bytes)
+            self._staleness.update(staleness)
+            self._updates += len(staleness)
 
     def count(self, **amounts: int) -> None:
         """Add to the numbers of `closures`, `retries` or `workers`."""

@@ -38,6 +38,7 @@ class AtOnce:
 
     Attributes:
         cells: The cells.
+        reads: The variables that stand for what they hold.
         inputs: The variables that it takes of the program's arguments, behind what the cells hold.
         program: It, compiled.
     """
@@ -47,11 +48,11 @@ class AtOnce:
         jaxpr = captured.jaxpr.jaxpr
         read = _reads_of(captured)
         self.cells = [cell for cell, _ in pairs]
-        reads = [read[id(cell)] for cell in self.cells]
+        self.reads = [read[id(cell)] for cell in self.cells]
         atoms = [atom for _, atom in pairs]
         eqns, inputs = needed_for(atoms, jaxpr.eqns)
-        self.inputs = list(inputs.difference(reads))
-        self.program = compile_part(jaxpr, eqns, [*reads, *self.inputs], atoms)
+        self.inputs = list(inputs.difference(self.reads))
+        self.program = compile_part(jaxpr, eqns, [*self.reads, *self.inputs], atoms)
 
     def assign(self, values: Values) -> list[tuple[Cell, Any, Any]]:
         """Assign them; to be called where no other thread changes cells.

@@ -13,9 +13,11 @@ from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._internals import default_device, setting
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
+from tfdist_jax._stateful._remote_storage import RemoteStorage
 from tfdist_jax._stateful._served_assignments import AtOnce
 from tfdist_jax._stateful._served_lookups import bytes_of
 from tfdist_jax._stateful._served_parts import ServedParts
+from tfdist_jax._stateful._served_plan import PlannedProgram
 from tfdist_jax._stateful._served_stages import Constants, Values, server_of, store
 from tfdist_jax._stateful._served_storage import ServedStorage, Traffic, bring
 from tfdist_jax._stateful._stages import is_placed
@@ -60,7 +62,11 @@ class ServedProgram:
         self.captured, self.mesh = captured, None
         self._parts = ServedParts.of(captured)
         self._constants = Constants(captured.jaxpr)
-        self._at_once = AtOnce(captured, self._parts.assignments.at_once)
+        remote = [cell.storage for cell in captured.cells if isinstance(cell.storage, RemoteStorage)]
+        self._planned, self._servers = None, None
+        if remote:
+            self._planned, self._servers = PlannedProgram(self._parts), remote[0].servers
+        self._at_once = AtOnce(captured, [] if self._planned else self._parts.assignments.at_once)
         self._traffic = list({id(one): one for one in map(_traffic_of, captured.cells) if one is not None}.values())
         self._checking = threading.RLock()
         self._is_settled = True
@@ -81,6 +87,9 @@ class ServedProgram:
                 return self(arrays)
         values = Values(self._constants)
         values.give(self._parts.arguments, arrays)
+        if self._planned is not None and not is_recording():
+            with self._running():
+                return self._run_plan(self._planned, values)
         if not (self._parts.assignments.alone or self.captured.checks):
             return self._run(values)
         with self._running():
@@ -138,16 +147,39 @@ class ServedProgram:
         self._assign(assigned, begun.alone)
         return jax.tree.unflatten(self.captured.out_tree, results)
 
+    def _run_plan(self, planned: PlannedProgram, values: Values) -> Any:
+        """Let a worker's process run the program, and do what concerns cells of this one."""
+        alone = self._parts.assignments.alone
+        before = [cell.stored for cell in alone]
+        with CELLS, deferring_signals():
+            held = [cell.storage.load(cell.stored) for cell in planned.local]
+            planned.at_once.assign(values)
+        arguments = [*values.take(self._parts.arguments), *held]
+        outcome = self._servers.run(planned.plan, planned.parts, arguments)
+        self._traffic[0].note(outcome.pulled_bytes, outcome.pushed_bytes, outcome.staleness)
+        split = len(outcome.results) - len(planned.assigned)
+        self._check(outcome.results)
+        with CELLS, deferring_signals():
+            self._must_be_unchanged(before)
+            for cell, value in zip(planned.assigned, outcome.results[split:], strict=True):
+                store(cell, value)
+            for cell in planned.changed:
+                cell.stored = cell.storage.adopt_result(cell.stored)
+        return jax.tree.unflatten(self.captured.out_tree, outcome.results[:split])
+
     def _assign(self, values: Sequence[jax.Array], before: Sequence[Any]) -> None:
         with CELLS, deferring_signals():
-            for cell, array in zip(self._parts.assignments.alone, before, strict=True):
-                if cell.stored is not array:
-                    raise RuntimeError(
-                        f"The variable {cell_name(cell)!r} has changed while a function ran that changes it, too: one of the changes would "
-                        "be lost. Make it in the strategy's scope, or change it in no other function meanwhile."
-                    )
+            self._must_be_unchanged(before)
             for (cell, _), value in zip(self._parts.assignments.in_the_end, values, strict=True):
                 store(cell, value)
+
+    def _must_be_unchanged(self, before: Sequence[Any]) -> None:
+        for cell, held in zip(self._parts.assignments.alone, before, strict=True):
+            if cell.stored is not held:
+                raise RuntimeError(
+                    f"The variable {cell_name(cell)!r} has changed while a function ran that changes it, too: one of the changes would "
+                    "be lost. Make it in the strategy's scope, or change it in no other function meanwhile."
+                )
 
     def lower(self, arrays: Sequence[Any]) -> Any:
         """Lower what a worker computes first, without running it."""

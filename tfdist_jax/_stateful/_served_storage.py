@@ -23,6 +23,9 @@ class Traffic(Protocol):
     def push(self, size: int, moment: Any) -> Any:
         """Note that a program that read its values at a `moment` has sent `size` bytes for an update, and return its next moment."""
 
+    def note(self, pulled_bytes: int, pushed_bytes: int, staleness: Sequence[int]) -> None:
+        """Note a whole run of a program: what it has read and sent, and how many updates of others each of its own had not seen."""
+
 
 @final
 class ServedStorage(Storage):
@@ -34,7 +37,7 @@ class ServedStorage(Storage):
     holds_arrays = False
     is_served = True
 
-    def __init__(self, device: Device, traffic: Traffic, place_name: str | None = None) -> None:
+    def __init__(self, device: Device | None, traffic: Traffic, place_name: str | None = None) -> None:
         """Keep arrays on `device`."""
         self.server, self.traffic, self.place_name = device, traffic, place_name
 

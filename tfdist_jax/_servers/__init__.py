@@ -1,0 +1,19 @@
+"""Servers and workers in processes of their own: what they are told, and how they do it, whatever carries the messages."""
+
+from tfdist_jax._servers._plan import (
+    Call as Call,
+    Message as Message,
+    Part as Part,
+    Plan as Plan,
+    Round as Round,
+    ServerCall as ServerCall,
+    load_part as load_part,
+    make_name as make_name,
+)
+from tfdist_jax._servers._runner import Ask as Ask, Outcome as Outcome, Runner as Runner
+from tfdist_jax._servers._server import (
+    Answer as Answer,
+    Server as Server,
+    Tag as Tag,
+    UnknownPartError as UnknownPartError,
+)

@@ -1,0 +1,162 @@
+"""Programs that use cells on servers in other processes, as data: what a worker computes, and what it asks of servers meanwhile.
+
+A program's values have numbers, by which its parts name them. Compiled parts have names; whoever runs one has got it by its name before.
+"""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import jax
+import jax.export
+import numpy as np
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A compiled part of a program.
+
+    Attributes:
+        name: By which others know it: parts that compute the same, of the same types, may share it.
+        function: It, compiled for this process.
+        types: Of the arrays that it takes.
+    """
+
+    name: str
+    function: Callable[..., Sequence[Any]]
+    types: tuple[jax.ShapeDtypeStruct, ...]
+
+    @functools.cache  # noqa: B019  Parts live as long as their program.
+    def export(self, platform: str) -> bytes:
+        """Return it for processes whose devices are of a platform.
+
+        Raises:
+            Exception: If it cannot leave the process, since it calls Python.
+        """
+        with jax.enable_x64(True):  # Otherwise types of 64 bits would become narrower ones.
+            return bytes(jax.export.export(self.function, platforms=[platform])(*self.types).serialize())
+
+
+def load_part(exported: bytes) -> Callable[..., Sequence[jax.Array]]:
+    """Return a part that another process has exported."""
+    compiled = jax.jit(jax.export.deserialize(bytearray(exported)).call)
+
+    def run(*arrays: Any) -> Sequence[jax.Array]:
+        with jax.enable_x64(True):
+            return compiled(*arrays)
+
+    return run
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """Computes values of others.
+
+    Attributes:
+        part: The name of the compiled part.
+        inputs: The values that it takes.
+        outputs: Those that it gives.
+    """
+
+    part: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ServerCall:
+    """Computes on a server, of what cells hold there and of what is sent.
+
+    Attributes:
+        part: The name of the compiled part, which takes the cells' arrays, and then the operands.
+        cells: The cells that it takes.
+        operands: The values that are sent.
+        results: The values that it gives; None in the place of what nobody wants.
+        written: The cells that are to hold the last ones of them.
+        assigned: Cells that get a value that is sent before.
+    """
+
+    part: str
+    cells: tuple[int, ...]
+    operands: tuple[int, ...]
+    results: tuple[int | None, ...]
+    written: tuple[int, ...] = ()
+    assigned: tuple[tuple[int, int], ...] = ()
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """What is asked of one server at once.
+
+    Attributes:
+        server: Its number.
+        reads: Cells, and the values that stand for what they hold before.
+        calls: What is computed there, in this order.
+        assigned: Cells, and the values that they are to hold at last.
+    """
+
+    server: int
+    reads: tuple[tuple[int, int], ...] = ()
+    calls: tuple[ServerCall, ...] = ()
+    assigned: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it changes what cells hold."""
+        return bool(self.assigned) or any(call.written or call.assigned for call in self.calls)
+
+    @functools.cached_property
+    def sent(self) -> tuple[int, ...]:
+        """The values that are sent, each once."""
+        of_calls = [value for call in self.calls for value in (*call.operands, *(v for _, v in call.assigned))]
+        return tuple(dict.fromkeys([*of_calls, *(value for _, value in self.assigned)]))
+
+    @functools.cached_property
+    def returned(self) -> tuple[int, ...]:
+        """The values that come back."""
+        return (*(v for _, v in self.reads), *(v for call in self.calls for v in call.results if v is not None))
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """The names of what the server has to have."""
+        return frozenset(call.part for call in self.calls)
+
+
+Round = tuple[Message, ...]
+"""Messages to different servers, which answer side by side."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a worker runs.
+
+    Attributes:
+        name: By which others know it.
+        arguments: The values that it is given.
+        constants: Values that are known.
+        steps: Computations, and what is asked of servers, in this order.
+        results: The values that it returns.
+    """
+
+    name: str
+    arguments: tuple[int, ...]
+    constants: Mapping[int, np.ndarray]
+    steps: tuple[Call | Round, ...]
+    results: tuple[int, ...]
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """The names of what the worker computes."""
+        return frozenset(step.part for step in self.steps if isinstance(step, Call))
+
+
+def make_name(*about: Any) -> str:
+    """Return a name that equal things share, in all processes."""
+    return hashlib.sha256(repr(about).encode()).hexdigest()[:32]

@@ -1,0 +1,99 @@
+"""Cells on servers in other processes."""
+
+import itertools
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, final
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from tfdist_jax._internals import default_device
+from tfdist_jax._servers import Plan
+from tfdist_jax._stateful._served_storage import ServedStorage, Traffic
+
+
+class Servers(Protocol):
+    """Reaches servers, and runs plans with them."""
+
+    def set(self, server: int, arrays: Mapping[int, np.ndarray]) -> None:
+        """Let a server hold arrays."""
+        ...
+
+    def get(self, server: int, cells: Sequence[int]) -> list[np.ndarray]:
+        """Return arrays that a server holds."""
+        ...
+
+    def drop(self, server: int, cells: Sequence[int]) -> None:
+        """Let a server hold arrays no longer. It may be called at any time, in any thread."""
+        ...
+
+    def run(self, plan: Plan, parts: Mapping[str, Any], arguments: Sequence[Any]) -> Any:
+        """Run a plan on the worker that this thread stands for, or here where it stands for none; return its `Outcome`."""
+        ...
+
+
+_numbers = itertools.count()
+
+
+@final
+class RemoteArray:
+    """An array on a server.
+
+    Attributes:
+        number: By which the server knows it.
+        shape: Its shape.
+        dtype: Its type.
+        weak_type: As of `jax.Array`.
+    """
+
+    def __init__(self, owner: "_Owner", array: Any) -> None:
+        """Stand for an array like this one, of a cell that has a number."""
+        self._owner, self.number = owner, owner.number
+        self.shape, self.dtype, self.weak_type = array.shape, array.dtype, bool(getattr(array, "weak_type", False))
+
+
+class _Owner:
+    """A number at a server, which it forgets when nobody does any longer."""
+
+    def __init__(self, servers: Servers, server: int) -> None:
+        self.number = next(_numbers)
+        weakref.finalize(self, servers.drop, server, [self.number]).atexit = False
+
+
+@final
+class RemoteStorage(ServedStorage):
+    """Keeps arrays in a server's process.
+
+    Attributes:
+        servers: Reaches the servers.
+        index: Which of them it is.
+    """
+
+    def __init__(self, servers: Servers, index: int, traffic: Traffic, place_name: str | None = None) -> None:
+        """Keep arrays on one of the servers."""
+        super().__init__(None, traffic, place_name)
+        self.servers, self.index = servers, index
+
+    def load(self, held: RemoteArray) -> jax.Array:
+        """Fetch a value."""
+        (array,) = self.servers.get(self.index, [held.number])
+        with jax.enable_x64(True):
+            return jax.device_put(array, default_device())
+
+    def example(self, held: RemoteArray) -> RemoteArray:
+        """Return what has the value's shape and type."""
+        return held
+
+    def store(self, array: Any, held: RemoteArray | None) -> Any:
+        """Send a value to the server."""
+        if isinstance(array, Tracer):
+            return array
+        new = RemoteArray(_Owner(self.servers, self.index) if held is None else held._owner, array)  # noqa: SLF001
+        self.servers.set(self.index, {new.number: np.asarray(array)})
+        return new
+
+    def adopt_result(self, held: RemoteArray) -> RemoteArray:
+        """Return what a cell is to hold whose value the server has changed itself."""
+        return RemoteArray(held._owner, held)  # noqa: SLF001
