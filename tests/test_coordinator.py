@@ -27,11 +27,12 @@ class Unreliable:
     def __init__(self, index, loses=lambda: False):
         self.index, self.loses, self.recovered = index, loses, 0
 
-    def run(self, closure):
+    def run(self, closure, oldest):
         if self.loses():
             raise WorkerLostError
+        assert oldest() <= closure.number
         with being_worker(self):
-            result = closure()
+            result = closure.fn()
         if self.loses():
             raise WorkerLostError
         return result

@@ -1,6 +1,7 @@
 """Asynchronous training: a coordinator gives closures to workers, which change variables on servers."""
 
 from tfdist_jax._coordinator._closure_queue import (
+    Closure as Closure,
     ClosureCancelledError as ClosureCancelledError,
     ClosureQueue as ClosureQueue,
 )

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any, final
@@ -21,10 +22,12 @@ class Closure:
     Attributes:
         fn: The function. It may run more than once, if a worker goes while it does.
         result: What has become of it.
+        number: Which one it is of all that were ever made.
     """
 
     fn: Callable[[], Any]
     result: RemoteValue = dataclasses.field(default_factory=RemoteValue)
+    number: int = dataclasses.field(default_factory=itertools.count().__next__)
 
 
 @final
@@ -56,6 +59,7 @@ class ClosureQueue:
         # Each closure that runs, and how many had ended when it began.
         self._running: dict[Closure, int] = {}
         self._ended = 0
+        self._newest = -1
         self._num_workers, self._gone = num_workers, set[int]()
         self._turn = 0 if max_staleness == 0 else None
         self._error: BaseException | None = None
@@ -77,6 +81,7 @@ class ClosureQueue:
             )
             self.must_be_open()
             self._waiting.append(closure)
+            self._newest = closure.number
             self._raise_error()
             self._changed.notify_all()
 
@@ -102,6 +107,12 @@ class ClosureQueue:
         """Let those who wait in `take` look again."""
         with self._changed:
             self._changed.notify_all()
+
+    def oldest(self) -> int:
+        """Return the number of the first closure that may still run; if there is none, one that is larger than that of any before."""
+        with self._changed:
+            first = itertools.islice(self._waiting, 1)
+            return min((closure.number for closure in (*first, *self._running)), default=self._newest + 1)
 
     def leave(self, worker: int) -> None:
         """Let the others take a worker's turns until it is back."""

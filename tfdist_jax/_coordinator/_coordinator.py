@@ -154,7 +154,7 @@ class _WorkerThread(threading.Thread):
 
     def _make_one(self, closure: Closure) -> None:
         try:
-            closure.result.set_value(self._worker.run(closure.fn))
+            closure.result.set_value(self._worker.run(closure, self._queue.oldest))
         except WorkerLostError:
             self._recover()
         except BaseException as error:
@@ -162,7 +162,7 @@ class _WorkerThread(threading.Thread):
 
     def _run_one(self, closure: Closure) -> None:
         try:
-            value = self._worker.run(closure.fn)
+            value = self._worker.run(closure, self._queue.oldest)
         except WorkerLostError:
             self._statistics.count(retries=1)
             self._queue.put_back(closure)

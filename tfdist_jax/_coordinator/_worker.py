@@ -8,11 +8,12 @@ from typing import Any, Protocol, final
 
 import jax
 
+from tfdist_jax._coordinator._closure_queue import Closure
 from tfdist_jax._sharding._mesh import Device
 
 
-class WorkerLostError(RuntimeError):
-    """A worker has gone while it ran a closure, which has to be run again."""
+class WorkerLostError(BaseException):
+    """A worker has gone while it ran a closure, which has to be run again. No `Exception`: it is not for handlers in the closure."""
 
 
 class Worker(Protocol):
@@ -24,8 +25,12 @@ class Worker(Protocol):
 
     index: int
 
-    def run(self, closure: Callable[[], Any]) -> Any:
+    def run(self, closure: Closure, oldest: Callable[[], int]) -> Any:
         """Return what a closure returns, or raise what it raises.
+
+        Args:
+            closure: It.
+            oldest: Returns the number of the first closure that may still run.
 
         Raises:
             WorkerLostError: If the worker has gone meanwhile.
@@ -83,10 +88,10 @@ class EmbeddedWorker:
         """Compute on `device`."""
         self.index, self.device = index, device
 
-    def run(self, closure: Callable[[], Any]) -> Any:
-        """Call the closure."""
+    def run(self, closure: Closure, oldest: Callable[[], int]) -> Any:
+        """Call the closure's function."""
         with being_worker(self), jax.default_device(self.device):
-            return closure()
+            return closure.fn()
 
     def recover(self) -> None:
         """Be there: a thread does not go alone."""

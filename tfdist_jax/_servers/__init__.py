@@ -13,7 +13,12 @@ from tfdist_jax._servers._plan import (
 from tfdist_jax._servers._runner import Ask as Ask, Outcome as Outcome, Runner as Runner
 from tfdist_jax._servers._server import (
     Answer as Answer,
+    Sender as Sender,
     Server as Server,
-    Tag as Tag,
-    UnknownPartError as UnknownPartError,
+    StaleSenderError as StaleSenderError,
 )
+
+
+ENGINE = "TFDIST_PARAMETER_SERVERS"
+"""Whether servers and workers are "threads" of the coordinator's process, or "processes" of their own; if not set, processes where
+a task is on another machine."""

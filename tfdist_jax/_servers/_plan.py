@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
-import jax.export
 import numpy as np
 
 
@@ -36,13 +35,17 @@ class Part:
         Raises:
             Exception: If it cannot leave the process, since it calls Python.
         """
+        from jax import export  # Few programs need it.
+
         with jax.enable_x64(True):  # Otherwise types of 64 bits would become narrower ones.
-            return bytes(jax.export.export(self.function, platforms=[platform])(*self.types).serialize())
+            return bytes(export.export(self.function, platforms=[platform])(*self.types).serialize())
 
 
 def load_part(exported: bytes) -> Callable[..., Sequence[jax.Array]]:
     """Return a part that another process has exported."""
-    compiled = jax.jit(jax.export.deserialize(bytearray(exported)).call)
+    from jax import export  # As in `Part.export`.
+
+    compiled = jax.jit(export.deserialize(bytearray(exported)).call)
 
     def run(*arrays: Any) -> Sequence[jax.Array]:
         with jax.enable_x64(True):
@@ -150,6 +153,11 @@ class Plan:
     constants: Mapping[int, np.ndarray]
     steps: tuple[Call | Round, ...]
     results: tuple[int, ...]
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages to servers."""
+        return [message for step in self.steps if not isinstance(step, Call) for message in step]
 
     @property
     def parts(self) -> frozenset[str]:

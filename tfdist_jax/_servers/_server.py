@@ -11,17 +11,28 @@ import numpy as np
 from tfdist_jax._servers._plan import Message, load_part
 
 
-class UnknownPartError(RuntimeError):
-    """A process is to run what it has not got yet."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        """Name what it wants."""
-        super().__init__(list(names))
-        self.names = list(names)
+class StaleSenderError(RuntimeError):
+    """Whoever asks is no longer wanted: another coordinator is there, or its closure has ended on another worker."""
 
 
 Tag = tuple[int, int, int]
 """Which message it is: the number of the closure, of its program and of the message among those of the program."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Sender:
+    """Who asks a server.
+
+    Attributes:
+        session: The coordinator's own name.
+        tag: Which message it is; None if it is never sent again.
+        oldest: The number of the first closure that may still run.
+    """
+
+    session: str
+    tag: Tag | None = None
+    oldest: int = 0
 
 
 @final
@@ -47,17 +58,22 @@ class Server:
 
     def __init__(self) -> None:
         """Hold nothing."""
-        self._arrays: dict[int, Any] = {}
-        self._parts: dict[str, Callable[..., Sequence[Any]]] = {}
-        self._answers: collections.OrderedDict[Tag, Answer] = collections.OrderedDict()
-        self._changes = 0
         self._lock = threading.RLock()
+        self._parts: dict[str, Callable[..., Sequence[Any]]] = {}
+        self.begin("")
+
+    def begin(self, session: str) -> None:
+        """Forget what was held for another coordinator, and listen to this one alone."""
+        with self._lock:
+            self._session = session
+            self._arrays: dict[int, Any] = {}
+            self._answers: collections.OrderedDict[Tag, Answer] = collections.OrderedDict()
+            self._changes = self._oldest = 0
 
     def load(self, parts: Mapping[str, bytes]) -> None:
         """Take parts of programs."""
         for name, exported in parts.items():
-            if name not in self._parts:
-                self._parts[name] = load_part(exported)
+            self._parts[name] = load_part(exported)
 
     def set(self, arrays: Mapping[int, np.ndarray]) -> None:
         """Hold arrays."""
@@ -80,34 +96,38 @@ class Server:
             for cell in cells:
                 self._arrays.pop(cell, None)
 
-    def handle(
-        self, message: Message, sent: Sequence[np.ndarray], tag: Tag | None = None, open_from: int = 0
-    ) -> Answer:
-        """Do what a message asks.
+    def handle(self, message: Message, sent: Sequence[np.ndarray], sender: Sender) -> Answer:
+        """Do what a message asks, whose parts have been loaded.
 
         Args:
             message: It.
             sent: The values that it names.
-            tag: Which one it is; None if it is never sent again.
-            open_from: The number of the first closure that has not ended: answers to earlier ones need not be known any more.
+            sender: Who asks.
 
         Raises:
-            UnknownPartError: If it has to be sent parts before.
+            StaleSenderError: If the sender should have ended.
         """
-        if missing := message.parts.difference(self._parts):
-            raise UnknownPartError(sorted(missing))
         with self._lock:
-            while self._answers and next(iter(self._answers))[0] < open_from:
-                self._answers.popitem(last=False)
-            if tag in self._answers:
-                return self._answers[tag]
+            self._must_be_wanted(sender)
+            if sender.tag in self._answers:
+                return self._answers[sender.tag]
             values = self._do(message, dict(zip(message.sent, sent, strict=True)))
             answer = Answer(list(map(np.asarray, values)), self._changes)
             if message.is_change:
                 self._changes += 1
-                if tag is not None:
-                    self._answers[tag] = answer
+                if sender.tag is not None:
+                    self._answers[sender.tag] = answer
         return answer
+
+    def _must_be_wanted(self, sender: Sender) -> None:
+        """Refuse who is stale, and forget the answers to closures that have ended."""
+        if sender.session != self._session:
+            raise StaleSenderError("Another coordinator uses the server.")
+        self._oldest = max(self._oldest, sender.oldest)
+        while self._answers and next(iter(self._answers))[0] < self._oldest:
+            self._answers.popitem(last=False)
+        if sender.tag is not None and sender.tag[0] < self._oldest:
+            raise StaleSenderError("The closure has ended on another worker.")
 
     def _do(self, message: Message, values: dict[int, Any]) -> list[Any]:
         held = self._arrays

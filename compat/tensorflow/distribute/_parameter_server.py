@@ -2,15 +2,14 @@
 
 import functools
 import logging
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
 
 import tfdist_jax
-from tfdist_jax._cluster._addresses import host_and_port, is_loopback, resolve
 from tfdist_jax._coordinator import EmbeddedWorker, Statistics, check_options
+from tfdist_jax._stateful._remote_storage import RemoteStorage
 from tfdist_jax._stateful._served_storage import ServedStorage
 from tfdist_jax._stateful._storage import Storage
 from tfdist_jax.compat.tensorflow._functions._execution_plan import ExecutionPlan
@@ -19,6 +18,7 @@ from tfdist_jax.compat.tensorflow._platform._devices import local_devices
 from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import TFConfigClusterResolver
 from tfdist_jax.compat.tensorflow.distribute._execution_contexts import OnlyReplicaContext
 from tfdist_jax.compat.tensorflow.distribute._input import InputContext
+from tfdist_jax.compat.tensorflow.distribute._parameter_processes import are_processes, connect
 from tfdist_jax.compat.tensorflow.distribute._partitioned_variables import make_partitioned
 from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver
@@ -92,11 +92,16 @@ class ParameterServerStrategy(Strategy):
                 resolver.task_id,
             )
         count = len(jobs["worker"]) or max(_WORKERS, len(devices))
-        self.workers = [EmbeddedWorker(i, devices[i % len(devices)]) for i in range(count)]
-        self.statistics = Statistics(len(self.workers))
-        (host, *_) = local_devices("CPU")
+        self.statistics = Statistics(count)
         self.parameter_devices = tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]) or 1))
-        self._servers = [ServedStorage(host, self.statistics, name) for name in self.parameter_devices]
+        if are_processes(jobs):
+            servers, self.workers = connect(jobs)
+            places = enumerate(self.parameter_devices)
+            self._servers = [RemoteStorage(servers, i, self.statistics, name) for i, name in places]
+        else:
+            self.workers = [EmbeddedWorker(i, devices[i % len(devices)]) for i in range(count)]
+            (host, *_) = local_devices("CPU")
+            self._servers = [ServedStorage(host, self.statistics, name) for name in self.parameter_devices]
         self._num_variables = 0
         if variable_partitioner is not None:
             self.variable_creator = functools.partial(make_partitioned, variable_partitioner)
@@ -152,24 +157,10 @@ def _jobs(spec: ClusterSpec, *, is_given: bool) -> Mapping[str, Sequence[str]]:
         return {"ps": (), "worker": ()}
     jobs = {
         job: [address for address in spec.job_tasks(job) if address] if job in spec.jobs else []
-        for job in ("ps", "worker")
+        for job in ("ps", "worker", "chief")
     }
-    for job, addresses in jobs.items():
-        if not addresses:
+    for job in ("ps", "worker"):
+        if not jobs[job]:
             raise ValueError(f"There must be at least one {job}: the cluster is {spec.as_dict()}.")
-        if remote := [address for address in addresses if not _is_here(address)]:
-            raise NotImplementedError(
-                f"The {job} {remote[0]} is on another machine; parameter servers over several machines are not there (yet). Use "
-                "`tf.distribute.MultiWorkerMirroredStrategy`, which trains the same model, or tasks of this machine."
-            )
     return jobs
 
-
-def _is_here(address: str) -> bool:
-    host, _ = host_and_port(address)
-    if host in ("localhost", socket.gethostname()):
-        return True
-    try:
-        return is_loopback(resolve(host))
-    except OSError:
-        return False

@@ -7,6 +7,7 @@ from typing import Any, final
 
 from tfdist_jax._cluster._addresses import host_and_port
 from tfdist_jax.compat.tensorflow._platform._errors import InternalError
+from tfdist_jax.compat.tensorflow.distribute._parameter_processes import are_processes
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import with_protocol
 from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
 
@@ -64,7 +65,17 @@ class Server:
         """Do nothing: there is nothing to start."""
 
     def join(self) -> None:
-        """Wait until the process is ended, as TensorFlow's servers do."""
+        """Wait until the process is ended, as TensorFlow's servers do, and be the task meanwhile, if tasks are processes of their own.
+
+        Raises:
+            SystemExit: If a server has lost what it held.
+        """
+        jobs = self._spec.as_dict()
+        if self._job in ("ps", "worker") and jobs.get("ps") and are_processes({"worker": [], **jobs}):
+            # It takes Ray.
+            from tfdist_jax._servers._serve import serve
+
+            serve(jobs, self._job, self._index)
         _log.warning(
             "The task %s %d waits: parameter servers and workers are threads of the process that makes the strategy, which does its work.",
             self._job,

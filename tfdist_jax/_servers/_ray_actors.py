@@ -1,0 +1,91 @@
+"""What runs in the processes of servers and workers, as Ray's actors."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from tfdist_jax._servers._plan import Plan, Round, load_part
+from tfdist_jax._servers._runner import Outcome, Runner
+from tfdist_jax._servers._server import Answer, Sender, Server
+
+
+class ServerLostError(RuntimeError):
+    """A server has gone, and what it held with it."""
+
+
+@final
+class ServerActor:
+    """A server's process."""
+
+    def __init__(self) -> None:
+        """Hold nothing, in the host's memory."""
+        jax.config.update("jax_platforms", "cpu")
+        self._server = Server()
+
+    def ping(self) -> str:
+        """Return the platform of its device."""
+        return jax.default_backend()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of `Server`."""
+        return getattr(self._server, method)(*arguments)
+
+
+@final
+class WorkerActor:
+    """A worker's process: it runs plans, and asks the servers itself."""
+
+    def __init__(self) -> None:
+        """Know no program and no server."""
+        self._plans: dict[str, Plan] = {}
+        self._parts: dict[str, Any] = {}
+        self._session, self._servers = "", ()
+
+    def ping(self) -> str:
+        """Return the platform of its devices."""
+        return jax.default_backend()
+
+    def begin(self, session: str, servers: Sequence[Any]) -> None:
+        """Serve a coordinator, which calls itself so, and whose servers' actors these are; forget the programs of another one."""
+        self._session, self._servers = session, servers
+        self._plans.clear()
+        self._parts.clear()
+
+    def load(self, plan: Plan, parts: Mapping[str, bytes]) -> None:
+        """Take a plan and what it computes."""
+        self._parts.update({name: load_part(exported) for name, exported in parts.items()})
+        self._plans[plan.name] = plan
+
+    def run(self, name: str, arguments: Sequence[Any], closure: int, call: int, oldest: int) -> Outcome:
+        """Run a plan that has been loaded, as the so manyth call of a closure; `oldest` is the first closure that may still run.
+
+        Raises:
+            ServerLostError: If a server has gone.
+        """
+        sender = lambda number: Sender(self._session, (closure, call, number), oldest)
+        ask = lambda messages, sent, number: ask_servers(self._servers, messages, sent, sender(number))
+        outcome = Runner(self._parts).run(self._plans[name], arguments, ask)
+        outcome.results[:] = map(np.asarray, outcome.results)
+        return outcome
+
+
+def ask_servers(
+    servers: Sequence[Any], messages: Round, sent: Sequence[Sequence[np.ndarray]], sender: Sender
+) -> list[Answer]:
+    """Send messages to servers' actors, and wait for the answers.
+
+    Raises:
+        ServerLostError: If a server has gone.
+    """
+    import ray
+
+    asked = [
+        servers[message.server].call.remote("handle", message, arrays, sender)
+        for message, arrays in zip(messages, sent, strict=True)
+    ]
+    try:
+        return ray.get(asked)
+    except ray.exceptions.RayActorError as error:
+        raise ServerLostError(f"A server has gone, and the variables that it held with it: {error}") from error

@@ -1,0 +1,202 @@
+"""Ray beneath a cluster of parameter servers: one of its nodes on each machine, and an actor for each task, which its process starts.
+
+The cluster's first server's address is that of Ray's head. A machine's first task starts the machine's node; a node ends with the process
+that has started it. Who does not know the cluster's secret does not take part.
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+from tfdist_jax._cluster import SECRET, Timeouts
+from tfdist_jax._cluster._addresses import host_and_port, resolve
+
+_log = logging.getLogger("tfdist_jax")
+_ADDRESS = "RAY_ADDRESS"
+_TOKEN, _MODE = "RAY_AUTH_TOKEN", "RAY_AUTH_MODE"
+_NAMESPACE = "tfdist_jax"
+_SOON_S = 0.5
+# Messages that an actor answers at once.
+_THREADS = 32
+_PR_SET_PDEATHSIG = 1
+
+
+def import_ray() -> Any:
+    """Return Ray, set up for clusters of ours before it is loaded.
+
+    Raises:
+        ImportError: If it is not installed.
+        ValueError: If the process has no secret.
+    """
+    secret = os.environ.get(SECRET)
+    if secret:
+        os.environ.setdefault(_TOKEN, hashlib.sha256(f"ray {secret}".encode()).hexdigest())
+    if not os.environ.get(_TOKEN):
+        raise ValueError(
+            f"Parameter servers in several processes let nobody take part who does not know their secret, but {SECRET} is not set. Set it to "
+            "the same text, which nobody else knows, for all tasks of the cluster; `tfdist-jax launch` does so by itself."
+        )
+    os.environ[_MODE] = "token"
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+    # Actors that ask for no GPU see those of their task all the same.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError(
+            "Parameter servers in several processes take Ray: pip install 'tfdist-jax[ps]'. On one machine, TFDIST_PARAMETER_SERVERS=threads "
+            "makes them threads of one process, which takes nothing."
+        ) from error
+    return ray
+
+
+@final
+class RayCluster:
+    """This process's connection to the cluster's Ray.
+
+    Attributes:
+        ray: Ray.
+    """
+
+    def __init__(self, jobs: Mapping[str, Sequence[str]], task: tuple[str, int] | None) -> None:
+        """Connect, and start the machine's node before if that is this task's.
+
+        Args:
+            jobs: The addresses of the cluster's tasks, by their jobs.
+            task: Which of them this process is; None if none.
+
+        Raises:
+            TimeoutError: If there is nothing to connect to for as long as `TFDIST_START_TIMEOUT_S` says.
+        """
+        self.ray = import_ray()
+        self._jobs, self._task = jobs, task
+        self._node: subprocess.Popen[bytes] | None = None
+        deadline = time.monotonic() + Timeouts.of_environment().start_s
+        while True:
+            error = self._try_to_connect()
+            if error is None:
+                return
+            if time.monotonic() > deadline:
+                self.close()
+                raise TimeoutError(
+                    f"The cluster's Ray cannot be reached at {self.address}: {error} Its first server, {jobs['ps'][0]}, has to run, too; "
+                    f"`{_ADDRESS}` names another Ray."
+                ) from error
+            time.sleep(_SOON_S)
+
+    @property
+    def address(self) -> str:
+        """Where Ray's head is."""
+        return os.environ.get(_ADDRESS) or self._jobs["ps"][0]
+
+    def _try_to_connect(self) -> Exception | None:
+        if self._node is None and self._starts_node():
+            self._node = self._start_node()
+        try:
+            self.ray.init(
+                address=_in_numbers(self.address),
+                namespace=_NAMESPACE,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                _node_ip_address=self._own_host(),
+            )
+        except Exception as error:
+            return error
+        return None
+
+    def _own_host(self) -> str | None:
+        if self._task is None:
+            return resolve(host_and_port(self.address)[0])
+        job, index = self._task
+        return resolve(host_and_port(self._jobs[job][index])[0])
+
+    def _starts_node(self) -> bool:
+        """Whether this task is the first one of the cluster on its machine."""
+        if os.environ.get(_ADDRESS) or self._task is None:
+            return False
+        own = self._own_host()
+        tasks = [(job, i) for job in ("ps", "chief", "worker") for i, _ in enumerate(self._jobs.get(job, ()))]
+        first = next(task for task in tasks if resolve(host_and_port(self._jobs[task[0]][task[1]])[0]) == own)
+        return first == self._task
+
+    def _start_node(self) -> "subprocess.Popen[bytes]":
+        host = self._own_host()
+        head = host_and_port(self._jobs["ps"][0])
+        if self._task == ("ps", 0):
+            where = ["--head", f"--port={head[1]}", "--include-dashboard=false"]
+        else:
+            where = [f"--address={_in_numbers(self._jobs['ps'][0])}"]
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *where, f"--node-ip-address={host}"]
+        command += ["--num-cpus=0", "--num-gpus=0", "--block", "--disable-usage-stats"]
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
+        )
+
+    def wait_for_actor(self, job: str, index: int) -> Any:
+        """Return the actor of a task, when its process has started it.
+
+        Raises:
+            TimeoutError: If it has not for as long as `TFDIST_START_TIMEOUT_S` says.
+        """
+        limits, start, is_told = Timeouts.of_environment(), time.monotonic(), False
+        while True:
+            with contextlib.suppress(ValueError):  # There is none of this name.
+                return self.ray.get_actor(f"{job} {index}")
+            waited = time.monotonic() - start
+            if waited > limits.warn_s and not is_told:
+                _log.warning("Waiting for the task %s %d, at %s.", job, index, self._jobs[job][index])
+                is_told = True
+            if waited > limits.start_s:
+                raise TimeoutError(
+                    f"The task {job} {index}, at {self._jobs[job][index]}, has not come for {waited:.0f} s."
+                )
+            time.sleep(_SOON_S)
+
+    def start_actor(self, kind: type) -> Any:
+        """Start this task's actor, which ends with this process, and return it when it is there."""
+        job, index = self._task or ("", 0)
+        options = {
+            "name": f"{job} {index}",
+            "num_cpus": 0,
+            "max_concurrency": _THREADS,
+            "scheduling_strategy": self._own_node(),
+        }
+        actor = self.ray.remote(kind).options(**options).remote()
+        self.ray.get(actor.ping.remote())
+        return actor
+
+    def _own_node(self) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=False)
+
+    def close(self) -> None:
+        """Leave the cluster, and end the machine's node if this process has started it."""
+        self.ray.shutdown()
+        if self._node is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._node.pid, signal.SIGTERM)
+            self._node.wait()
+
+
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _in_numbers(address: str) -> str:
+    host, port = host_and_port(address)
+    return f"{resolve(host)}:{port}"

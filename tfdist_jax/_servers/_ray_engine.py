@@ -1,0 +1,153 @@
+"""The coordinator's end of a cluster of processes: servers that hold its variables, and workers that run its closures."""
+
+import itertools
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from tfdist_jax._cluster import Timeouts
+from tfdist_jax._coordinator import Closure, WorkerLostError, being_worker, current_worker
+from tfdist_jax._servers._plan import Part, Plan
+from tfdist_jax._servers._ray_actors import ServerLostError, ask_servers
+from tfdist_jax._servers._ray_cluster import RayCluster
+from tfdist_jax._servers._runner import Outcome, Runner
+from tfdist_jax._servers._server import Sender
+
+_log = logging.getLogger("tfdist_jax")
+_SOON_S = 0.2
+
+
+@final
+class RayServers:
+    """Reaches the cluster's servers, and runs plans with them: `Servers`.
+
+    Attributes:
+        session: What the coordinator calls itself.
+        actors: The servers' actors.
+    """
+
+    def __init__(self, cluster: RayCluster, count: int) -> None:
+        """Wait for so many servers, and let them forget what they hold for another coordinator."""
+        self._ray = cluster.ray
+        self.session = secrets.token_hex(8)
+        self.actors = [cluster.wait_for_actor("ps", i) for i in range(count)]
+        self._wait(actor.call.remote("begin", self.session) for actor in self.actors)
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+
+    def set(self, server: int, arrays: Mapping[int, np.ndarray]) -> None:
+        """Let a server hold arrays."""
+        self._wait([self.actors[server].call.remote("set", arrays)])
+
+    def get(self, server: int, cells: Sequence[int]) -> list[np.ndarray]:
+        """Return arrays that a server holds."""
+        return self._wait([self.actors[server].call.remote("get", cells)])[0]
+
+    def drop(self, server: int, cells: Sequence[int]) -> None:
+        """Let a server hold arrays no longer; nobody waits for that."""
+        if self._ray.is_initialized():
+            self.actors[server].call.remote("drop", cells)
+
+    def run(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
+        """Run a plan on the worker that this thread stands for, or in this process where it stands for none."""
+        self._load(plan, parts)
+        worker: Any = current_worker()
+        if worker is not None:
+            return worker.run_plan(plan, parts, arguments)
+        ask = lambda messages, sent, number: ask_servers(self.actors, messages, sent, Sender(self.session))
+        return Runner({name: parts[name].function for name in plan.parts}).run(plan, arguments, ask)
+
+    def _load(self, plan: Plan, parts: Mapping[str, Part]) -> None:
+        """Let the servers have what they compute for a plan."""
+        with self._lock:
+            if plan.name in self._known:
+                return
+            of_servers: dict[int, dict[str, bytes]] = {}
+            for message in plan.messages:
+                exported = {name: parts[name].export("cpu") for name in message.parts}
+                of_servers.setdefault(message.server, {}).update(exported)
+            self._wait(self.actors[server].call.remote("load", exported) for server, exported in of_servers.items())
+            self._known.add(plan.name)
+
+    def _wait(self, asked: Iterable[Any]) -> list[Any]:
+        try:
+            return self._ray.get(list(asked))
+        except self._ray.exceptions.RayActorError as error:
+            raise ServerLostError(f"A server has gone, and the variables that it held with it: {error}") from error
+
+
+@final
+class RayWorker:
+    """A worker in a process of its own; what a closure does besides running programs, a thread of this process does."""
+
+    def __init__(self, cluster: RayCluster, index: int, servers: RayServers) -> None:
+        """Wait for a worker of the cluster."""
+        self.index, self._cluster, self._servers = index, cluster, servers
+        self._ray, self._exceptions = cluster.ray, cluster.ray.exceptions
+        (self.device,) = jax.local_devices(backend="cpu")[:1]
+        self._closure, self._oldest, self._calls = -1, lambda: 0, itertools.count()
+        self._connect()
+
+    def _connect(self) -> None:
+        while True:
+            self._actor = self._cluster.wait_for_actor("worker", self.index)
+            self._known: set[str] = set()
+            try:
+                self._platform = self._ask(self._actor.ping.remote())
+                self._ask(self._actor.begin.remote(self._servers.session, self._servers.actors))
+            except WorkerLostError:
+                time.sleep(_SOON_S)
+            else:
+                return
+
+    def run(self, closure: Closure, oldest: Callable[[], int]) -> Any:
+        """Call the closure's function here, whose programs run there."""
+        self._closure, self._oldest, self._calls = closure.number, oldest, itertools.count()
+        with being_worker(self), jax.default_device(self.device):
+            return closure.fn()
+
+    def recover(self) -> None:
+        """Wait until the worker's process is there again."""
+        _log.warning("The worker %d has gone; its closure runs on another one.", self.index)
+        self._connect()
+        _log.warning("The worker %d is back.", self.index)
+
+    def run_plan(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
+        """Run a plan there.
+
+        Raises:
+            WorkerLostError: If the process has gone, or gives no sign of life.
+        """
+        if plan.name not in self._known:
+            exported = {name: parts[name].export(self._platform) for name in plan.parts}
+            self._ask(self._actor.load.remote(plan, exported))
+            self._known.add(plan.name)
+        given = list(map(np.asarray, arguments))
+        return self._ask(self._actor.run.remote(plan.name, given, self._closure, next(self._calls), self._oldest()))
+
+    def _ask(self, asked: Any) -> Any:
+        """Wait for an answer as long as the process lives."""
+        limit_s = Timeouts.of_environment().heartbeat_s
+        while True:
+            try:
+                return self._ray.get(asked, timeout=limit_s)
+            except self._exceptions.GetTimeoutError:
+                self._must_be_alive(limit_s)
+            except self._exceptions.RayActorError as error:
+                raise WorkerLostError(str(error)) from error
+
+    def _must_be_alive(self, limit_s: float) -> None:
+        try:
+            self._ray.get(self._actor.ping.remote(), timeout=limit_s)
+        except self._exceptions.GetTimeoutError as error:
+            _log.warning("The worker %d gives no sign of life for %g s: it is ended.", self.index, limit_s)
+            self._ray.kill(self._actor)
+            raise WorkerLostError("It gives no sign of life.") from error
+        except self._exceptions.RayActorError as error:
+            raise WorkerLostError(str(error)) from error
