@@ -55,5 +55,12 @@ class DataLossError(RuntimeError):
     """
 
 
+class ServerLostError(RuntimeError):
+    """A parameter server has gone, and with it the variables that it held."""
+
+
+make_server_lost_error: list[Callable[[str], ServerLostError]] = [ServerLostError]
+"""As `make_out_of_memory_error`."""
+
 make_out_of_memory_error: list[Callable[[str], OutOfMemoryError]] = [OutOfMemoryError]
 """The last one makes the error: a facade's, which programs for it expect."""

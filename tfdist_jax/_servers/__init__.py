@@ -17,8 +17,3 @@ from tfdist_jax._servers._server import (
     Server as Server,
     StaleSenderError as StaleSenderError,
 )
-
-
-ENGINE = "TFDIST_PARAMETER_SERVERS"
-"""Whether servers and workers are "threads" of the coordinator's process, or "processes" of their own; if not set, processes where
-a task is on another machine."""

@@ -20,12 +20,12 @@ class Part:
 
     Attributes:
         name: By which others know it: parts that compute the same, of the same types, may share it.
-        function: It, compiled for this process.
+        function: It, by `jax.jit`.
         types: Of the arrays that it takes.
     """
 
     name: str
-    function: Callable[..., Sequence[Any]]
+    function: Any
     types: tuple[jax.ShapeDtypeStruct, ...]
 
     @functools.cache  # noqa: B019  Parts live as long as their program.

@@ -6,13 +6,10 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from tfdist_jax._errors import ServerLostError
 from tfdist_jax._servers._plan import Plan, Round, load_part
 from tfdist_jax._servers._runner import Outcome, Runner
 from tfdist_jax._servers._server import Answer, Sender, Server
-
-
-class ServerLostError(RuntimeError):
-    """A server has gone, and what it held with it."""
 
 
 @final
@@ -79,7 +76,9 @@ def ask_servers(
     Raises:
         ServerLostError: If a server has gone.
     """
+    # An extra.
     import ray
+    from ray.exceptions import RayActorError
 
     asked = [
         servers[message.server].call.remote("handle", message, arrays, sender)
@@ -87,5 +86,5 @@ def ask_servers(
     ]
     try:
         return ray.get(asked)
-    except ray.exceptions.RayActorError as error:
+    except RayActorError as error:
         raise ServerLostError(f"A server has gone, and the variables that it held with it: {error}") from error

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from tfdist_jax._cluster import SECRET, Timeouts
+from tfdist_jax._cluster import PARAMETER_SERVERS, SECRET, Timeouts
 from tfdist_jax._cluster._addresses import host_and_port, resolve
 
 _log = logging.getLogger("tfdist_jax")
@@ -41,8 +41,8 @@ def import_ray() -> Any:
         os.environ.setdefault(_TOKEN, hashlib.sha256(f"ray {secret}".encode()).hexdigest())
     if not os.environ.get(_TOKEN):
         raise ValueError(
-            f"Parameter servers in several processes let nobody take part who does not know their secret, but {SECRET} is not set. Set it to "
-            "the same text, which nobody else knows, for all tasks of the cluster; `tfdist-jax launch` does so by itself."
+            f"Parameter servers in several processes let nobody take part who does not know their secret, but {SECRET} is not set. Set it "
+            "to the same text, which nobody else knows, for all tasks of the cluster; `tfdist-jax launch` does so by itself."
         )
     os.environ[_MODE] = "token"
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -53,8 +53,8 @@ def import_ray() -> Any:
         import ray
     except ImportError as error:
         raise ImportError(
-            "Parameter servers in several processes take Ray: pip install 'tfdist-jax[ps]'. On one machine, TFDIST_PARAMETER_SERVERS=threads "
-            "makes them threads of one process, which takes nothing."
+            "Parameter servers in several processes take Ray: pip install 'tfdist-jax[ps]'. On one machine, "
+            f"{PARAMETER_SERVERS}=threads makes them threads of one process, which takes nothing."
         ) from error
     return ray
 

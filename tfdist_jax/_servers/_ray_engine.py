@@ -13,8 +13,9 @@ import numpy as np
 
 from tfdist_jax._cluster import Timeouts
 from tfdist_jax._coordinator import Closure, WorkerLostError, being_worker, current_worker
+from tfdist_jax._errors import ServerLostError, make_server_lost_error
 from tfdist_jax._servers._plan import Part, Plan
-from tfdist_jax._servers._ray_actors import ServerLostError, ask_servers
+from tfdist_jax._servers._ray_actors import ask_servers
 from tfdist_jax._servers._ray_cluster import RayCluster
 from tfdist_jax._servers._runner import Outcome, Runner
 from tfdist_jax._servers._server import Sender
@@ -58,8 +59,12 @@ class RayServers:
         """Run a plan on the worker that this thread stands for, or in this process where it stands for none."""
         self._load(plan, parts)
         worker: Any = current_worker()
-        if worker is not None:
-            return worker.run_plan(plan, parts, arguments)
+        try:
+            return self._run_here(plan, parts, arguments) if worker is None else worker.run_plan(plan, parts, arguments)
+        except ServerLostError as error:
+            raise make_server_lost_error[-1](str(error)) from error
+
+    def _run_here(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
         ask = lambda messages, sent, number: ask_servers(self.actors, messages, sent, Sender(self.session))
         return Runner({name: parts[name].function for name in plan.parts}).run(plan, arguments, ask)
 
@@ -79,7 +84,9 @@ class RayServers:
         try:
             return self._ray.get(list(asked))
         except self._ray.exceptions.RayActorError as error:
-            raise ServerLostError(f"A server has gone, and the variables that it held with it: {error}") from error
+            raise make_server_lost_error[-1](
+                f"A server has gone, and the variables that it held with it: {error}"
+            ) from error
 
 
 @final

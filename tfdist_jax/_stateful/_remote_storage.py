@@ -12,6 +12,7 @@ from jax.core import Tracer
 from tfdist_jax._internals import default_device
 from tfdist_jax._servers import Plan
 from tfdist_jax._stateful._served_storage import ServedStorage, Traffic
+from tfdist_jax._stateful._state import Cell
 
 
 class Servers(Protocol):
@@ -73,7 +74,7 @@ class RemoteStorage(ServedStorage):
 
     def __init__(self, servers: Servers, index: int, traffic: Traffic, place_name: str | None = None) -> None:
         """Keep arrays on one of the servers."""
-        super().__init__(None, traffic, place_name)
+        super().__init__(traffic, place_name)
         self.servers, self.index = servers, index
 
     def load(self, held: RemoteArray) -> jax.Array:
@@ -94,6 +95,7 @@ class RemoteStorage(ServedStorage):
         self.servers.set(self.index, {new.number: np.asarray(array)})
         return new
 
-    def adopt_result(self, held: RemoteArray) -> RemoteArray:
-        """Return what a cell is to hold whose value the server has changed itself."""
-        return RemoteArray(held._owner, held)  # noqa: SLF001
+
+def renew(cell: Cell) -> None:
+    """Let a cell, whose value its server has changed, hold something new, by which others see that it has."""
+    cell.stored = RemoteArray(cell.stored._owner, cell.stored)  # noqa: SLF001

@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from tfdist_jax._servers import Call, Message, Part, Plan, Round, ServerCall, make_name
-from tfdist_jax._stateful._remote_storage import RemoteStorage
+from tfdist_jax._stateful._remote_storage import RemoteStorage, Servers
 from tfdist_jax._stateful._served_assignments import AtOnce, needed_for
 from tfdist_jax._stateful._served_parts import ServedParts
 from tfdist_jax._stateful._served_stages import Stage, Update, compile_part
@@ -28,18 +28,20 @@ class PlannedProgram:
         plan: What the worker runs. It takes the program's arguments, and then what `local` cells hold; it gives the program's results, and
             then what `assigned` cells are to hold.
         parts: The compiled parts that it names.
+        servers: They reach the servers.
         local: The cells on no server.
         assigned: Those that are assigned in the end.
         at_once: Those that are assigned when the others are read.
         changed: The cells on servers that it changes.
     """
 
-    def __init__(self, program: ServedParts) -> None:
-        """Make a plan of a program's parts.
+    def __init__(self, program: ServedParts, servers: Servers) -> None:
+        """Make a plan of a program's parts, to be run with these servers.
 
         Raises:
             NotImplementedError: If it changes cells on servers together with others.
         """
+        self.servers = servers
         self._program, self._jaxpr = program, program.captured.jaxpr.jaxpr
         self._number = _Numbers()
         self._steps: list[Call | Round] = []
@@ -196,7 +198,7 @@ class _Numbers:
     def of(self, atom: Any) -> int:
         if isinstance(atom, Literal):
             number = self.new()
-            self.constants[number] = np.asarray(atom.val, atom.aval.dtype)
+            self._set(number, atom, atom.val)
             return number
         if atom not in self._of:
             self._of[atom] = self.new()
@@ -206,7 +208,10 @@ class _Numbers:
         return tuple(map(self.of, atoms))
 
     def set_constant(self, variable: Any, value: Any) -> None:
-        self.constants[self.of(variable)] = np.asarray(value, variable.aval.dtype)
+        self._set(self.of(variable), variable, value)
+
+    def _set(self, number: int, atom: Any, value: Any) -> None:
+        self.constants[number] = np.asarray(value, atom.aval.dtype)
 
 
 @final

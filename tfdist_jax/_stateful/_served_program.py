@@ -13,7 +13,7 @@ from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._internals import default_device, setting
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
-from tfdist_jax._stateful._remote_storage import RemoteStorage
+from tfdist_jax._stateful._remote_storage import RemoteStorage, renew
 from tfdist_jax._stateful._served_assignments import AtOnce
 from tfdist_jax._stateful._served_lookups import bytes_of
 from tfdist_jax._stateful._served_parts import ServedParts
@@ -62,10 +62,8 @@ class ServedProgram:
         self.captured, self.mesh = captured, None
         self._parts = ServedParts.of(captured)
         self._constants = Constants(captured.jaxpr)
-        remote = [cell.storage for cell in captured.cells if isinstance(cell.storage, RemoteStorage)]
-        self._planned, self._servers = None, None
-        if remote:
-            self._planned, self._servers = PlannedProgram(self._parts), remote[0].servers
+        remote = [cell.storage.servers for cell in captured.cells if isinstance(cell.storage, RemoteStorage)]
+        self._planned = PlannedProgram(self._parts, remote[0]) if remote else None
         self._at_once = AtOnce(captured, [] if self._planned else self._parts.assignments.at_once)
         self._traffic = list({id(one): one for one in map(_traffic_of, captured.cells) if one is not None}.values())
         self._checking = threading.RLock()
@@ -155,7 +153,7 @@ class ServedProgram:
             held = [cell.storage.load(cell.stored) for cell in planned.local]
             planned.at_once.assign(values)
         arguments = [*values.take(self._parts.arguments), *held]
-        outcome = self._servers.run(planned.plan, planned.parts, arguments)
+        outcome = planned.servers.run(planned.plan, planned.parts, arguments)
         self._traffic[0].note(outcome.pulled_bytes, outcome.pushed_bytes, outcome.staleness)
         split = len(outcome.results) - len(planned.assigned)
         self._check(outcome.results)
@@ -164,7 +162,7 @@ class ServedProgram:
             for cell, value in zip(planned.assigned, outcome.results[split:], strict=True):
                 store(cell, value)
             for cell in planned.changed:
-                cell.stored = cell.storage.adopt_result(cell.stored)
+                renew(cell)
         return jax.tree.unflatten(self.captured.out_tree, outcome.results[:split])
 
     def _assign(self, values: Sequence[jax.Array], before: Sequence[Any]) -> None:

@@ -17,7 +17,7 @@ from tfdist_jax._global_batch._row_analysis import equations
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import Captured, copy_what_others_hold
 from tfdist_jax._stateful._served_lookups import variables_of
-from tfdist_jax._stateful._served_storage import ServedStorage, bring
+from tfdist_jax._stateful._served_storage import EmbeddedServedStorage, bring
 from tfdist_jax._stateful._state import CELLS, Cell
 
 
@@ -241,7 +241,7 @@ def is_one_of(atom: Any, variables: Container[Any]) -> bool:
 
 def server_of(cells: Sequence[Cell]) -> Any:
     """Return the device of the (first) server of some cells; None if none is served."""
-    return next((s.server for s in (cell.storage for cell in cells) if isinstance(s, ServedStorage)), None)
+    return next((s.server for s in (cell.storage for cell in cells) if isinstance(s, EmbeddedServedStorage)), None)
 
 
 def store(cell: Cell, array: jax.Array) -> None:

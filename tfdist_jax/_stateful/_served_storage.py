@@ -27,31 +27,21 @@ class Traffic(Protocol):
         """Note a whole run of a program: what it has read and sent, and how many updates of others each of its own had not seen."""
 
 
-@final
 class ServedStorage(Storage):
-    """Keeps arrays on a server: a device, often the host, to which workers' programs send updates.
+    """Keeps arrays on a server, to which workers' programs send updates; the base of storages in this process and in others.
 
     Programs read a value once, when they start. What they compute in `update` is applied to the value that the server has when it comes.
+
+    Attributes:
+        traffic: Counts what travels.
     """
 
     holds_arrays = False
     is_served = True
 
-    def __init__(self, device: Device | None, traffic: Traffic, place_name: str | None = None) -> None:
-        """Keep arrays on `device`."""
-        self.server, self.traffic, self.place_name = device, traffic, place_name
-
-    def load(self, held: jax.Array) -> jax.Array:
-        """Return a value on the present worker's device."""
-        return bring(held, default_device())
-
-    def example(self, held: jax.Array) -> jax.Array:
-        """Return the value where it is."""
-        return held
-
-    def store(self, array: jax.Array, held: jax.Array | None) -> jax.Array:
-        """Bring a value to the server."""
-        return array if isinstance(array, Tracer) else bring(array, self.server)
+    def __init__(self, traffic: Traffic, place_name: str | None = None) -> None:
+        """Keep arrays at a place of that name."""
+        self.traffic, self.place_name = traffic, place_name
 
     def write(self, scope: StateScope, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Write in a program; where the changes of several replicas would be added up, so are those of several workers.
@@ -68,6 +58,32 @@ class ServedStorage(Storage):
             scope.write(cell, array, merge)
         else:
             raise NotCompilableError(_IN_BODY)
+
+
+@final
+class EmbeddedServedStorage(ServedStorage):
+    """Keeps arrays on a device of this process, often the host.
+
+    Attributes:
+        server: The device.
+    """
+
+    def __init__(self, device: Device, traffic: Traffic, place_name: str | None = None) -> None:
+        """Keep arrays on `device`."""
+        super().__init__(traffic, place_name)
+        self.server = device
+
+    def load(self, held: jax.Array) -> jax.Array:
+        """Return a value on the present worker's device."""
+        return bring(held, default_device())
+
+    def example(self, held: jax.Array) -> jax.Array:
+        """Return the value where it is."""
+        return held
+
+    def store(self, array: jax.Array, held: jax.Array | None) -> jax.Array:
+        """Bring a value to the server."""
+        return array if isinstance(array, Tracer) else bring(array, self.server)
 
 
 def update(fn: Callable[[], Any], cells: Sequence[Any]) -> Any:

@@ -3,17 +3,27 @@
 import argparse
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import random
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfdist_jax import _compilation_cache, _nvidia
-from tfdist_jax._cluster import LAUNCHED, RESTART, RESTART_HEADING, SECRET, Cluster, Timeouts, make_secret
+from tfdist_jax._cluster import (
+    LAUNCHED,
+    PARAMETER_SERVERS,
+    RESTART,
+    RESTART_HEADING,
+    SECRET,
+    Cluster,
+    Timeouts,
+    make_secret,
+)
 from tfdist_jax.cli._arguments import (
     add_compilation_cache,
     maybe_endless,
@@ -24,7 +34,7 @@ from tfdist_jax.cli._arguments import (
 from tfdist_jax.cli._group import Member
 from tfdist_jax.cli._program import Program
 from tfdist_jax.cli._relay import create_log
-from tfdist_jax.cli._supervise import Supervisor
+from tfdist_jax.cli._supervise import Limits, Supervisor
 
 # A file, not a module: for `-m`, Python would look into the working directory first, for everything that is imported.
 _RUN = Path(__file__).with_name("_started") / "run.py"
@@ -47,6 +57,13 @@ def add_parser(subparsers: Any) -> None:
         help="start one process, of a group with one on each of these machines: host[:port],...",
     )
     parser.add_argument("--chief", action="store_true", help="with --workers: start a chief before the workers, too")
+    parser.add_argument(
+        "--parameter-servers",
+        type=positive_int,
+        metavar="M",
+        help="with --workers: start M parameter servers and the chief, whose program they and the workers serve; a worker that fails "
+        "starts again alone",
+    )
     parser.add_argument(
         "--evaluator",
         action="store_true",
@@ -101,14 +118,21 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=_run, error=parser.error)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    name, *args = arguments.module or [arguments.script or "", *arguments.args]
-    if not name:
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse options that do not fit together."""
+    if not (arguments.module or arguments.script):
         arguments.error("name a program: a Python file, or -m and a module")
     if (arguments.hosts is None) != (arguments.index is None):
         arguments.error("--hosts and --index belong together")
-    if arguments.hosts is not None and (arguments.chief or arguments.evaluator):
-        arguments.error("--chief and --evaluator belong to --workers; over machines, give each process its TF_CONFIG")
+    if arguments.hosts is not None and (arguments.chief or arguments.evaluator or arguments.parameter_servers):
+        arguments.error(
+            "--chief, --evaluator and --parameter-servers belong to --workers; over machines, give each process its TF_CONFIG"
+        )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    _check(arguments)
+    name, *args = arguments.module or [arguments.script, *arguments.args]
     program = ["-m", name, *args] if arguments.module else [name, *args]
     try:
         if not arguments.module:
@@ -131,20 +155,36 @@ def _run(arguments: argparse.Namespace) -> int:
 
     arguments.secret = os.environ.get(SECRET) or make_secret()
 
+    present = clusters
+
     def members(attempt: int) -> list[Member]:
+        nonlocal present
         # New ports: the old ones may still be held by a process that is about to end.
-        present = zip(_clusters(arguments) if attempt else clusters, gpus, strict=True)
-        return [_member(arguments, cluster, program, own, attempt) for cluster, own in present if cluster.trains]
+        present = _clusters(arguments) if attempt else clusters
+        jobs = ("chief", "ps") if arguments.parameter_servers else ("chief", "worker")
+        return [
+            _member(arguments, cluster, program, own, attempt)
+            for cluster, own in zip(present, gpus, strict=True)
+            if cluster.task.type in jobs
+        ]
+
+    def workers(attempt: int) -> list[Callable[[int], Member]]:
+        pairs = [pair for pair in zip(present, gpus, strict=True) if pair[0].task.type == "worker"]
+        return [functools.partial(_member, arguments, cluster, program, own) for cluster, own in pairs]
 
     def evaluator(attempt: int) -> Member:
-        return _member(arguments, clusters[-1], program, gpus[-1], attempt)
+        (pair,) = (pair for pair in zip(clusters, gpus, strict=True) if pair[0].task.type == "evaluator")
+        return _member(arguments, pair[0], program, pair[1], attempt)
 
     return Supervisor(
         members,
         evaluator if arguments.evaluator else None,
-        max_restarts=arguments.max_restarts,
-        stop_timeout_s=arguments.stop_timeout,
-        heartbeat_s=arguments.heartbeat_timeout or Timeouts.of_environment().heartbeat_s,
+        workers if arguments.parameter_servers else None,
+        Limits(
+            arguments.max_restarts,
+            arguments.stop_timeout,
+            arguments.heartbeat_timeout or Timeouts.of_environment().heartbeat_s,
+        ),
     ).run()
 
 
@@ -153,7 +193,9 @@ def _clusters(arguments: argparse.Namespace) -> list[Cluster]:
     if arguments.hosts is not None:
         hosts = [host.strip() for host in arguments.hosts.split(",")]
         return [Cluster.of_jobs({"worker": hosts}, "worker", arguments.index, source="--hosts")]
-    counts = {"chief": int(arguments.chief), "worker": arguments.workers, "evaluator": int(arguments.evaluator)}
+    servers = arguments.parameter_servers or 0
+    counts = {"chief": int(arguments.chief or servers > 0), "worker": arguments.workers, "ps": servers}
+    counts["evaluator"] = int(arguments.evaluator)
     addresses = iter([f"127.0.0.1:{port}" for port in _free_ports(sum(counts.values()))])
     jobs = {job: list(itertools.islice(addresses, count)) for job, count in counts.items() if count}
     first = Cluster.of_jobs(jobs, "worker", 0, source="--workers")
@@ -178,6 +220,8 @@ def _member(
     env = {"TF_CONFIG": config, LAUNCHED: config, RESTART: str(attempt), "PYTHONUNBUFFERED": "1"}
     if arguments.workers is not None:
         env[SECRET] = arguments.secret
+    if arguments.parameter_servers:
+        env.setdefault(PARAMETER_SERVERS, "processes")
     if gpus is not None:
         env["CUDA_VISIBLE_DEVICES"] = gpus
     if arguments.compilation_cache is not None:

@@ -1,5 +1,6 @@
 """Runs a group until it has done its work: starts it again after a failure, and passes signals on."""
 
+import dataclasses
 import signal
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -21,34 +22,49 @@ _NOTICE_S = 5.0
 
 
 @final
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """How long and how often.
+
+    Attributes:
+        max_restarts: How often a group that fails is started again, and each that runs beside it.
+        stop_timeout_s: How long processes have to end when they are asked to, before they are killed.
+        heartbeat_s: After what time a process that is stopped counts as dead.
+    """
+
+    max_restarts: int
+    stop_timeout_s: float
+    heartbeat_s: float
+
+
+@final
 class Supervisor:
     """Runs groups one after the other until one succeeds."""
 
     def __init__(
         self,
         make: Callable[[int], Sequence[Member]],
-        make_sidecar: Callable[[int], Member] | None = None,
-        *,
-        max_restarts: int,
-        stop_timeout_s: float,
-        heartbeat_s: float,
+        make_sidecar: Callable[[int], Member] | None,
+        make_workers: Callable[[int], Sequence[Callable[[int], Member]]] | None,
+        limits: Limits,
     ) -> None:
         """Supervise groups.
 
         Args:
             make: Returns the members of the group with a number: 0, and then one more after each failure.
             make_sidecar: Returns what runs beside the groups, likewise.
-            max_restarts: How often a group that fails is started again, and what runs beside them.
-            stop_timeout_s: How long processes have to end when they are asked to, before they are killed.
-            heartbeat_s: After what time a process that is stopped counts as dead.
+            make_workers: Returns, for the group with a number, what returns each of those who work for it. They start again alone, and
+                the group, of which the others serve the first member, ends with that. None if all members do the same.
+            limits: How long and how often.
         """
         self._make = make
         self._make_sidecar = make_sidecar
-        self._max_restarts = max_restarts
-        self._stop_timeout_s = stop_timeout_s
-        self._frozen_s = heartbeat_s + _NOTICE_S
+        self._make_workers = make_workers
+        self._max_restarts, self._stop_timeout_s = limits.max_restarts, limits.stop_timeout_s
+        self._frozen_s = limits.heartbeat_s + _NOTICE_S
         self._group: Group | None = None
         self._sidecar: Sidecar | None = None
+        self._workers: list[Sidecar] = []
         self._signals: list[int] = []
 
     def run(self) -> int:
@@ -79,13 +95,16 @@ class Supervisor:
 
     def _start_sidecar(self, reaper: Reaper) -> None:
         if self._make_sidecar is not None:
-            self._sidecar = Sidecar(
-                self._make_sidecar,
-                reaper,
-                max_restarts=self._max_restarts,
-                stop_timeout_s=self._stop_timeout_s,
-                frozen_s=self._frozen_s,
-            )
+            self._sidecar = self._beside(self._make_sidecar, reaper)
+
+    def _beside(self, make: Callable[[int], Member], reaper: Reaper) -> Sidecar:
+        return Sidecar(
+            make,
+            reaper,
+            max_restarts=self._max_restarts,
+            stop_timeout_s=self._stop_timeout_s,
+            frozen_s=self._frozen_s,
+        )
 
     def _end_sidecar(self, code: int) -> int:
         sidecar = self._sidecar
@@ -101,25 +120,37 @@ class Supervisor:
 
     def _run_once(self, attempt: int, reaper: Reaper) -> int:
         group = self._group = Group(self._make(attempt), reaper)
+        self._workers = [self._beside(make, reaper) for make in (self._make_workers or _nobody)(attempt)]
         group.wait(lambda: self._is_over(group))
-        if not self._signals and group.failed:
+        is_done = not self._signals and self._has_led_to_the_end(group)
+        if not self._signals and group.failed and not is_done:
             # Those who notice by themselves that one is gone say more about it than those who are stopped.
             group.wait(lambda: bool(self._signals), _NOTICE_S)
         failed = group.failed
         number = self._signals[0] if self._signals else signal.SIGTERM
-        if self._signals and self._sidecar is not None:
-            self._sidecar.ask(number)
+        for beside in (*self._workers, *([self._sidecar] if self._signals and self._sidecar is not None else ())):
+            beside.ask(number)
         group.stop(number, self._stop_timeout_s, self._is_urgent)
-        self._group = None
-        failed = failed or group.failed
+        for worker in self._workers:
+            worker.stop(number, self._is_urgent)
+        self._group, self._workers = None, []
+        failed = [] if is_done else failed or group.failed  # Who serves ends when it is asked to.
         return self._tell(group, min(failed, key=lambda i: _innocence(group.codes[i]))) if failed else 0
 
     def _is_over(self, group: Group) -> bool:
-        if self._sidecar is not None:
-            self._sidecar.look()
+        for beside in self._besides:
+            beside.look()
         for i in group.kill_frozen(self._frozen_s):
             say(f"{group.name(i)} has been stopped for {self._frozen_s:g} s and is killed.")
-        return bool(group.failed or self._signals)
+        return bool(group.failed or self._signals) or self._has_led_to_the_end(group)
+
+    def _has_led_to_the_end(self, group: Group) -> bool:
+        """Whether the first member, if the others serve it, has ended well."""
+        return self._make_workers is not None and group.codes.get(0) == 0
+
+    @property
+    def _besides(self) -> list[Sidecar]:
+        return [*self._workers, *([] if self._sidecar is None else [self._sidecar])]
 
     def _tell(self, group: Group, first: int) -> int:
         """Say who has failed, and return the exit code."""
@@ -131,9 +162,12 @@ class Supervisor:
         self._signals.append(number)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        for running in (self._group, self._sidecar):
-            if running is not None:
-                running.send(number)
+        for running in (*([] if self._group is None else [self._group]), *self._besides):
+            running.send(number)
+
+
+def _nobody(attempt: int) -> Sequence[Callable[[int], Member]]:
+    return ()
 
 
 def _innocence(code: int) -> int:

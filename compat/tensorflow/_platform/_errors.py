@@ -5,7 +5,7 @@ See https://www.tensorflow.org/api_docs/python/tf/errors.
 
 from typing import Any, final
 
-from tfdist_jax._errors import OutOfMemoryError, make_out_of_memory_error
+from tfdist_jax._errors import OutOfMemoryError, ServerLostError, make_out_of_memory_error, make_server_lost_error
 
 OK = 0
 CANCELLED = 1
@@ -167,11 +167,18 @@ class InternalError(OpError):
     _code = INTERNAL
 
 
-@final
 class UnavailableError(OpError):
     """The service is not there at present."""
 
     _code = UNAVAILABLE
+
+
+@final
+class _ServerLostError(UnavailableError, ServerLostError):
+    """What the native library raises in a program for TensorFlow."""
+
+
+make_server_lost_error.append(lambda message: _ServerLostError(None, None, message))
 
 
 class DataLossError(OpError):

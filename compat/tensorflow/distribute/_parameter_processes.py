@@ -5,8 +5,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfdist_jax._cluster import PARAMETER_SERVERS
 from tfdist_jax._cluster._addresses import host_and_port, is_loopback, resolve
-from tfdist_jax._servers import ENGINE
 
 
 def are_processes(jobs: Mapping[str, Sequence[str]]) -> bool:
@@ -15,12 +15,12 @@ def are_processes(jobs: Mapping[str, Sequence[str]]) -> bool:
     Raises:
         ValueError: If the environment says neither, or wants threads on other machines.
     """
-    wanted = os.environ.get(ENGINE)
+    wanted = os.environ.get(PARAMETER_SERVERS)
     if wanted not in (None, "", "threads", "processes"):
-        raise ValueError(f'{ENGINE} is "threads" or "processes", got {wanted!r}.')
+        raise ValueError(f'{PARAMETER_SERVERS} is "threads" or "processes", got {wanted!r}.')
     elsewhere = [address for job in ("ps", "worker") for address in jobs[job] if not _is_here(address)]
     if wanted == "threads" and elsewhere:
-        raise ValueError(f"{ENGINE} is threads, but the task at {elsewhere[0]} is on another machine.")
+        raise ValueError(f"{PARAMETER_SERVERS} is threads, but the task at {elsewhere[0]} is on another machine.")
     return bool(jobs["ps"]) and (wanted == "processes" or bool(elsewhere))
 
 

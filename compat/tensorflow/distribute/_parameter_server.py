@@ -10,7 +10,7 @@ import jax
 import tfdist_jax
 from tfdist_jax._coordinator import EmbeddedWorker, Statistics, check_options
 from tfdist_jax._stateful._remote_storage import RemoteStorage
-from tfdist_jax._stateful._served_storage import ServedStorage
+from tfdist_jax._stateful._served_storage import EmbeddedServedStorage
 from tfdist_jax._stateful._storage import Storage
 from tfdist_jax.compat.tensorflow._functions._execution_plan import ExecutionPlan
 from tfdist_jax.compat.tensorflow._platform._context import entering_replica
@@ -101,7 +101,7 @@ class ParameterServerStrategy(Strategy):
         else:
             self.workers = [EmbeddedWorker(i, devices[i % len(devices)]) for i in range(count)]
             (host, *_) = local_devices("CPU")
-            self._servers = [ServedStorage(host, self.statistics, name) for name in self.parameter_devices]
+            self._servers = [EmbeddedServedStorage(host, self.statistics, name) for name in self.parameter_devices]
         self._num_variables = 0
         if variable_partitioner is not None:
             self.variable_creator = functools.partial(make_partitioned, variable_partitioner)
@@ -163,4 +163,3 @@ def _jobs(spec: ClusterSpec, *, is_given: bool) -> Mapping[str, Sequence[str]]:
         if not jobs[job]:
             raise ValueError(f"There must be at least one {job}: the cluster is {spec.as_dict()}.")
     return jobs
-
