@@ -11,6 +11,7 @@ from typing import Any, final
 
 import jax
 import numpy as np
+from jax.core import ShapedArray
 
 
 @final
@@ -37,8 +38,10 @@ class Part:
         """
         from jax import export  # Few programs need it.
 
-        with jax.enable_x64(True):  # Otherwise types of 64 bits would become narrower ones.
-            return bytes(export.export(self.function, platforms=[platform])(*self.types).serialize())
+        # A `ShapeDtypeStruct` of 64 bits would be taken for one of 32; with JAX set to 64 bits, `jax.random` would be lowered to others
+        # than it was traced with.
+        types = [ShapedArray(each.shape, each.dtype) for each in self.types]
+        return bytes(export.export(self.function, platforms=[platform])(*types).serialize())
 
 
 def load_part(exported: bytes) -> Callable[..., Sequence[jax.Array]]:

@@ -1,5 +1,6 @@
 """What runs in the processes of servers and workers, as Ray's actors."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -61,30 +62,25 @@ class WorkerActor:
         Raises:
             ServerLostError: If a server has gone.
         """
+        ray: Any = importlib.import_module("ray")  # It is an extra.
         sender = lambda number: Sender(self._session, (closure, call, number), oldest)
-        ask = lambda messages, sent, number: ask_servers(self._servers, messages, sent, sender(number))
+        ask = lambda messages, sent, number: ask_servers(ray, self._servers, messages, sent, sender(number))
         outcome = Runner(self._parts).run(self._plans[name], arguments, ask)
         outcome.results[:] = map(np.asarray, outcome.results)
         return outcome
 
 
 def ask_servers(
-    servers: Sequence[Any], messages: Round, sent: Sequence[Sequence[np.ndarray]], sender: Sender
+    ray: Any, servers: Sequence[Any], messages: Round, sent: Sequence[Sequence[np.ndarray]], sender: Sender
 ) -> list[Answer]:
-    """Send messages to servers' actors, and wait for the answers.
+    """Send messages to servers' actors, by Ray, and wait for the answers.
 
     Raises:
         ServerLostError: If a server has gone.
     """
-    # An extra.
-    import ray
-    from ray.exceptions import RayActorError
-
-    asked = [
-        servers[message.server].call.remote("handle", message, arrays, sender)
-        for message, arrays in zip(messages, sent, strict=True)
-    ]
+    pairs = zip(messages, sent, strict=True)
+    asked = [servers[message.server].call.remote("handle", message, arrays, sender) for message, arrays in pairs]
     try:
         return ray.get(asked)
-    except RayActorError as error:
+    except ray.exceptions.RayActorError as error:
         raise ServerLostError(f"A server has gone, and the variables that it held with it: {error}") from error

@@ -57,16 +57,28 @@ class RayServers:
 
     def run(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
         """Run a plan on the worker that this thread stands for, or in this process where it stands for none."""
-        self._load(plan, parts)
         worker: Any = current_worker()
+        if worker is None:
+            return self.run_here(plan, parts, arguments, lambda: None)
+        self._load(plan, parts)
         try:
-            return self._run_here(plan, parts, arguments) if worker is None else worker.run_plan(plan, parts, arguments)
+            return worker.run_plan(plan, parts, arguments)
         except ServerLostError as error:
             raise make_server_lost_error[-1](str(error)) from error
 
-    def _run_here(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
-        ask = lambda messages, sent, number: ask_servers(self.actors, messages, sent, Sender(self.session))
-        return Runner({name: parts[name].function for name in plan.parts}).run(plan, arguments, ask)
+    def run_here(
+        self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any], before_changes: Callable[[], object]
+    ) -> Outcome:
+        """Run a plan, all of which a server does not do itself, in this process; the arguments are those of `Runner.run`."""
+        self._load(plan, parts)
+        worker: Any = current_worker()
+        sender = (lambda number: Sender(self.session)) if worker is None else worker.begin_call(self.session)
+        ask = lambda messages, sent, number: ask_servers(self._ray, self.actors, messages, sent, sender(number))
+        try:
+            runner = Runner({name: parts[name].function for name in plan.parts})
+            return runner.run(plan, arguments, ask, before_changes)
+        except ServerLostError as error:
+            raise make_server_lost_error[-1](str(error)) from error
 
     def _load(self, plan: Plan, parts: Mapping[str, Part]) -> None:
         """Let the servers have what they compute for a plan."""
@@ -97,7 +109,9 @@ class RayWorker:
         """Wait for a worker of the cluster."""
         self.index, self._cluster, self._servers = index, cluster, servers
         self._ray, self._exceptions = cluster.ray, cluster.ray.exceptions
-        (self.device,) = jax.local_devices(backend="cpu")[:1]
+        # What cannot leave this process is computed here, beside that of other workers.
+        devices = jax.local_devices(backend="cpu")
+        self.device = devices[index % len(devices)]
         self._closure, self._oldest, self._calls = -1, lambda: 0, itertools.count()
         self._connect()
 
@@ -124,6 +138,11 @@ class RayWorker:
         _log.warning("The worker %d has gone; its closure runs on another one.", self.index)
         self._connect()
         _log.warning("The worker %d is back.", self.index)
+
+    def begin_call(self, session: str) -> Callable[[int], Sender]:
+        """Return who sends each message of a program that this process runs for the present closure, by the message's number."""
+        call = next(self._calls)
+        return lambda number: Sender(session, (self._closure, call, number), self._oldest())
 
     def run_plan(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
         """Run a plan there.

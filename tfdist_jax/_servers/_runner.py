@@ -44,8 +44,17 @@ class Runner:
         """Compute by `parts`, compiled functions by their names."""
         self._parts = parts
 
-    def run(self, plan: Plan, arguments: Sequence[Any], ask: Ask) -> Outcome:
-        """Run a plan; `ask` asks the servers."""
+    def run(
+        self, plan: Plan, arguments: Sequence[Any], ask: Ask, before_changes: Callable[[], object] = lambda: None
+    ) -> Outcome:
+        """Run a plan.
+
+        Args:
+            plan: The plan.
+            arguments: Its arguments.
+            ask: Asks the servers.
+            before_changes: Called before messages that change something are sent; if it raises, they are not.
+        """
         values: dict[int, Any] = {**plan.constants, **dict(zip(plan.arguments, arguments, strict=True))}
         pulled, pushed, staleness, number = 0, 0, [], 0
         unseen: dict[int, int] = {}  # For each server, the changes that the next one of this run makes no staler.
@@ -55,6 +64,8 @@ class Runner:
                 values.update(zip(step.outputs, outputs, strict=True))
                 continue
             sent = [[np.asarray(values[value]) for value in message.sent] for message in step]
+            if any(message.is_change for message in step):
+                before_changes()
             answers = ask(step, sent, number)
             number += 1
             pushed += sum(array.nbytes for arrays in sent for array in arrays)

@@ -2,7 +2,7 @@
 
 import itertools
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, final
 
 import jax
@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax._internals import default_device
-from tfdist_jax._servers import Plan
+from tfdist_jax._servers import Outcome, Part, Plan
 from tfdist_jax._stateful._served_storage import ServedStorage, Traffic
 from tfdist_jax._stateful._state import Cell
 
@@ -30,8 +30,14 @@ class Servers(Protocol):
         """Let a server hold arrays no longer. It may be called at any time, in any thread."""
         ...
 
-    def run(self, plan: Plan, parts: Mapping[str, Any], arguments: Sequence[Any]) -> Any:
-        """Run a plan on the worker that this thread stands for, or here where it stands for none; return its `Outcome`."""
+    def run(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
+        """Run a plan on the worker that this thread stands for, or here where it stands for none."""
+        ...
+
+    def run_here(
+        self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any], before_changes: Callable[[], object]
+    ) -> Outcome:
+        """Run a plan, all of which a server does not do itself, in this process; the arguments are those of `Runner.run`."""
         ...
 
 
@@ -79,9 +85,8 @@ class RemoteStorage(ServedStorage):
 
     def load(self, held: RemoteArray) -> jax.Array:
         """Fetch a value."""
-        (array,) = self.servers.get(self.index, [held.number])
-        with jax.enable_x64(True):
-            return jax.device_put(array, default_device())
+        (array,) = as_arrays(self.servers.get(self.index, [held.number]))
+        return array
 
     def example(self, held: RemoteArray) -> RemoteArray:
         """Return what has the value's shape and type."""
@@ -94,6 +99,12 @@ class RemoteStorage(ServedStorage):
         new = RemoteArray(_Owner(self.servers, self.index) if held is None else held._owner, array)  # noqa: SLF001
         self.servers.set(self.index, {new.number: np.asarray(array)})
         return new
+
+
+def as_arrays(values: Sequence[Any]) -> list[jax.Array]:
+    """Return what has come from another process as arrays, on the device where this one computes."""
+    with jax.enable_x64(True):  # Types of 64 bits stay what they are.
+        return [jax.device_put(value, default_device()) for value in values]
 
 
 def renew(cell: Cell) -> None:

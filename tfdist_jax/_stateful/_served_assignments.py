@@ -92,7 +92,7 @@ def find_assignments(captured: Captured, stages: Sequence[Stage]) -> Assignments
             is_change
             and is_free
             and not any(_is_update(captured, eqn) for eqn in needed)
-            and not _calls_host(jaxpr, needed)
+            and not calls_host(jaxpr, needed)
         ):
             found.at_once.append((cell, atom))
             continue
@@ -121,9 +121,9 @@ def needed_for(atoms: Sequence[Any], eqns: Sequence[JaxprEqn]) -> tuple[list[Jax
     return chosen[::-1], needed.difference(var for eqn in chosen for var in eqn.outvars)
 
 
-def _calls_host(jaxpr: Jaxpr, eqns: list[JaxprEqn]) -> bool:
+def calls_host(jaxpr: Jaxpr, eqns: Sequence[JaxprEqn]) -> bool:
     """Whether operations have effects or call Python, which might wait for a thread that waits for the cells."""
-    part = jaxpr.replace(eqns=eqns, debug_info=jaxpr.debug_info.with_unknown_names())
+    part = jaxpr.replace(eqns=list(eqns), debug_info=jaxpr.debug_info.with_unknown_names())
     return any(eqn.effects or "callback" in eqn.primitive.name for eqn in equations(part))
 
 

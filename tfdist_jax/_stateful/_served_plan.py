@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import itertools
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
@@ -12,7 +13,7 @@ from jax.extend.core import Literal
 
 from tfdist_jax._servers import Call, Message, Part, Plan, Round, ServerCall, make_name
 from tfdist_jax._stateful._remote_storage import RemoteStorage, Servers
-from tfdist_jax._stateful._served_assignments import AtOnce, needed_for
+from tfdist_jax._stateful._served_assignments import AtOnce, calls_host, needed_for
 from tfdist_jax._stateful._served_parts import ServedParts
 from tfdist_jax._stateful._served_stages import Stage, Update, compile_part
 from tfdist_jax._stateful._state import Cell, cell_name
@@ -33,6 +34,7 @@ class PlannedProgram:
         assigned: Those that are assigned in the end.
         at_once: Those that are assigned when the others are read.
         changed: The cells on servers that it changes.
+        calls_host: Whether it calls Python, as `tf.print` and assertions do, and so cannot leave this process.
     """
 
     def __init__(self, program: ServedParts, servers: Servers) -> None:
@@ -55,6 +57,13 @@ class PlannedProgram:
         in_the_end = [pair for pair in assignments.in_the_end if not _is_remote(pair[0])]
         self.assigned = [cell for cell, _ in in_the_end]
         self.changed = [cell for cell in program.captured.written if _is_remote(cell)]
+        self.calls_host = calls_host(self._jaxpr, self._jaxpr.eqns)
+        if self.calls_host:
+            warnings.warn(
+                "A function on servers calls Python, as `tf.print` and assertions do: it is computed in the coordinator's process, not in "
+                "its worker's.",
+                stacklevel=2,
+            )
         self._pull()
         for stage in program.stages:
             self._compute(stage)

@@ -13,7 +13,7 @@ from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._internals import default_device, setting
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
-from tfdist_jax._stateful._remote_storage import RemoteStorage, renew
+from tfdist_jax._stateful._remote_storage import RemoteStorage, as_arrays, renew
 from tfdist_jax._stateful._served_assignments import AtOnce
 from tfdist_jax._stateful._served_lookups import bytes_of
 from tfdist_jax._stateful._served_parts import ServedParts
@@ -153,17 +153,22 @@ class ServedProgram:
             held = [cell.storage.load(cell.stored) for cell in planned.local]
             planned.at_once.assign(values)
         arguments = [*values.take(self._parts.arguments), *held]
-        outcome = planned.servers.run(planned.plan, planned.parts, arguments)
+        if planned.calls_host:
+            check = lambda: self._check(())
+            outcome = planned.servers.run_here(planned.plan, planned.parts, arguments, check)
+        else:
+            outcome = planned.servers.run(planned.plan, planned.parts, arguments)
         self._traffic[0].note(outcome.pulled_bytes, outcome.pushed_bytes, outcome.staleness)
-        split = len(outcome.results) - len(planned.assigned)
-        self._check(outcome.results)
+        results = as_arrays(outcome.results)
+        split = len(results) - len(planned.assigned)
+        self._check(results)
         with CELLS, deferring_signals():
             self._must_be_unchanged(before)
-            for cell, value in zip(planned.assigned, outcome.results[split:], strict=True):
+            for cell, value in zip(planned.assigned, results[split:], strict=True):
                 store(cell, value)
             for cell in planned.changed:
                 renew(cell)
-        return jax.tree.unflatten(self.captured.out_tree, outcome.results[:split])
+        return jax.tree.unflatten(self.captured.out_tree, results[:split])
 
     def _assign(self, values: Sequence[jax.Array], before: Sequence[Any]) -> None:
         with CELLS, deferring_signals():

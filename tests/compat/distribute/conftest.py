@@ -1,5 +1,6 @@
 """Clusters of parameter servers in this process."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,14 +8,34 @@ from typing import Any
 import jax
 import pytest
 from environment import LIMIT_S
+from fake_ray import FakeRay
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax._servers._ray_engine import RayServers, RayWorker
+from tfdist_jax.compat.tensorflow.distribute import _parameter_server
 
 
 @pytest.fixture
-def coordinate() -> Iterator[Callable[..., tuple[Any, Any]]]:
+def engine() -> str:
+    """Whether workers and servers are threads of this process, or are reached by "messages", as processes are."""
+    return "threads"
+
+
+@pytest.fixture
+def coordinate(engine: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Any, Any]]]:
     """Makes a strategy of so many workers and servers, with options, and its coordinator, which ends with the test."""
     made: list[Any] = []
+    rays: list[FakeRay] = []
+
+    def connect(jobs: Any) -> Any:
+        rays.append(FakeRay(len(jobs["ps"]), len(jobs["worker"])))
+        monkeypatch.setitem(sys.modules, "ray", rays[-1])
+        servers = RayServers(rays[-1], len(jobs["ps"]))
+        return servers, [RayWorker(rays[-1], i, servers) for i in range(len(jobs["worker"]))]
+
+    if engine == "messages":
+        monkeypatch.setattr(_parameter_server, "are_processes", lambda jobs: True)
+        monkeypatch.setattr(_parameter_server, "connect", connect)
 
     def coordinate(workers: int = 2, servers: int = 2, partitioner: Any = None, **options: Any) -> tuple[Any, Any]:
         jobs = {"worker": workers, "ps": servers}
@@ -29,6 +50,8 @@ def coordinate() -> Iterator[Callable[..., tuple[Any, Any]]]:
     yield coordinate
     for coordinator in made:
         coordinator._native.stop()
+    for ray in rays:
+        ray.close()
 
 
 @pytest.fixture

@@ -11,6 +11,13 @@ import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax._stateful._served_program import make_program
 
 LIMIT_S = 60
+# The functions that let workers meet call Python.
+pytestmark = pytest.mark.filterwarnings("ignore:A function on servers calls Python")
+
+
+@pytest.fixture(params=["threads", "messages"])
+def engine(request):
+    return request.param
 
 
 class Pause:

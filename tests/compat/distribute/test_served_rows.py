@@ -13,6 +13,11 @@ STEPS = 3
 Fixed = tf.distribute.experimental.partitioners.FixedShardsPartitioner
 
 
+@pytest.fixture(params=["threads", "messages"])
+def engine(request):
+    return request.param
+
+
 def read(coordinator, fn, *args):
     """Return what a function gives, and what it has read and sent."""
     before = coordinator.statistics
