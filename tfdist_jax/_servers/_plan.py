@@ -29,6 +29,12 @@ class Part:
     function: Any
     types: tuple[jax.ShapeDtypeStruct, ...]
 
+    def __call__(self, *arrays: Any) -> Sequence[Any]:
+        """Run it in this process."""
+        with jax.enable_x64(True):  # NumPy's arrays of 64 bits would become narrower ones.
+            given = [array if isinstance(array, jax.Array) else jax.device_put(array) for array in arrays]
+        return self.function(*given)
+
     @functools.cache  # noqa: B019  Parts live as long as their program.
     def export(self, platform: str) -> bytes:
         """Return it for processes whose devices are of a platform.

@@ -75,7 +75,7 @@ class RayServers:
         sender = (lambda number: Sender(self.session)) if worker is None else worker.begin_call(self.session)
         ask = lambda messages, sent, number: ask_servers(self._ray, self.actors, messages, sent, sender(number))
         try:
-            runner = Runner({name: parts[name].function for name in plan.parts})
+            runner = Runner({name: parts[name] for name in plan.parts})
             return runner.run(plan, arguments, ask, before_changes)
         except ServerLostError as error:
             raise make_server_lost_error[-1](str(error)) from error

@@ -43,6 +43,13 @@ class ServedStorage(Storage):
         """Keep arrays at a place of that name."""
         self.traffic, self.place_name = traffic, place_name
 
+    def keep_like(self, cell: Cell, other: Cell) -> None:
+        """Keep a cell that is on a server, too, where the other one is: an update of both sends no server what the other one holds."""
+        if cell.stored is not None and cell.storage.is_served and cell.storage is not self:
+            value = cell.storage.load(cell.stored)
+            cell.storage = self
+            self.adopt(cell, value)
+
     def write(self, scope: StateScope, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Write in a program; where the changes of several replicas would be added up, so are those of several workers.
 
