@@ -5,19 +5,17 @@ that has started it. Who does not know the cluster's secret does not take part.
 """
 
 import contextlib
-import ctypes
 import hashlib
 import logging
 import os
-import signal
-import subprocess
-import sys
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from tfdist_jax._cluster import PARAMETER_SERVERS, SECRET, Timeouts
 from tfdist_jax._cluster._addresses import host_and_port, resolve
+from tfdist_jax._servers._ray_node import Node, in_numbers
 
 _log = logging.getLogger("tfdist_jax")
 _ADDRESS = "RAY_ADDRESS"
@@ -26,7 +24,6 @@ _NAMESPACE = "tfdist_jax"
 _SOON_S = 0.5
 # Messages that an actor answers at once.
 _THREADS = 32
-_PR_SET_PDEATHSIG = 1
 
 
 def import_ray() -> Any:
@@ -79,7 +76,7 @@ class RayCluster:
         """
         self.ray = import_ray()
         self._jobs, self._task = jobs, task
-        self._node: subprocess.Popen[bytes] | None = None
+        self._node: Node | None = None
         deadline = time.monotonic() + Timeouts.of_environment().start_s
         while True:
             error = self._try_to_connect()
@@ -99,11 +96,17 @@ class RayCluster:
         return os.environ.get(_ADDRESS) or self._jobs["ps"][0]
 
     def _try_to_connect(self) -> Exception | None:
+        """Connect, unless nobody listens there: Ray itself would wait for that, and complain meanwhile."""
         if self._node is None and self._starts_node():
-            self._node = self._start_node()
+            self._node = Node(self._own_host(), self._jobs["ps"][0], is_head=self._task == ("ps", 0))
+        if self._node is not None and (error := self._node.error()) is not None:
+            _log.warning("%s It starts again.", error)
+            self._node = None
+            return error
         try:
+            socket.create_connection(host_and_port(self.address), _SOON_S).close()
             self.ray.init(
-                address=_in_numbers(self.address),
+                address=in_numbers(self.address),
                 namespace=_NAMESPACE,
                 logging_level=logging.ERROR,
                 log_to_driver=False,
@@ -113,11 +116,9 @@ class RayCluster:
             return error
         return None
 
-    def _own_host(self) -> str | None:
-        if self._task is None:
-            return resolve(host_and_port(self.address)[0])
-        job, index = self._task
-        return resolve(host_and_port(self._jobs[job][index])[0])
+    def _own_host(self) -> str:
+        job, index = self._task or ("", 0)
+        return resolve(host_and_port(self._jobs[job][index] if job else self.address)[0])
 
     def _starts_node(self) -> bool:
         """Whether this task is the first one of the cluster on its machine."""
@@ -127,23 +128,6 @@ class RayCluster:
         tasks = [(job, i) for job in ("ps", "chief", "worker") for i, _ in enumerate(self._jobs.get(job, ()))]
         first = next(task for task in tasks if resolve(host_and_port(self._jobs[task[0]][task[1]])[0]) == own)
         return first == self._task
-
-    def _start_node(self) -> "subprocess.Popen[bytes]":
-        host = self._own_host()
-        head = host_and_port(self._jobs["ps"][0])
-        if self._task == ("ps", 0):
-            where = ["--head", f"--port={head[1]}", "--include-dashboard=false"]
-        else:
-            where = [f"--address={_in_numbers(self._jobs['ps'][0])}"]
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *where, f"--node-ip-address={host}"]
-        command += ["--num-cpus=0", "--num-gpus=0", "--block", "--disable-usage-stats"]
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=_end_with_parent,
-        )
 
     def wait_for_actor(self, job: str, index: int) -> Any:
         """Return the actor of a task, when its process has started it.
@@ -187,16 +171,4 @@ class RayCluster:
         """Leave the cluster, and end the machine's node if this process has started it."""
         self.ray.shutdown()
         if self._node is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._node.pid, signal.SIGTERM)
-            self._node.wait()
-
-
-def _end_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _in_numbers(address: str) -> str:
-    host, port = host_and_port(address)
-    return f"{resolve(host)}:{port}"
+            self._node.close()

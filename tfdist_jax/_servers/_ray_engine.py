@@ -56,9 +56,9 @@ class RayServers:
             self.actors[server].call.remote("drop", cells)
 
     def run(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
-        """Run a plan on the worker that this thread stands for, or in this process where it stands for none."""
+        """Run a plan on the worker that this thread stands for, or in this process where it stands for none or would compute nothing."""
         worker: Any = current_worker()
-        if worker is None:
+        if worker is None or not plan.parts:
             return self.run_here(plan, parts, arguments, lambda: None)
         self._load(plan, parts)
         try:

@@ -1,6 +1,7 @@
 """What the process of a task does: it is a server, or a worker, for as long as the coordinator wants one."""
 
 import logging
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,8 @@ def serve(jobs: Mapping[str, Sequence[str]], job: str, index: int) -> None:
     Raises:
         SystemExit: If a server's memory is lost.
     """
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # What ends with the process is closed.
     cluster = RayCluster(jobs, (job, index))
     kind = ServerActor if job == "ps" else WorkerActor
     actor = cluster.start_actor(kind)
