@@ -2,6 +2,7 @@
 
 from tfdist_jax._servers._plan import (
     Call as Call,
+    ExportedPart as ExportedPart,
     Message as Message,
     Part as Part,
     Plan as Plan,
@@ -10,7 +11,7 @@ from tfdist_jax._servers._plan import (
     load_part as load_part,
     make_name as make_name,
 )
-from tfdist_jax._servers._runner import Ask as Ask, Outcome as Outcome, Runner as Runner
+from tfdist_jax._servers._runner import Ask as Ask, BeforeChanges as BeforeChanges, Outcome as Outcome, Runner as Runner
 from tfdist_jax._servers._server import (
     Answer as Answer,
     Sender as Sender,

@@ -23,11 +23,13 @@ class Part:
         name: By which others know it: parts that compute the same, of the same types, may share it.
         function: It, by `jax.jit`.
         types: Of the arrays that it takes.
+        replaced: Which of them its results may replace in their memory, where it runs as another process's.
     """
 
     name: str
     function: Any
     types: tuple[jax.ShapeDtypeStruct, ...]
+    replaced: tuple[int, ...] = ()
 
     def __call__(self, *arrays: Any) -> Sequence[Any]:
         """Run it in this process."""
@@ -36,7 +38,7 @@ class Part:
         return self.function(*given)
 
     @functools.cache  # noqa: B019  Parts live as long as their program.
-    def export(self, platform: str) -> bytes:
+    def export(self, platform: str) -> "ExportedPart":
         """Return it for processes whose devices are of a platform.
 
         Raises:
@@ -47,14 +49,29 @@ class Part:
         # A `ShapeDtypeStruct` of 64 bits would be taken for one of 32; with JAX set to 64 bits, `jax.random` would be lowered to others
         # than it was traced with.
         types = [ShapedArray(each.shape, each.dtype) for each in self.types]
-        return bytes(export.export(self.function, platforms=[platform])(*types).serialize())
+        program = export.export(self.function, platforms=[platform])(*types).serialize()
+        return ExportedPart(bytes(program), self.replaced)
 
 
-def load_part(exported: bytes) -> Callable[..., Sequence[jax.Array]]:
+@final
+@dataclasses.dataclass(frozen=True)
+class ExportedPart:
+    """A part on its way to another process.
+
+    Attributes:
+        program: It, by `jax.export`.
+        replaced: As of `Part`.
+    """
+
+    program: bytes
+    replaced: tuple[int, ...]
+
+
+def load_part(exported: ExportedPart) -> Callable[..., Sequence[jax.Array]]:
     """Return a part that another process has exported."""
     from jax import export  # As in `Part.export`.
 
-    compiled = jax.jit(export.deserialize(bytearray(exported)).call)
+    compiled = jax.jit(export.deserialize(bytearray(exported.program)).call, donate_argnums=exported.replaced)
 
     def run(*arrays: Any) -> Sequence[jax.Array]:
         with jax.enable_x64(True):

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from tfdist_jax._errors import ServerLostError
-from tfdist_jax._servers._plan import Plan, Round, load_part
+from tfdist_jax._servers._plan import ExportedPart, Plan, Round, load_part
 from tfdist_jax._servers._runner import Outcome, Runner
 from tfdist_jax._servers._server import Answer, Sender, Server
 
@@ -51,7 +51,7 @@ class WorkerActor:
         self._plans.clear()
         self._parts.clear()
 
-    def load(self, plan: Plan, parts: Mapping[str, bytes]) -> None:
+    def load(self, plan: Plan, parts: Mapping[str, ExportedPart]) -> None:
         """Take a plan and what it computes."""
         self._parts.update({name: load_part(exported) for name, exported in parts.items()})
         self._plans[plan.name] = plan

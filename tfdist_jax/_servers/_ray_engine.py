@@ -14,10 +14,10 @@ import numpy as np
 from tfdist_jax._cluster import Timeouts
 from tfdist_jax._coordinator import Closure, WorkerLostError, being_worker, current_worker
 from tfdist_jax._errors import ServerLostError, make_server_lost_error
-from tfdist_jax._servers._plan import Part, Plan
+from tfdist_jax._servers._plan import ExportedPart, Part, Plan
 from tfdist_jax._servers._ray_actors import ask_servers
 from tfdist_jax._servers._ray_cluster import RayCluster
-from tfdist_jax._servers._runner import Outcome, Runner
+from tfdist_jax._servers._runner import BeforeChanges, Outcome, Runner
 from tfdist_jax._servers._server import Sender
 
 _log = logging.getLogger("tfdist_jax")
@@ -59,7 +59,7 @@ class RayServers:
         """Run a plan on the worker that this thread stands for, or in this process where it stands for none or would compute nothing."""
         worker: Any = current_worker()
         if worker is None or not plan.parts:
-            return self.run_here(plan, parts, arguments, lambda: None)
+            return self.run_here(plan, parts, arguments, lambda arrays: None)
         self._load(plan, parts)
         try:
             return worker.run_plan(plan, parts, arguments)
@@ -67,7 +67,7 @@ class RayServers:
             raise make_server_lost_error[-1](str(error)) from error
 
     def run_here(
-        self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any], before_changes: Callable[[], object]
+        self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any], before_changes: BeforeChanges
     ) -> Outcome:
         """Run a plan, all of which a server does not do itself, in this process; the arguments are those of `Runner.run`."""
         self._load(plan, parts)
@@ -85,7 +85,7 @@ class RayServers:
         with self._lock:
             if plan.name in self._known:
                 return
-            of_servers: dict[int, dict[str, bytes]] = {}
+            of_servers: dict[int, dict[str, ExportedPart]] = {}
             for message in plan.messages:
                 exported = {name: parts[name].export("cpu") for name in message.parts}
                 of_servers.setdefault(message.server, {}).update(exported)

@@ -18,6 +18,9 @@ class Ask(Protocol):
         ...
 
 
+BeforeChanges = Callable[[Sequence[Any]], object]
+
+
 @final
 @dataclasses.dataclass(frozen=True)
 class Outcome:
@@ -45,7 +48,7 @@ class Runner:
         self._parts = parts
 
     def run(
-        self, plan: Plan, arguments: Sequence[Any], ask: Ask, before_changes: Callable[[], object] = lambda: None
+        self, plan: Plan, arguments: Sequence[Any], ask: Ask, before_changes: BeforeChanges = lambda arrays: None
     ) -> Outcome:
         """Run a plan.
 
@@ -53,7 +56,7 @@ class Runner:
             plan: The plan.
             arguments: Its arguments.
             ask: Asks the servers.
-            before_changes: Called before messages that change something are sent; if it raises, they are not.
+            before_changes: Called with what is sent before messages that change something are; if it raises, they are not.
         """
         values: dict[int, Any] = {**plan.constants, **dict(zip(plan.arguments, arguments, strict=True))}
         pulled, pushed, staleness, number = 0, 0, [], 0
@@ -65,7 +68,7 @@ class Runner:
                 continue
             sent = [[np.asarray(values[value]) for value in message.sent] for message in step]
             if any(message.is_change for message in step):
-                before_changes()
+                before_changes([array for arrays in sent for array in arrays])
             answers = ask(step, sent, number)
             number += 1
             pushed += sum(array.nbytes for arrays in sent for array in arrays)

@@ -26,7 +26,9 @@ def serve(jobs: Mapping[str, Sequence[str]], job: str, index: int) -> None:
         SystemExit: If a server's memory is lost.
     """
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # What ends with the process is closed.
+        signal.signal(
+            signal.SIGTERM, lambda number, frame: sys.exit(128 + number)
+        )  # What ends with the process is closed.
     cluster = RayCluster(jobs, (job, index))
     kind = ServerActor if job == "ps" else WorkerActor
     actor = cluster.start_actor(kind)

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from tfdist_jax._servers._plan import Message, load_part
+from tfdist_jax._servers._plan import ExportedPart, Message, load_part
 
 
 class StaleSenderError(RuntimeError):
@@ -70,7 +70,7 @@ class Server:
             self._answers: collections.OrderedDict[Tag, Answer] = collections.OrderedDict()
             self._changes = self._oldest = 0
 
-    def load(self, parts: Mapping[str, bytes]) -> None:
+    def load(self, parts: Mapping[str, ExportedPart]) -> None:
         """Take parts of programs."""
         for name, exported in parts.items():
             self._parts[name] = load_part(exported)
@@ -131,7 +131,8 @@ class Server:
 
     def _do(self, message: Message, values: dict[int, Any]) -> list[Any]:
         held = self._arrays
-        values.update({value: held[cell] for cell, value in message.reads})
+        # Of what is seen as NumPy's, no other array gets the memory.
+        values.update({value: np.asarray(held[cell]) for cell, value in message.reads})
         for call in message.calls:
             held.update({cell: values[value] for cell, value in call.assigned})
             outputs = self._parts[call.part](*(held[cell] for cell in call.cells), *(values[v] for v in call.operands))

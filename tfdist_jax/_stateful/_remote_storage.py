@@ -2,7 +2,7 @@
 
 import itertools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, final
 
 import jax
@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax._internals import default_device
-from tfdist_jax._servers import Outcome, Part, Plan
+from tfdist_jax._servers import BeforeChanges, Outcome, Part, Plan
 from tfdist_jax._stateful._served_storage import ServedStorage, Traffic
 from tfdist_jax._stateful._state import Cell
 
@@ -35,7 +35,7 @@ class Servers(Protocol):
         ...
 
     def run_here(
-        self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any], before_changes: Callable[[], object]
+        self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any], before_changes: BeforeChanges
     ) -> Outcome:
         """Run a plan, all of which a server does not do itself, in this process; the arguments are those of `Runner.run`."""
         ...

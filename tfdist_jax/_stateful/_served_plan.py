@@ -79,10 +79,10 @@ class PlannedProgram:
             part = self._part(stage.program, stage.inputs)
             self._steps.append(Call(part, self._number.of_all(stage.inputs), self._number.of_all(stage.outputs)))
 
-    def _part(self, function: Callable[..., Any], variables: Sequence[Any]) -> str:
+    def _part(self, function: Callable[..., Any], variables: Sequence[Any], replaced: Sequence[int] = ()) -> str:
         types = tuple(jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in variables)
         name = make_name("part", next(_names))
-        self.parts[name] = Part(name, function, types)
+        self.parts[name] = Part(name, function, types, tuple(replaced))
         return name
 
     def _pull(self) -> None:
@@ -153,7 +153,10 @@ class PlannedProgram:
         eqns, inputs = needed_for(atoms, inner.eqns)
         own = [var for var in inputs if var in cell_of and _is_remote(cell_of[var]) and _server(cell_of[var]) == server]
         others = list(inputs.difference(own))
-        part = self._part(compile_part(inner, eqns, [*own, *others], atoms), [*own, *others])
+        keys = {_key(update.written[i]) for i in written}
+        changed = [i for i, var in enumerate(own) if _key(cell_of[var]) in keys]
+        function = compile_part(inner, eqns, [*own, *others], atoms)
+        part = self._part(function, [*own, *others], changed if update.changes_rows else ())
         needs, operands = [], []
         for var in others:
             if var in given:

@@ -23,6 +23,10 @@ from tfdist_jax._stateful._served_storage import ServedStorage, Traffic, bring
 from tfdist_jax._stateful._stages import is_placed
 from tfdist_jax._stateful._state import CELLS, Cell, cell_name
 
+_UNDER_TAPE = (
+    "A tape records around a function that changes variables on servers in other processes, and would not see what their workers compute. "
+    "Open the tape in the function, or call the function outside of it."
+)
 # Held by programs that change cells by themselves which are on no server: one after another.
 _ONE_BY_ONE = threading.RLock()
 
@@ -85,7 +89,9 @@ class ServedProgram:
                 return self(arrays)
         values = Values(self._constants)
         values.give(self._parts.arguments, arrays)
-        if self._planned is not None and not is_recording():
+        if self._planned is not None and (self.captured.written or not is_recording()):
+            if is_recording():
+                raise NotImplementedError(_UNDER_TAPE)
             with self._running():
                 return self._run_plan(self._planned, values)
         if not (self._parts.assignments.alone or self.captured.checks):
@@ -153,9 +159,8 @@ class ServedProgram:
             held = [cell.storage.load(cell.stored) for cell in planned.local]
             planned.at_once.assign(values)
         arguments = [*values.take(self._parts.arguments), *held]
-        if planned.calls_host:
-            check = lambda: self._check(())
-            outcome = planned.servers.run_here(planned.plan, planned.parts, arguments, check)
+        if planned.calls_host or OUTCOME_CHECKS:
+            outcome = planned.servers.run_here(planned.plan, planned.parts, arguments, self._check)
         else:
             outcome = planned.servers.run(planned.plan, planned.parts, arguments)
         self._traffic[0].note(outcome.pulled_bytes, outcome.pushed_bytes, outcome.staleness)

@@ -106,7 +106,7 @@ class Update:
         take = lambda cell: bring(cell.stored if cell.storage.is_served else cell.storage.load(cell.stored), device)
         state = list(map(take, self.written))
         rest = [take(cell) for cell in self._only_read]
-        if self._changes_rows:
+        if self.changes_rows:
             state = list(map(jnp.copy, state)) if is_recording() else state
             copy_what_others_hold(state)
         outputs = self._run(state, rest, [bring(array, device) for array in operands])
@@ -122,7 +122,7 @@ class Update:
         return [cell for cell in self.cells if id(cell) not in written]
 
     @functools.cached_property
-    def _changes_rows(self) -> bool:
+    def changes_rows(self) -> bool:
         """Whether it changes parts of arrays, whose other parts should not be copied; where all changes, new memory costs as little."""
         return any(eqn.primitive.name.startswith("scatter") for eqn in equations(self.eqn.params["jaxpr"].jaxpr))
 
@@ -134,7 +134,7 @@ class Update:
             held = dict(zip(map(id, (*self.written, *self._only_read)), (*state, *rest), strict=True))
             return program(*operands, *(held[id(cell)] for cell in self.cells))
 
-        return jax.jit(update, donate_argnums=0 if self._changes_rows else ())
+        return jax.jit(update, donate_argnums=0 if self.changes_rows else ())
 
 
 @final

@@ -353,7 +353,7 @@ def test_one_worker_and_no_cluster(monkeypatch, caplog):
         ({"worker": ["localhost:1"]}, ValueError, "at least one ps"),
         ({"ps": ["localhost:1"]}, ValueError, "at least one worker"),
         ({}, ValueError, "must be non-empty"),
-        ({"ps": ["localhost:1"], "worker": ["worker0.example.com:1"]}, NotImplementedError, "on another machine"),
+        ({"ps": ["localhost:1"], "worker": ["worker0.example.com:1"]}, ValueError, "TFDIST_CLUSTER_SECRET"),
     ],
 )
 def test_clusters_that_cannot_be_are_refused(jobs, error, text):

@@ -191,7 +191,7 @@ def test_changes_of_one_variable_come_in_their_order(coordinate):
     assert (float(first), float(second)) == (1, 6)
 
 
-def test_what_a_function_tells_and_asserts_before_a_change_happens(coordinate, capfd):
+def test_what_a_function_tells_and_asserts_before_a_change_happens(coordinate, engine, capfd):
     strategy, coordinator = coordinate()
     with strategy.scope():
         v, halved = tf.Variable(0.0), tf.Variable(1.0)
@@ -210,7 +210,8 @@ def test_what_a_function_tells_and_asserts_before_a_change_happens(coordinate, c
             coordinator.schedule(add, args=(tf.constant(-1.0),))
         with pytest.raises(tf.errors.InvalidArgumentError):
             run()
-    assert (float(v), float(halved)) == (2, 0.5)
+    # A server in another process has done at once what needs nothing else; nobody takes it back, as in TensorFlow.
+    assert (float(v), float(halved)) == (2, 0.5 if engine == "threads" else 0.125)
 
 
 def test_looking_at_a_program_changes_nothing(coordinate):
