@@ -37,7 +37,7 @@ class Unreliable:
             raise WorkerLostError
         return result
 
-    def recover(self):
+    def recover(self, is_over):
         time.sleep(0.001)
         self.recovered += 1
 
@@ -220,7 +220,7 @@ def test_the_turn_of_a_worker_that_has_gone_is_the_next_ones(make):
     is_lost, is_back = threading.Event(), threading.Event()
     coordinator, workers = make(3, max_staleness=0)
     workers[1].loses = is_lost.is_set
-    workers[1].recover = lambda: is_back.wait(LIMIT_S)
+    workers[1].recover = lambda is_over: is_back.wait(LIMIT_S)
     is_lost.set()
     turns = [coordinator.schedule(lambda: current_worker().index) for _ in range(5)]
     assert [turn.result() for turn in turns] == [0, 2, 0, 2, 0]
@@ -313,3 +313,41 @@ def wait_until(condition):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.001)
+
+
+def test_no_closure_begins_while_an_error_waits_for_those_that_run(make):
+    coordinator, _ = make(2)
+    begun, goes_on, fails = [], threading.Event(), threading.Event()
+
+    def wait():
+        fails.set()
+        goes_on.wait(LIMIT_S)
+
+    def fail():
+        fails.wait(LIMIT_S)
+        are_scheduled.wait(LIMIT_S)
+        raise ValueError("It fails.")
+
+    are_scheduled = threading.Event()
+    coordinator.schedule(wait)
+    coordinator.schedule(fail)
+    rest = [coordinator.schedule(lambda: time.sleep(0.01) or begun.append(1)) for _ in range(1000)]
+    are_scheduled.set()
+    threading.Timer(0.5, goes_on.set).start()
+    with pytest.raises(ValueError, match="It fails"):
+        coordinator.join()
+    assert len(begun) < 200 and all(isinstance(each.error(), ClosureCancelledError | None) for each in rest)
+
+
+def test_workers_that_cannot_recover_end_all(make):
+    coordinator, workers = make(1, loses=lambda: True)
+
+    def refuse(is_over):
+        raise ConnectionError("Nobody is there.")
+
+    workers[0].recover = refuse
+    result = coordinator.schedule(lambda: 1)
+    for call in (coordinator.join, coordinator.done, lambda: coordinator.schedule(lambda: 2)):
+        with pytest.raises(ConnectionError, match="Nobody is there"):
+            call()
+    assert isinstance(result.error(), ClosureCancelledError)

@@ -39,9 +39,11 @@ class FakeRay:
         """Start a task's actor, or start it again."""
         self.actors[job, index] = FakeActor(ServerActor if job == "ps" else WorkerActor, self._threads)
 
-    def wait_for_actor(self, job: str, index: int) -> "FakeActor":
-        """Return a task's actor, as soon as it is there."""
+    def wait_for_actor(self, job: str, index: int, is_over: Any = None) -> "FakeActor | None":
+        """Return a task's actor, as soon as it is there; None if `is_over()`."""
         while self.actors[job, index].is_gone:
+            if is_over is not None and is_over():
+                return None
             threading.Event().wait(0.01)
         return self.actors[job, index]
 

@@ -63,7 +63,8 @@ class ClosureQueue:
         self._num_workers, self._gone = num_workers, set[int]()
         self._turn = 0 if max_staleness == 0 else None
         self._error: BaseException | None = None
-        self._is_open = True
+        self._end_of_all: BaseException | None = None
+        self._is_open, self._is_ending = True, False
         self._changed = threading.Condition()
         # While one thread waits for all closures, no other one schedules more of them.
         self._scheduling = threading.Lock()
@@ -152,12 +153,22 @@ class ClosureQueue:
         with self._scheduling, self._changed:
             self._changed.wait_for(lambda: self._error is not None or self._is_empty() or not self._is_open)
             self._raise_error()
+            if self._end_of_all is not None:
+                raise self._end_of_all
 
     def done(self) -> bool:
         """Return whether all closures have run."""
         with self._changed:
             self._raise_error()
+            if self._end_of_all is not None:
+                raise self._end_of_all
             return self._is_empty()
+
+    def break_off(self, error: BaseException) -> None:
+        """Give out no more closures, cancel those that wait, and raise `error` from now on: workers cannot go on."""
+        with self._changed:
+            self._end_of_all = self._end_of_all or error
+            self.close()
 
     def close(self) -> None:
         """Give out no more closures, and cancel those that wait."""
@@ -171,8 +182,8 @@ class ClosureQueue:
 
     def _may_begin(self) -> bool:
         """Whether a closure waits that may run beside those that do: each of these could end before any other one does."""
-        if not self._waiting or self._max_staleness is None:
-            return bool(self._waiting)
+        if not self._waiting or self._is_ending or self._max_staleness is None:
+            return bool(self._waiting) and not self._is_ending
         others = len(self._running)
         return all(
             self._ended - begin + others <= self._max_staleness for begin in (self._ended, *self._running.values())
@@ -191,7 +202,11 @@ class ClosureQueue:
     def _raise_error(self) -> None:
         if self._error is None:
             return
-        self._changed.wait_for(lambda: not self._running)
+        self._is_ending = True
+        try:
+            self._changed.wait_for(lambda: not self._running)
+        finally:
+            self._is_ending = False
         error, self._error = self._error, None
         if error is not None:  # Else another thread has raised it meanwhile.
             self._cancel_waiting()
@@ -202,6 +217,8 @@ class ClosureQueue:
             self._waiting.popleft().result.set_error(self._make_cancelled())
 
     def must_be_open(self) -> None:
-        """Raise a RuntimeError if it is closed."""
+        """Raise a RuntimeError, or what it was broken off with, if it is closed."""
+        if self._end_of_all is not None:
+            raise self._end_of_all
         if not self._is_open:
             raise RuntimeError("The coordinator has been stopped: make another one.")

@@ -183,7 +183,11 @@ class _WorkerThread(threading.Thread):
             for ref, _ in self._made:
                 if (result := ref()) is not None:
                     result.clear()
-        self._worker.recover()
+        try:
+            self._worker.recover(lambda: not self._queue.is_open)
+        except BaseException as error:  # Else whoever waits for its closures would wait for ever.
+            self._queue.break_off(error)
+            return
         with self._lock:
             results = ((ref(), fn) for ref, fn in self._made)
             self._to_make = collections.deque(Closure(fn, result) for result, fn in results if result is not None)

@@ -37,8 +37,12 @@ class Worker(Protocol):
         """
         ...
 
-    def recover(self) -> None:
-        """Wait until a worker that has gone is there again."""
+    def recover(self, is_over: Callable[[], bool]) -> None:
+        """Wait until a worker that has gone is there again, or `is_over()`.
+
+        Raises:
+            Exception: If no worker will be there any more.
+        """
         ...
 
 
@@ -93,5 +97,5 @@ class EmbeddedWorker:
         with being_worker(self), jax.default_device(self.device):
             return closure.fn()
 
-    def recover(self) -> None:
+    def recover(self, is_over: Callable[[], bool]) -> None:
         """Be there: a thread does not go alone."""

@@ -1,5 +1,6 @@
 """What runs in the processes of servers and workers, as Ray's actors."""
 
+import contextlib
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, final
@@ -7,6 +8,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from tfdist_jax._cluster import Timeouts
 from tfdist_jax._errors import ServerLostError
 from tfdist_jax._servers._plan import ExportedPart, Plan, Round, load_part
 from tfdist_jax._servers._runner import Outcome, Runner
@@ -76,11 +78,43 @@ def ask_servers(
     """Send messages to servers' actors, by Ray, and wait for the answers.
 
     Raises:
-        ServerLostError: If a server has gone.
+        ServerLostError: If a server has gone, or gives no sign of life.
     """
-    pairs = zip(messages, sent, strict=True)
-    asked = [servers[message.server].call.remote("handle", message, arrays, sender) for message, arrays in pairs]
+    asked = [servers[message.server] for message in messages]
+    pairs = zip(asked, messages, sent, strict=True)
+    answers = [server.call.remote("handle", message, arrays, sender) for server, message, arrays in pairs]
+    return wait_for_servers(ray, answers, asked)
+
+
+def wait_for_servers(ray: Any, answers: Sequence[Any], servers: Sequence[Any]) -> list[Any]:
+    """Wait for servers' answers.
+
+    Raises:
+        ServerLostError: If one has gone, or gives no sign of life.
+    """
     try:
-        return ray.get(asked)
+        return wait_while_alive(ray, answers, servers)
+    except ActorLostError as error:
+        raise ServerLostError(f"A server has gone, and the variables that it held with it. {error}") from error
+
+
+class ActorLostError(RuntimeError):
+    """An actor has gone, or gives no sign of life."""
+
+
+def wait_while_alive(ray: Any, answers: Sequence[Any], actors: Sequence[Any]) -> list[Any]:
+    """Wait for actors' answers as long as all of them live.
+
+    Raises:
+        ActorLostError: If one has gone, or gives no sign of life for as long as `TFDIST_HEARTBEAT_TIMEOUT_S` says.
+    """
+    limit_s = Timeouts.of_environment().heartbeat_s
+    try:
+        while True:
+            with contextlib.suppress(ray.exceptions.GetTimeoutError):
+                return ray.get(answers, timeout=limit_s)
+            ray.get([actor.ping.remote() for actor in actors], timeout=limit_s)
+    except ray.exceptions.GetTimeoutError as error:
+        raise ActorLostError(f"There has been no sign of life for {limit_s:g} s.") from error
     except ray.exceptions.RayActorError as error:
-        raise ServerLostError(f"A server has gone, and the variables that it held with it: {error}") from error
+        raise ActorLostError(str(error)) from error

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 from tfdist_jax._cluster import PARAMETER_SERVERS, SECRET, Timeouts
@@ -129,25 +129,33 @@ class RayCluster:
         first = next(task for task in tasks if resolve(host_and_port(self._jobs[task[0]][task[1]])[0]) == own)
         return first == self._task
 
-    def wait_for_actor(self, job: str, index: int) -> Any:
+    def wait_for_actor(self, job: str, index: int, is_over: Callable[[], bool] | None = None) -> Any:
         """Return the actor of a task, when its process has started it.
 
+        Args:
+            job: The task's job.
+            index: The task's index.
+            is_over: When to wait no longer, and return None. If None, as long as `TFDIST_START_TIMEOUT_S` says.
+
         Raises:
-            TimeoutError: If it has not for as long as `TFDIST_START_TIMEOUT_S` says.
+            TimeoutError: If it has not come for so long.
         """
-        limits, start, is_told = Timeouts.of_environment(), time.monotonic(), False
-        while True:
+        limits, start, told = Timeouts.of_environment(), time.monotonic(), 0
+        while is_over is None or not is_over():
             with contextlib.suppress(ValueError):  # There is none of this name.
                 return self.ray.get_actor(f"{job} {index}")
             waited = time.monotonic() - start
-            if waited > limits.warn_s and not is_told:
-                _log.warning("Waiting for the task %s %d, at %s.", job, index, self._jobs[job][index])
-                is_told = True
-            if waited > limits.start_s:
+            if waited > limits.warn_s * 2**told:
+                _log.warning(
+                    "Waiting for the task %s %d, at %s, for %.0f s.", job, index, self._jobs[job][index], waited
+                )
+                told += 1
+            if is_over is None and waited > limits.start_s:
                 raise TimeoutError(
                     f"The task {job} {index}, at {self._jobs[job][index]}, has not come for {waited:.0f} s."
                 )
             time.sleep(_SOON_S)
+        return None
 
     def start_actor(self, kind: type) -> Any:
         """Start this task's actor, which ends with this process, and return it when it is there."""

@@ -1,21 +1,21 @@
 """The coordinator's end of a cluster of processes: servers that hold its variables, and workers that run its closures."""
 
+import contextlib
 import itertools
 import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
 import numpy as np
 
-from tfdist_jax._cluster import Timeouts
 from tfdist_jax._coordinator import Closure, WorkerLostError, being_worker, current_worker
 from tfdist_jax._errors import ServerLostError, make_server_lost_error
 from tfdist_jax._servers._plan import ExportedPart, Part, Plan
-from tfdist_jax._servers._ray_actors import ask_servers
+from tfdist_jax._servers._ray_actors import ActorLostError, ask_servers, wait_for_servers, wait_while_alive
 from tfdist_jax._servers._ray_cluster import RayCluster
 from tfdist_jax._servers._runner import BeforeChanges, Outcome, Runner
 from tfdist_jax._servers._server import Sender
@@ -38,17 +38,19 @@ class RayServers:
         self._ray = cluster.ray
         self.session = secrets.token_hex(8)
         self.actors = [cluster.wait_for_actor("ps", i) for i in range(count)]
-        self._wait(actor.call.remote("begin", self.session) for actor in self.actors)
+        self._wait((actor.call.remote("begin", self.session) for actor in self.actors), self.actors)
         self._known: set[str] = set()
         self._lock = threading.Lock()
 
     def set(self, server: int, arrays: Mapping[int, np.ndarray]) -> None:
         """Let a server hold arrays."""
-        self._wait([self.actors[server].call.remote("set", arrays)])
+        actor = self.actors[server]
+        self._wait([actor.call.remote("set", arrays)], [actor])
 
     def get(self, server: int, cells: Sequence[int]) -> list[np.ndarray]:
         """Return arrays that a server holds."""
-        return self._wait([self.actors[server].call.remote("get", cells)])[0]
+        actor = self.actors[server]
+        return self._wait([actor.call.remote("get", cells)], [actor])[0]
 
     def drop(self, server: int, cells: Sequence[int]) -> None:
         """Let a server hold arrays no longer; nobody waits for that."""
@@ -61,10 +63,8 @@ class RayServers:
         if worker is None or not plan.parts:
             return self.run_here(plan, parts, arguments, lambda arrays: None)
         self._load(plan, parts)
-        try:
+        with _as_users_error():
             return worker.run_plan(plan, parts, arguments)
-        except ServerLostError as error:
-            raise make_server_lost_error[-1](str(error)) from error
 
     def run_here(
         self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any], before_changes: BeforeChanges
@@ -74,11 +74,8 @@ class RayServers:
         worker: Any = current_worker()
         sender = (lambda number: Sender(self.session)) if worker is None else worker.begin_call(self.session)
         ask = lambda messages, sent, number: ask_servers(self._ray, self.actors, messages, sent, sender(number))
-        try:
-            runner = Runner({name: parts[name] for name in plan.parts})
-            return runner.run(plan, arguments, ask, before_changes)
-        except ServerLostError as error:
-            raise make_server_lost_error[-1](str(error)) from error
+        with _as_users_error():
+            return Runner({name: parts[name] for name in plan.parts}).run(plan, arguments, ask, before_changes)
 
     def _load(self, plan: Plan, parts: Mapping[str, Part]) -> None:
         """Let the servers have what they compute for a plan."""
@@ -89,16 +86,15 @@ class RayServers:
             for message in plan.messages:
                 exported = {name: parts[name].export("cpu") for name in message.parts}
                 of_servers.setdefault(message.server, {}).update(exported)
-            self._wait(self.actors[server].call.remote("load", exported) for server, exported in of_servers.items())
+            actors = [self.actors[server] for server in of_servers]
+            self._wait(
+                (a.call.remote("load", of_one) for a, of_one in zip(actors, of_servers.values(), strict=True)), actors
+            )
             self._known.add(plan.name)
 
-    def _wait(self, asked: Iterable[Any]) -> list[Any]:
-        try:
-            return self._ray.get(list(asked))
-        except self._ray.exceptions.RayActorError as error:
-            raise make_server_lost_error[-1](
-                f"A server has gone, and the variables that it held with it: {error}"
-            ) from error
+    def _wait(self, answers: Iterable[Any], servers: Sequence[Any]) -> list[Any]:
+        with _as_users_error():
+            return wait_for_servers(self._ray, list(answers), servers)
 
 
 @final
@@ -108,16 +104,16 @@ class RayWorker:
     def __init__(self, cluster: RayCluster, index: int, servers: RayServers) -> None:
         """Wait for a worker of the cluster."""
         self.index, self._cluster, self._servers = index, cluster, servers
-        self._ray, self._exceptions = cluster.ray, cluster.ray.exceptions
+        self._ray = cluster.ray
         # What cannot leave this process is computed here, beside that of other workers.
         devices = jax.local_devices(backend="cpu")
         self.device = devices[index % len(devices)]
         self._closure, self._oldest, self._calls = -1, lambda: 0, itertools.count()
-        self._connect()
+        self._connect(None)
 
-    def _connect(self) -> None:
-        while True:
-            self._actor = self._cluster.wait_for_actor("worker", self.index)
+    def _connect(self, is_over: Callable[[], bool] | None) -> None:
+        while (actor := self._cluster.wait_for_actor("worker", self.index, is_over)) is not None:
+            self._actor = actor
             self._known: set[str] = set()
             try:
                 self._platform = self._ask(self._actor.ping.remote())
@@ -133,11 +129,12 @@ class RayWorker:
         with being_worker(self), jax.default_device(self.device):
             return closure.fn()
 
-    def recover(self) -> None:
-        """Wait until the worker's process is there again."""
+    def recover(self, is_over: Callable[[], bool]) -> None:
+        """Wait until the worker's process is there again, or `is_over()`."""
         _log.warning("The worker %d has gone; its closure runs on another one.", self.index)
-        self._connect()
-        _log.warning("The worker %d is back.", self.index)
+        self._connect(is_over)
+        if not is_over():
+            _log.warning("The worker %d is back.", self.index)
 
     def begin_call(self, session: str) -> Callable[[int], Sender]:
         """Return who sends each message of a program that this process runs for the present closure, by the message's number."""
@@ -157,23 +154,18 @@ class RayWorker:
         given = list(map(np.asarray, arguments))
         return self._ask(self._actor.run.remote(plan.name, given, self._closure, next(self._calls), self._oldest()))
 
-    def _ask(self, asked: Any) -> Any:
-        """Wait for an answer as long as the process lives."""
-        limit_s = Timeouts.of_environment().heartbeat_s
-        while True:
-            try:
-                return self._ray.get(asked, timeout=limit_s)
-            except self._exceptions.GetTimeoutError:
-                self._must_be_alive(limit_s)
-            except self._exceptions.RayActorError as error:
-                raise WorkerLostError(str(error)) from error
-
-    def _must_be_alive(self, limit_s: float) -> None:
+    def _ask(self, answer: Any) -> Any:
         try:
-            self._ray.get(self._actor.ping.remote(), timeout=limit_s)
-        except self._exceptions.GetTimeoutError as error:
-            _log.warning("The worker %d gives no sign of life for %g s: it is ended.", self.index, limit_s)
-            self._ray.kill(self._actor)
-            raise WorkerLostError("It gives no sign of life.") from error
-        except self._exceptions.RayActorError as error:
+            return wait_while_alive(self._ray, [answer], [self._actor])[0]
+        except ActorLostError as error:
+            self._ray.kill(self._actor)  # It may come to life again.
             raise WorkerLostError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _as_users_error() -> Iterator[None]:
+    """Raise the error that users know where a server has gone."""
+    try:
+        yield
+    except ServerLostError as error:
+        raise make_server_lost_error[-1](str(error)) from error

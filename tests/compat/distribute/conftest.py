@@ -22,10 +22,20 @@ def engine() -> str:
 
 
 @pytest.fixture
-def coordinate(engine: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Any, Any]]]:
+def rays() -> Iterator[list[FakeRay]]:
+    """The clusters that are reached by messages."""
+    made: list[FakeRay] = []
+    yield made
+    for ray in made:
+        ray.close()
+
+
+@pytest.fixture
+def coordinate(
+    engine: str, rays: list[FakeRay], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., tuple[Any, Any]]]:
     """Makes a strategy of so many workers and servers, with options, and its coordinator, which ends with the test."""
     made: list[Any] = []
-    rays: list[FakeRay] = []
 
     def connect(jobs: Any) -> Any:
         rays.append(FakeRay(len(jobs["ps"]), len(jobs["worker"])))
@@ -50,8 +60,6 @@ def coordinate(engine: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     yield coordinate
     for coordinator in made:
         coordinator._native.stop()
-    for ray in rays:
-        ray.close()
 
 
 @pytest.fixture
