@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -24,9 +25,9 @@ class ServerActor:
         jax.config.update("jax_platforms", "cpu")
         self._server = Server()
 
-    def ping(self) -> str:
-        """Return the platform of its device."""
-        return jax.default_backend()
+    def ping(self) -> dict[str, Any]:
+        """Be there; return the process's `pid` and the `platform` of its devices."""
+        return _vitals()
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of `Server`."""
@@ -43,9 +44,9 @@ class WorkerActor:
         self._parts: dict[str, Any] = {}
         self._session, self._servers = "", ()
 
-    def ping(self) -> str:
-        """Return the platform of its devices."""
-        return jax.default_backend()
+    def ping(self) -> dict[str, Any]:
+        """Be there; return the process's `pid` and the `platform` of its devices."""
+        return _vitals()
 
     def begin(self, session: str, servers: Sequence[Any]) -> None:
         """Serve a coordinator, which calls itself so, and whose servers' actors these are; forget the programs of another one."""
@@ -70,6 +71,10 @@ class WorkerActor:
         outcome = Runner(self._parts).run(self._plans[name], arguments, ask)
         outcome.results[:] = map(np.asarray, outcome.results)
         return outcome
+
+
+def _vitals() -> dict[str, Any]:
+    return {"pid": os.getpid(), "platform": jax.default_backend()}
 
 
 def ask_servers(

@@ -130,7 +130,7 @@ class RayCluster:
         return first == self._task
 
     def wait_for_actor(self, job: str, index: int, is_over: Callable[[], bool] | None = None) -> Any:
-        """Return the actor of a task, when its process has started it.
+        """Return the actor of a task, when its process has started it and it answers.
 
         Args:
             job: The task's job.
@@ -142,8 +142,9 @@ class RayCluster:
         """
         limits, start, told = Timeouts.of_environment(), time.monotonic(), 0
         while is_over is None or not is_over():
-            with contextlib.suppress(ValueError):  # There is none of this name.
-                return self.ray.get_actor(f"{job} {index}")
+            actor = self._find_actor(job, index)
+            if actor is not None:
+                return actor
             waited = time.monotonic() - start
             if waited > limits.warn_s * 2**told:
                 _log.warning(
@@ -154,7 +155,19 @@ class RayCluster:
                 raise TimeoutError(
                     f"The task {job} {index}, at {self._jobs[job][index]}, has not come for {waited:.0f} s."
                 )
+        return None
+
+    def _find_actor(self, job: str, index: int) -> Any:
+        """Return the actor of a task; None if there is none that answers soon."""
+        try:
+            actor = self.ray.get_actor(f"{job} {index}")
+            self.ray.get(actor.ping.remote(), timeout=_SOON_S)
+        except ValueError:  # There is none of this name.
             time.sleep(_SOON_S)
+        except (self.ray.exceptions.GetTimeoutError, self.ray.exceptions.RayActorError):
+            return None
+        else:
+            return actor
         return None
 
     def start_actor(self, kind: type) -> Any:
@@ -166,9 +179,14 @@ class RayCluster:
             "max_concurrency": _THREADS,
             "scheduling_strategy": self._own_node(),
         }
-        actor = self.ray.remote(kind).options(**options).remote()
-        self.ray.get(actor.ping.remote())
-        return actor
+        while True:
+            with contextlib.suppress(ValueError):  # One of the process that was this task before is still there.
+                actor = self.ray.remote(kind).options(**options).remote()
+                self.ray.get(actor.ping.remote())
+                return actor
+            with contextlib.suppress(ValueError):
+                self.ray.kill(self.ray.get_actor(options["name"]))
+            time.sleep(_SOON_S)
 
     def _own_node(self) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

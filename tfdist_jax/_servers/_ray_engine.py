@@ -116,7 +116,7 @@ class RayWorker:
             self._actor = actor
             self._known: set[str] = set()
             try:
-                self._platform = self._ask(self._actor.ping.remote())
+                self._platform = self._ask(self._actor.ping.remote())["platform"]
                 self._ask(self._actor.begin.remote(self._servers.session, self._servers.actors))
             except WorkerLostError:
                 time.sleep(_SOON_S)

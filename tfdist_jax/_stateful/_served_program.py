@@ -158,7 +158,9 @@ class ServedProgram:
         with CELLS, deferring_signals():
             held = [cell.storage.load(cell.stored) for cell in planned.local]
             planned.at_once.assign(values)
-        arguments = [*values.take(self._parts.arguments), *held]
+        # A program of this process would take NumPy's arrays of 64 bits as narrower ones, too.
+        given = zip(values.take(self._parts.arguments), self._parts.arguments, strict=True)
+        arguments = [*(array.astype(var.aval.dtype, copy=False) for array, var in given), *held]
         if planned.calls_host or OUTCOME_CHECKS:
             outcome = planned.servers.run_here(planned.plan, planned.parts, arguments, self._check)
         else:

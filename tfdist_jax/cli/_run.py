@@ -8,6 +8,7 @@ from typing import Any
 
 import tfdist_jax
 from tfdist_jax import _compilation_cache
+from tfdist_jax._cluster import detect_cluster
 from tfdist_jax.cli._arguments import add_compilation_cache, positive_int
 from tfdist_jax.cli._parent_death import follow_launcher
 from tfdist_jax.cli._program import Program, run_as_main
@@ -90,9 +91,14 @@ def run_program(arguments: argparse.Namespace) -> int:
 
 
 def _join(command: str) -> bool:
-    """Join the launcher's other processes before the program starts JAX, which it may do long before its strategy."""
+    """Join the launcher's other processes before the program starts JAX, which it may do long before its strategy.
+
+    Parameter servers, and whoever uses them, do not train in step: their strategy lets them meet.
+    """
     try:
-        tfdist_jax.initialize()
+        cluster = detect_cluster()
+        if cluster is None or not cluster.count("ps"):
+            tfdist_jax.initialize()
     except (OSError, RuntimeError) as error:
         print(f"{command}: {error}", file=sys.stderr)
         return False

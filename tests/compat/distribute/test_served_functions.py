@@ -4,6 +4,7 @@ import threading
 import time
 
 import jax
+import keras
 import numpy as np
 import pytest
 
@@ -309,3 +310,14 @@ def test_a_function_sees_what_it_read_at_first_while_others_change_it(coordinate
         coordinator.schedule(tf.function(lambda: v.assign_add(100.0))).fetch()
     assert result.fetch() == 1 and float(v) == 102
     assert coordinator.statistics.staleness == {0: 1, 1: 1}
+
+
+def test_fits_give_wide_numbers_as_programs_take_them(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    rows, labels = np.ones((8, 2)), np.arange(8) % 3
+    assert (rows.dtype, labels.dtype) == (np.float64, np.int64)
+    model.fit(tf.data.Dataset.from_tensor_slices((rows, labels)).batch(4), epochs=2, verbose=0)
+    assert int(model.optimizer.iterations) == 4 and coordinator.statistics.closures == 4

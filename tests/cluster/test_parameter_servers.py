@@ -1,0 +1,150 @@
+"""Parameter servers and workers as processes, under `tfdist-jax launch`: they train, go, freeze and come back."""
+
+import pytest
+
+pytestmark = pytest.mark.slow("starts of Ray, and of an interpreter for each server and worker")
+
+SERVE = """
+import signal, sys, threading
+import numpy as np
+import tensorflow as tf
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+task = f"{resolver.task_type}{resolver.task_id}"
+attempt = int(os.environ["TFDIST_JAX_RESTART"])
+result(f"pid_{task}_{attempt}", os.getpid())
+if resolver.task_type in ("worker", "ps"):
+    server = tf.distribute.Server(
+        resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc", start=True
+    )
+    server.join()
+"""
+
+STRATEGY = """
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+def pid(actor):
+    import ray
+    return ray.get(actor.ping.remote())["pid"]
+
+def pid_of_worker(index):
+    return pid(strategy.workers[index]._actor)
+
+def pid_of_task(task):
+    return max(json.loads(path.read_text()) for path in released.parent.glob(f"pid_{task}_*"))
+"""
+
+LOOP = """
+with strategy.scope():
+    total, count = tf.Variable(0.0), tf.Variable(0)
+
+def add(x):
+    count.assign_add(1)
+    total.assign_add(tf.reduce_sum(tf.square(x)))
+    return x
+
+@tf.function
+def step(iterator):
+    return strategy.run(add, args=(next(iterator),))
+
+def dataset_fn(context=None):
+    return tf.data.Dataset.from_tensors(tf.ones([4])).repeat()
+
+iterator = iter(coordinator.create_per_worker_dataset(dataset_fn))
+
+def train(steps):
+    results = [coordinator.schedule(step, args=(iterator,)) for _ in range(steps)]
+    coordinator.join()
+    return [float(np.sum(result.fetch())) for result in results]
+"""
+
+
+def test_custom_loops_and_fits_go_on_while_workers_die_and_freeze(launch):
+    program = SERVE + STRATEGY + LOOP + """
+import keras
+assert train(4) == [4.0] * 4
+done = [float(total)]
+rng = np.random.default_rng(0)
+
+def strike(kind, index):
+    process = pid_of_task(f"worker{index}") if kind == "task" else pid_of_worker(index)
+    os.kill(process, signal.SIGSTOP if kind == "freeze" else signal.SIGKILL)
+
+for kind in ("actor", "task", "freeze"):
+    timer = threading.Timer(rng.uniform(0, 0.2), strike, (kind, int(rng.integers(2))))
+    timer.start()
+    train(100)
+    timer.join()
+    train(10)
+    done.append(float(total))
+result("loop", [done, int(count), coordinator.statistics.closures])
+
+from sklearn.datasets import load_digits
+x, y = load_digits(return_X_y=True)
+order = np.random.RandomState(0).permutation(len(x))
+x, y = (x[order] / 16).astype("f4"), y[order]
+with strategy.scope():
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)])
+    model.compile(keras.optimizers.Adam(3e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+timer = threading.Timer(1.0, strike, ("actor", 0))
+timer.start()
+data = tf.data.Dataset.from_tensor_slices((x[:1500], y[:1500])).shuffle(1500).batch(50)
+model.fit(data, epochs=10, verbose=0)
+timer.join()
+found = model.evaluate(tf.data.Dataset.from_tensor_slices((x[1500:], y[1500:])).batch(99), verbose=0, return_dict=True)
+result("fit", [found["accuracy"], int(model.optimizer.iterations)])
+"""
+    options = ("--workers", "2", "--parameter-servers", "2", "--max-restarts", "3", "--heartbeat-timeout", "2")
+    launcher = launch(program, *options)
+    assert launcher.wait() == 0, launcher.log
+    done, count, closures = launcher.result("loop")
+    assert done == [16.0, 456.0, 896.0, 1336.0] and count == 334 and closures == 334
+    accuracy, iterations = launcher.result("fit")
+    assert accuracy > 0.9 and iterations == 300
+
+
+def test_servers_and_coordinators_that_die_end_the_group_which_goes_on_from_its_checkpoint(launch):
+    program = SERVE + STRATEGY + LOOP + """
+checkpoint = tf.train.Checkpoint(total=total, count=count)
+manager = tf.train.CheckpointManager(checkpoint, "checkpoints", max_to_keep=2)
+checkpoint.restore(manager.latest_checkpoint)
+result(f"restored{attempt}", int(count))
+while int(count) < 40:
+    train(10)
+    manager.save()
+    if attempt == 0 and int(count) == 20:
+        os.kill(pid(strategy._servers[1].servers.actors[1]), signal.SIGKILL)
+        try:
+            train(10)
+        except tf.errors.UnavailableError as error:
+            result("error", str(error))
+            raise
+    if attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+result("end", [float(total), int(count)])
+"""
+    launcher = launch(program, "--workers", "2", "--parameter-servers", "2", "--max-restarts", "2")
+    assert launcher.wait() == 0, launcher.log
+    assert "A server has gone, and the variables that it held with it" in launcher.result("error")
+    assert [launcher.result(f"restored{i}") for i in range(3)] == [0, 20, 30]
+    assert launcher.result("end") == [160.0, 40]
+
+
+@pytest.mark.exhaustive
+def test_who_does_not_know_the_secret_takes_no_part(launch):
+    program = SERVE + STRATEGY + """
+import subprocess
+code = "import ray; ray.init(address=os.environ['RAY_AT'], logging_level=50)"
+env = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") and k != "TFDIST_CLUSTER_SECRET"}
+env |= {"RAY_AT": strategy.workers[0]._cluster.address, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "wrong"}
+try:
+    ended = subprocess.run([sys.executable, "-c", "import os; " + code], env=env, capture_output=True, text=True, timeout=20)
+    told = [ended.returncode, ended.stderr]
+except subprocess.TimeoutExpired as error:
+    told = [1, (error.stderr or b"").decode()]
+result("stranger", told)
+"""
+    launcher = launch(program, "--workers", "1", "--parameter-servers", "1")
+    assert launcher.wait() == 0, launcher.log
+    code, told = launcher.result("stranger")
+    assert code != 0 and "InvalidAuthToken" in told
