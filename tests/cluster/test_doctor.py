@@ -164,3 +164,39 @@ def test_a_program_that_cannot_be_read_is_a_problem(doctor, tmp_path):
         one = doctor(str(tmp_path / name))
         assert one.wait() == 1
         assert f"{name} cannot be read" in one.log
+
+
+def servers(addresses, job, index):
+    jobs = {"chief": addresses[:1], "worker": addresses[1:2], "ps": addresses[2:]}
+    return json.dumps({"cluster": jobs, "task": {"type": job, "index": index}})
+
+
+def test_parameter_servers_that_are_processes_are_tried_out(doctor, cluster):
+    addresses = cluster(4).addresses
+    tasks = [("chief", 0), ("worker", 0), ("ps", 0), ("ps", 1)]
+    settings = {"TFDIST_PARAMETER_SERVERS": "processes", "TFDIST_CLUSTER_SECRET": "a text that nobody else knows"}
+    started = [doctor("--timeout", NEVER_S, TF_CONFIG=servers(addresses, *task), **settings) for task in tasks]
+    for (job, index), address, one in zip(tasks, addresses, started, strict=True):
+        assert one.wait() == 0, one.log
+        assert f"this is {job} {index} ({address}) of a cluster with parameter servers" in one.log
+        assert re.search(r"which Ray [\d.]+ joins", one.log) and "all 4 tasks can be reached" in one.log
+
+
+def test_what_parameter_servers_lack_is_told(doctor, cluster):
+    addresses = cluster(3).addresses
+    one = doctor("--timeout", "3", TF_CONFIG=servers(addresses, "chief", 0), TFDIST_PARAMETER_SERVERS="processes")
+    assert one.wait() == 1
+    assert "PROBLEM  TFDIST_CLUSTER_SECRET is not set" in one.log
+    for task in (f"worker 0 ({addresses[1]})", f"ps 0 ({addresses[2]})"):
+        assert f"PROBLEM  {task} cannot be reached from here: nobody listens there" in one.log
+    wrong = doctor(TF_CONFIG=servers(addresses, "ps", 0), TFDIST_PARAMETER_SERVERS="process")
+    assert wrong.wait() == 1 and '"threads" or "processes"' in wrong.log
+    far = ["192.0.2.1:1", "192.0.2.2:2", "192.0.2.3:3"]
+    wrong = doctor(TF_CONFIG=servers(far, "chief", 0), TFDIST_PARAMETER_SERVERS="threads")
+    assert wrong.wait() == 1 and "192.0.2.3:3 is on another machine" in wrong.log
+
+
+def test_parameter_servers_that_are_threads_need_nothing(doctor, cluster):
+    one = doctor(TF_CONFIG=servers(cluster(3).addresses, "chief", 0))
+    assert one.wait() == 0, one.log
+    assert "servers and workers are threads of the process that makes the strategy" in one.log

@@ -60,7 +60,11 @@ def train(steps):
 
 
 def test_custom_loops_and_fits_go_on_while_workers_die_and_freeze(launch):
-    program = SERVE + STRATEGY + LOOP + """
+    program = (
+        SERVE
+        + STRATEGY
+        + LOOP
+        + """
 import keras
 assert train(4) == [4.0] * 4
 done = [float(total)]
@@ -94,6 +98,7 @@ timer.join()
 found = model.evaluate(tf.data.Dataset.from_tensor_slices((x[1500:], y[1500:])).batch(99), verbose=0, return_dict=True)
 result("fit", [found["accuracy"], int(model.optimizer.iterations)])
 """
+    )
     options = ("--workers", "2", "--parameter-servers", "2", "--max-restarts", "3", "--heartbeat-timeout", "2")
     launcher = launch(program, *options)
     assert launcher.wait() == 0, launcher.log
@@ -104,7 +109,11 @@ result("fit", [found["accuracy"], int(model.optimizer.iterations)])
 
 
 def test_servers_and_coordinators_that_die_end_the_group_which_goes_on_from_its_checkpoint(launch):
-    program = SERVE + STRATEGY + LOOP + """
+    program = (
+        SERVE
+        + STRATEGY
+        + LOOP
+        + """
 checkpoint = tf.train.Checkpoint(total=total, count=count)
 manager = tf.train.CheckpointManager(checkpoint, "checkpoints", max_to_keep=2)
 checkpoint.restore(manager.latest_checkpoint)
@@ -123,6 +132,7 @@ while int(count) < 40:
         os.kill(os.getpid(), signal.SIGKILL)
 result("end", [float(total), int(count)])
 """
+    )
     launcher = launch(program, "--workers", "2", "--parameter-servers", "2", "--max-restarts", "2")
     assert launcher.wait() == 0, launcher.log
     assert "A server has gone, and the variables that it held with it" in launcher.result("error")
@@ -132,7 +142,10 @@ result("end", [float(total), int(count)])
 
 @pytest.mark.exhaustive
 def test_who_does_not_know_the_secret_takes_no_part(launch):
-    program = SERVE + STRATEGY + """
+    program = (
+        SERVE
+        + STRATEGY
+        + """
 import subprocess
 code = "import ray; ray.init(address=os.environ['RAY_AT'], logging_level=50)"
 env = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") and k != "TFDIST_CLUSTER_SECRET"}
@@ -144,6 +157,7 @@ except subprocess.TimeoutExpired as error:
     told = [1, (error.stderr or b"").decode()]
 result("stranger", told)
 """
+    )
     launcher = launch(program, "--workers", "1", "--parameter-servers", "1")
     assert launcher.wait() == 0, launcher.log
     code, told = launcher.result("stranger")

@@ -7,7 +7,6 @@ from tfdist_jax._cluster._agreement import (
 )
 from tfdist_jax._cluster._detect import (
     LAUNCHED as LAUNCHED,
-    PARAMETER_SERVERS as PARAMETER_SERVERS,
     RESTART as RESTART,
     RESTART_HEADING as RESTART_HEADING,
     detect_cluster as detect_cluster,
@@ -15,6 +14,10 @@ from tfdist_jax._cluster._detect import (
 )
 from tfdist_jax._cluster._exchange import Background as Background, Exchange as Exchange
 from tfdist_jax._cluster._initialize import Timeouts as Timeouts, initialize as initialize
+from tfdist_jax._cluster._parameter_servers import (
+    PARAMETER_SERVERS as PARAMETER_SERVERS,
+    are_processes as are_processes,
+)
 from tfdist_jax._cluster._peer_monitor import LOST_EXIT_CODE as LOST_EXIT_CODE
 from tfdist_jax._cluster._preemption import LateSave as LateSave, Preemption as Preemption
 from tfdist_jax._cluster._rendezvous import MissingTasksError as MissingTasksError, versions as versions

@@ -12,10 +12,6 @@ _log = logging.getLogger("tfdist_jax")
 LAUNCHED = "TFDIST_JAX_CLUSTER"
 """What `tfdist-jax launch` tells each process, in TF_CONFIG's form: a program may overwrite TF_CONFIG itself."""
 
-PARAMETER_SERVERS = "TFDIST_PARAMETER_SERVERS"
-"""Whether parameter servers and workers are "threads" of the process that makes the strategy, or "processes", each task its own. If not
-set, they are processes where a task is on another machine; the launcher sets it."""
-
 RESTART = "TFDIST_JAX_RESTART"
 """How often the launcher has started the group again, for the program to see."""
 

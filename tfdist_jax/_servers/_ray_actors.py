@@ -122,4 +122,6 @@ def wait_while_alive(ray: Any, answers: Sequence[Any], actors: Sequence[Any]) ->
     except ray.exceptions.GetTimeoutError as error:
         raise ActorLostError(f"There has been no sign of life for {limit_s:g} s.") from error
     except ray.exceptions.RayActorError as error:
-        raise ActorLostError(str(error)) from error
+        first, *others = str(error).splitlines() or ["It has gone."]
+        name = [line.strip() for line in others if line.strip().startswith("name: ")]
+        raise ActorLostError(" ".join([first, *name])) from error

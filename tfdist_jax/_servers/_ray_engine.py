@@ -168,4 +168,5 @@ def _as_users_error() -> Iterator[None]:
     try:
         yield
     except ServerLostError as error:
-        raise make_server_lost_error[-1](str(error)) from error
+        # A worker's error is wrapped by Ray, with all that has led to it there.
+        raise make_server_lost_error[-1](str(getattr(error, "cause", error))) from error

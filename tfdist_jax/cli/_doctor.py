@@ -2,18 +2,28 @@
 
 import argparse
 import contextlib
+import importlib.metadata
 import logging
 import os
 import platform
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tfdist_jax import _compilation_cache
-from tfdist_jax._cluster import Cluster, MissingTasksError, Task, detect_cluster, versions
+from tfdist_jax._cluster import (
+    PARAMETER_SERVERS,
+    SECRET,
+    Cluster,
+    MissingTasksError,
+    Task,
+    are_processes,
+    detect_cluster,
+    versions,
+)
 from tfdist_jax._cluster._addresses import address_to_bind, connection_to, host_and_port, is_loopback, resolve
 from tfdist_jax._cluster._initialize import find_address_of_collectives
 from tfdist_jax._cluster._rendezvous import listening, rendezvous
@@ -74,10 +84,50 @@ def _look_at_start(arguments: argparse.Namespace, report: Findings) -> None:
     if arguments.script is not None:
         _look_at_program(arguments.script, report)
     cluster = _find_cluster(arguments, report)
-    if cluster is not None and cluster.num_processes > 1:
+    if cluster is not None and cluster.count("ps"):
+        _look_at_parameter_servers(cluster, arguments.timeout, report)
+    elif cluster is not None and cluster.num_processes > 1:
         _look_at_environment(cluster, report)
-        if _look_at_names(cluster, report) and _look_at_own_address(cluster, report):
+        if _look_at_names(cluster.training, report) and _look_at_own_address(cluster, report):
             _meet(cluster, arguments.timeout, report)
+
+
+def _look_at_parameter_servers(cluster: Cluster, timeout_s: float, report: Findings) -> None:
+    """Look at what tasks need that are found by the strategy, and do not train in step."""
+    jobs: dict[str, list[str]] = {"chief": [], "worker": [], "ps": []}
+    for task in cluster.tasks:
+        if task.type in jobs and task.address:
+            jobs[task.type].append(task.address)
+    try:
+        if not are_processes(jobs):
+            report.good(
+                "servers and workers are threads of the process that makes the strategy, since all have addresses of this machine; "
+                f"{PARAMETER_SERVERS}=processes makes each task a process"
+            )
+            return
+    except ValueError as error:
+        report.bad(str(error))
+        return
+    _look_at_ray(report)
+    tasks = [task for task in cluster.tasks if task.type in jobs and task.address]
+    if _look_at_names(tasks, report) and _look_at_own_address(cluster, report):
+        deadline = time.monotonic() + timeout_s
+        with _listening_on_own(cluster) if cluster.task in tasks else contextlib.nullcontext():
+            threads, problems = _start_reaching([task for task in tasks if task != cluster.task], deadline)
+            _tell_who_was_reached(threads, problems, deadline, report)
+            if not problems:
+                report.good(f"all {len(tasks)} tasks can be reached")
+
+
+def _look_at_ray(report: Findings) -> None:
+    try:
+        report.good(f"servers and workers are processes, which Ray {importlib.metadata.version('ray')} joins")
+    except importlib.metadata.PackageNotFoundError:
+        report.bad("servers and workers are processes, which takes Ray: pip install 'tfdist-jax[ps]'")
+    if not os.environ.get(SECRET):
+        report.bad(
+            f"{SECRET} is not set: set it to the same text, which nobody else knows, for all tasks of the cluster"
+        )
 
 
 def _look_at_compilation_cache(report: Findings) -> None:
@@ -122,6 +172,8 @@ def _find_cluster(arguments: argparse.Namespace, report: Findings) -> Cluster | 
         return None
     if cluster is None:
         report.odd("neither TF_CONFIG nor a scheduler names other processes: programs run alone here")
+    elif cluster.count("ps"):
+        report.good(f"{cluster.source}: this is {cluster.task.with_address} of a cluster with parameter servers")
     elif not cluster.trains:
         report.good(f"{cluster.source}: this is {cluster.task.with_address}, which runs beside the others, alone")
     else:
@@ -158,9 +210,9 @@ def _several_machines(cluster: Cluster) -> bool:
     return len({host_and_port(task.address)[0] for task in cluster.training if task.address}) > 1
 
 
-def _look_at_names(cluster: Cluster, report: Findings) -> bool:
+def _look_at_names(tasks: Iterable[Task], report: Findings) -> bool:
     unknown = 0
-    for task in cluster.training:
+    for task in tasks:
         try:
             if task.address:
                 resolve(host_and_port(task.address)[0])
@@ -187,30 +239,40 @@ def _look_at_own_address(cluster: Cluster, report: Findings) -> bool:
 @contextlib.contextmanager
 def _listening_on_own(cluster: Cluster) -> Iterator[socket.socket]:
     address = cluster.task.address or ""
-    others = [task.address for task in cluster.training if task.address and task != cluster.task]
+    others = [task.address for task in cluster.tasks if task.address and task != cluster.task]
     with listening(address_to_bind(address, others), cluster) as listener:
         yield listener
 
 
 def _meet(cluster: Cluster, timeout_s: float, report: Findings) -> None:
     """Call the roll with the doctors on the other machines, and let all try to reach all."""
-    results: dict[Task, str] = {}
     deadline = time.monotonic() + timeout_s
     with _answering(cluster):
-        reaching = [
-            threading.Thread(target=_reach, args=(task, deadline, results), daemon=True)
-            for task in cluster.training[1:]  # The rendezvous reaches the first one.
-            if task != cluster.task and task.address
-        ]
-        for thread in reaching:
-            thread.start()
+        # The rendezvous reaches the first one.
+        threads, problems = _start_reaching([task for task in cluster.training[1:] if task != cluster.task], deadline)
         _rendezvous(cluster, timeout_s, report)
-        for thread in reaching:
-            thread.join(max(0.0, deadline - time.monotonic()) + 1)
-        time.sleep(1)  # Others may still be looking.
-    for task in cluster.training:
-        if problem := results.get(task):
-            report.bad(f"{task.with_address} cannot be reached from here: {problem}")
+        _tell_who_was_reached(threads, problems, deadline, report)
+
+
+def _start_reaching(tasks: Iterable[Task], deadline: float) -> tuple[list[threading.Thread], dict[Task, str]]:
+    """Start threads that try to reach tasks; return them, and where they note why a task cannot be reached."""
+    problems: dict[Task, str] = {}
+    threads = [
+        threading.Thread(target=_reach, args=(task, deadline, problems), daemon=True) for task in tasks if task.address
+    ]
+    for thread in threads:
+        thread.start()
+    return threads, problems
+
+
+def _tell_who_was_reached(
+    threads: Iterable[threading.Thread], problems: dict[Task, str], deadline: float, report: Findings
+) -> None:
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()) + 1)
+    time.sleep(1)  # Others may still be looking.
+    for task, problem in sorted(problems.items(), key=lambda pair: (pair[0].type, pair[0].index)):
+        report.bad(f"{task.with_address} cannot be reached from here: {problem}")
 
 
 def _rendezvous(cluster: Cluster, timeout_s: float, report: Findings) -> None:
@@ -238,17 +300,17 @@ def _answering(cluster: Cluster) -> Iterator[None]:
         yield
 
 
-def _reach(task: Task, deadline: float, results: dict[Task, str]) -> None:
-    results[task] = "not tried"
+def _reach(task: Task, deadline: float, problems: dict[Task, str]) -> None:
+    problems[task] = "not tried"
     while time.monotonic() < deadline:
         try:
             with connection_to(task.address or "", timeout_s=3):
-                del results[task]
+                del problems[task]
                 return
         except TimeoutError:
-            results[task] = "no answer at all. Is there a firewall?"
+            problems[task] = "no answer at all. Is there a firewall?"
         except ConnectionRefusedError:
-            results[task] = "nobody listens there. Is the doctor running there, too?"
+            problems[task] = "nobody listens there. Is the doctor running there, too?"
         except OSError as error:
-            results[task] = str(error)
+            problems[task] = str(error)
         time.sleep(0.2)

@@ -5,9 +5,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any, final
 
+from tfdist_jax._cluster import are_processes
 from tfdist_jax._cluster._addresses import host_and_port
 from tfdist_jax.compat.tensorflow._platform._errors import InternalError
-from tfdist_jax.compat.tensorflow.distribute._parameter_processes import are_processes
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import with_protocol
 from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
 
@@ -71,7 +71,7 @@ class Server:
             SystemExit: If a server has lost what it held.
         """
         jobs = self._spec.as_dict()
-        if self._job in ("ps", "worker") and jobs.get("ps") and are_processes({"worker": [], **jobs}):
+        if self._job in ("ps", "worker") and are_processes(jobs):
             # It takes Ray.
             from tfdist_jax._servers._serve import serve
 

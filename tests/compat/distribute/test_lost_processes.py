@@ -5,7 +5,6 @@ import threading
 import keras
 import numpy as np
 import pytest
-from environment import LIMIT_S
 from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
