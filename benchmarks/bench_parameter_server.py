@@ -1,16 +1,21 @@
-"""Asynchronous training with parameter servers, here and in TensorFlow, in one process each, as JSON.
+"""Asynchronous training with parameter servers, here and in TensorFlow, as JSON.
 
-`python benchmarks/bench_parameter_server.py [steps tiny waiting] [--rounds 7] [--out benchmarks/results/parameter_server.json]`
+`python benchmarks/bench_parameter_server.py [steps tiny waiting] [--processes] [--rounds 7] [--out benchmarks/results/parameter_server.json]`
 
 Two workers and two servers, the same program under both. `steps`: training steps of a 784-1024-1024-10 perceptron, 256 rows each, whose
 gradients change the weights by `assign_sub`. `tiny`: functions that add 1 to a variable. `waiting`: functions that wait for 20 ms, in place
-of a computation on a device of their own, and then add 1, for 1 to 8 workers. Contenders run in processes of their own, in turn.
+of a computation on a device of their own, and then add 1, for 1 to 8 workers. Contenders run in processes of their own, in turn; with
+`--processes` their servers and workers do so, too (`waiting` has none such).
 """
 
 # pyright: basic
+import json
 import os
+import secrets
 import socket
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -48,6 +53,10 @@ def free_port():
 def make_coordinator(tf, workers, servers=2):
     """Return a coordinator whose cluster is in this process, as TensorFlow's guide makes it."""
     jobs = {"worker": workers, "ps": servers}
+    if TASK in os.environ:
+        start_tasks({"chief": 1, **jobs}, os.environ[TASK])
+        strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
+        return tf.distribute.coordinator.ClusterCoordinator(strategy)
     spec = tf.train.ClusterSpec({job: [f"localhost:{free_port()}" for _ in range(n)] for job, n in jobs.items()})
     config = tf.compat.v1.ConfigProto()
     config.inter_op_parallelism_threads = workers + 2
@@ -59,6 +68,35 @@ def make_coordinator(tf, workers, servers=2):
 
 
 KEPT = []
+TASK = "BENCH_TASKS_OF"
+"""The contender whose servers and workers are to be processes."""
+
+
+def start_tasks(counts, name):
+    """Let this process be the chief of a cluster, whose other tasks start."""
+    jobs = {job: [f"127.0.0.1:{free_port()}" for _ in range(count)] for job, count in counts.items()}
+    os.environ.update(TFDIST_PARAMETER_SERVERS="processes", TFDIST_CLUSTER_SECRET=secrets.token_hex())
+    for job in ("ps", "worker"):
+        for i in range(counts[job]):
+            config = json.dumps({"cluster": jobs, "task": {"type": job, "index": i}})
+            subprocess.Popen(
+                command_of(__file__, "--worker", name, "--parent", os.getpid()), env={**os.environ, "TF_CONFIG": config}
+            )
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": jobs, "task": {"type": "chief", "index": 0}})
+
+
+def be_task(tf, parent):
+    """Be a server or a worker as long as the parent lives."""
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os.kill(os.getpid(), 15)
+
+    threading.Thread(target=watch, daemon=True).start()
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    server = tf.distribute.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id, protocol="grpc")
+    server.join()
 
 
 def make_steps(tf, workers):
@@ -136,6 +174,8 @@ MAKE = {"steps": make_steps, "tiny": make_tiny, "waiting": make_waiting}
 def measure(task, workers, args):
     """Return how many of a task are done in a second, and how many times those of TensorFlow."""
     commands = {name: command_of(__file__, task, "--worker", name, "--count", workers) for name in CONTENDERS}
+    if args.processes:
+        commands = {name: ["env", f"{TASK}={name}", *command] for name, command in commands.items()}
     times = take_turns(commands, args.rounds, args.seconds)
     rates = {name: find_quartiles([1 / seconds for seconds in found]) for name, found in times.items()}
     ours, theirs = (rates[name]["median"] for name in CONTENDERS)
@@ -147,12 +187,16 @@ def main():
     options = parser(__doc__, rounds=7)
     options.add_argument("--seconds", type=float, default=3.0, help="of each round")
     options.add_argument("--count", type=int, default=2, help="workers, of a contender")
+    options.add_argument("--processes", action="store_true", help="servers and workers are processes")
+    options.add_argument("--parent", type=int, help="whose server or worker this process is")
     args = parse_names(options, TASKS, CONTENDERS)
+    if args.parent:
+        be_task(import_contender(args.worker), args.parent)
     if args.worker:
         serve(lambda: MAKE[args.names[0]](import_contender(args.worker), args.count))
         return
     results = {}
-    for task in args.names or TASKS:
+    for task in args.names or (TASKS[:2] if args.processes else TASKS):
         counts = WORKERS if task == "waiting" else (2,)
         results[task] = [measure(task, count, args) for count in counts]
     emit({"machine": describe_machine("jax", "tensorflow"), "results": results}, args.out)
