@@ -6,6 +6,7 @@ that has started it. Who does not know the cluster's secret does not take part.
 
 import contextlib
 import hashlib
+import importlib
 import logging
 import os
 import socket
@@ -47,13 +48,12 @@ def import_ray() -> Any:
     # Actors that ask for no GPU see those of their task all the same.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
-        import ray
+        return importlib.import_module("ray")
     except ImportError as error:
         raise ImportError(
             "Parameter servers in several processes take Ray: pip install 'tfdist-jax[ps]'. On one machine, "
             f"{PARAMETER_SERVERS}=threads makes them threads of one process, which takes nothing."
         ) from error
-    return ray
 
 
 @final
@@ -189,9 +189,8 @@ class RayCluster:
             time.sleep(_SOON_S)
 
     def _own_node(self) -> Any:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        return NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=False)
+        strategies = importlib.import_module("ray.util.scheduling_strategies")
+        return strategies.NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=False)
 
     def close(self) -> None:
         """Leave the cluster, and end the machine's node if this process has started it."""
