@@ -10,6 +10,7 @@ import importlib
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -33,6 +34,7 @@ def import_ray() -> Any:
     Raises:
         ImportError: If it is not installed.
         ValueError: If the process has no secret.
+        RuntimeError: If it has been imported without one.
     """
     secret = os.environ.get(SECRET)
     if secret:
@@ -41,6 +43,11 @@ def import_ray() -> Any:
         raise ValueError(
             f"Parameter servers in several processes let nobody take part who does not know their secret, but {SECRET} is not set. Set it "
             "to the same text, which nobody else knows, for all tasks of the cluster; `tfdist-jax launch` does so by itself."
+        )
+    if "ray" in sys.modules and os.environ.get(_MODE) != "token":
+        raise RuntimeError(
+            "Ray has been imported before the strategy was made, and knows no token. Import it afterwards, or set "
+            f"{_MODE}=token and {_TOKEN} before."
         )
     os.environ[_MODE] = "token"
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
