@@ -30,7 +30,7 @@ class Unreliable:
     def run(self, closure, oldest):
         if self.loses():
             raise WorkerLostError
-        assert oldest() <= closure.number
+        assert closure.number is None or oldest() <= closure.number
         with being_worker(self):
             result = closure.fn()
         if self.loses():
@@ -351,3 +351,47 @@ def test_workers_that_cannot_recover_end_all(make):
         with pytest.raises(ConnectionError, match="Nobody is there"):
             call()
     assert isinstance(result.error(), ClosureCancelledError)
+
+
+def test_a_closure_runs_on_the_worker_that_it_is_for(make):
+    coordinator, _ = make(3)
+    results = [coordinator.schedule(lambda: current_worker().index, worker=i % 3) for i in range(30)]
+    coordinator.join()
+    assert [result.result() for result in results] == [0, 1, 2] * 10
+
+
+def test_the_first_error_cancels_closures_for_other_workers_too(make):
+    coordinator, _ = make(2)
+    go = threading.Event()
+    running = coordinator.schedule(lambda: go.wait(LIMIT_S) and 1 // 0, worker=0)
+    waiting = [coordinator.schedule(lambda: 1, worker=0) for _ in range(2)]
+    go.set()
+    with pytest.raises(ZeroDivisionError):
+        coordinator.join()
+    assert isinstance(running.error(), ZeroDivisionError)
+    assert {type(result.error()) for result in waiting} <= {ClosureCancelledError, type(None)}
+    assert coordinator.schedule(lambda: 2, worker=0).result() == 2
+
+
+def test_a_worker_takes_nothing_while_it_may_not(make):
+    taken = []
+
+    def run():
+        taken.append(current_worker().index)
+
+    coordinator, _ = make(2)
+    coordinator.restrict(lambda worker: taken.count(worker) <= taken.count(1 - worker))
+    for _ in range(40):
+        coordinator.schedule(run)
+    coordinator.join()
+    assert abs(taken.count(0) - taken.count(1)) <= 1 and len(taken) == 40
+
+
+def test_statistics_tell_of_rounds_where_there_are_any(make):
+    coordinator, _ = make()
+    assert "rounds" not in str(coordinator.statistics.snapshot())
+    assert "rounds" not in coordinator.statistics.snapshot().scalars
+    coordinator.statistics.count(rounds=3, dropped=2)
+    told = coordinator.statistics.snapshot()
+    assert (told.rounds, told.dropped) == (3, 2) and told.scalars["dropped"] == 2
+    assert str(told).endswith("; 3 rounds, 2 gradients dropped")

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import itertools
 import threading
 from collections.abc import Callable
 from typing import Any, final
@@ -15,19 +14,21 @@ class ClosureCancelledError(RuntimeError):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class Closure:
     """A function that any worker may run, and its result.
 
     Attributes:
         fn: The function. It may run more than once, if a worker goes while it does.
         result: What has become of it.
-        number: Which one it is of all that were ever made.
+        worker: Which worker is to run it; None for any.
+        number: Which one it is of all that were scheduled; None for what a worker makes for itself.
     """
 
     fn: Callable[[], Any]
     result: RemoteValue = dataclasses.field(default_factory=RemoteValue)
-    number: int = dataclasses.field(default_factory=itertools.count().__next__)
+    worker: int | None = None
+    number: int | None = None
 
 
 @final
@@ -36,6 +37,9 @@ class ClosureQueue:
 
     The first error of a closure is raised by the next `put`, `join` or `done`. These wait then until no closure runs, cancel those that
     have not run, and forget the error.
+
+    Attributes:
+        may_take: Whether a worker may take a closure at present.
     """
 
     def __init__(
@@ -55,7 +59,11 @@ class ClosureQueue:
             max_staleness: How many others may end while a closure runs; None for any number.
         """
         self._make_cancelled, self._limit, self._max_staleness = make_cancelled, limit, max_staleness
-        self._waiting: collections.deque[Closure] = collections.deque()
+        self.may_take: Callable[[int], bool] = lambda worker: True
+        # Those that any worker may run, by None, and those of each worker.
+        self._waiting: dict[int | None, collections.deque[Closure]] = {
+            worker: collections.deque() for worker in (None, *range(num_workers))
+        }
         # Each closure that runs, and how many had ended when it began.
         self._running: dict[Closure, int] = {}
         self._ended = 0
@@ -78,11 +86,12 @@ class ClosureQueue:
         """Let a closure wait for a worker."""
         with self._scheduling, self._changed:
             self._changed.wait_for(
-                lambda: len(self._waiting) < self._limit or self._error is not None or not self._is_open
+                lambda: self._num_waiting() < self._limit or self._error is not None or not self._is_open
             )
             self.must_be_open()
-            self._waiting.append(closure)
-            self._newest = closure.number
+            self._waiting[closure.worker].append(closure)
+            self._newest += 1
+            closure.number = self._newest
             self._raise_error()
             self._changed.notify_all()
 
@@ -92,12 +101,12 @@ class ClosureQueue:
         Returns:
             The closure; None if the queue is closed, or as soon as `or_when()`.
         """
-        is_next = lambda: self._may_begin() and (self._turn is None or self._next() == worker)
+        is_next = lambda: self._may_begin(worker) and (self._turn is None or self._next() == worker)
         with self._changed:
             self._changed.wait_for(lambda: is_next() or not self._is_open or or_when())
             if or_when() or not self._is_open:
                 return None
-            closure = self._waiting.popleft()
+            closure = (self._waiting[worker] or self._waiting[None]).popleft()
             if self._turn is not None:
                 self._turn = worker + 1
             self._running[closure] = self._ended
@@ -112,8 +121,9 @@ class ClosureQueue:
     def oldest(self) -> int:
         """Return the number of the first closure that may still run; if there is none, one that is larger than that of any before."""
         with self._changed:
-            first = itertools.islice(self._waiting, 1)
-            return min((closure.number for closure in (*first, *self._running)), default=self._newest + 1)
+            first = [waiting[0] for waiting in self._waiting.values() if waiting]
+            numbers = [closure.number for closure in (*first, *self._running) if closure.number is not None]
+            return min(numbers, default=self._newest + 1)
 
     def leave(self, worker: int) -> None:
         """Let the others take a worker's turns until it is back."""
@@ -143,7 +153,7 @@ class ClosureQueue:
         """Let a closure that was taken wait again, before all others; cancel it, if one has failed."""
         with self._changed:
             if self._error is None and self._is_open:
-                self._waiting.appendleft(closure)
+                self._waiting[closure.worker].appendleft(closure)
             else:
                 closure.result.set_error(self._make_cancelled())
             self._end(closure)
@@ -178,12 +188,16 @@ class ClosureQueue:
             self._changed.notify_all()
 
     def _is_empty(self) -> bool:
-        return not self._waiting and not self._running
+        return not self._num_waiting() and not self._running
 
-    def _may_begin(self) -> bool:
-        """Whether a closure waits that may run beside those that do: each of these could end before any other one does."""
-        if not self._waiting or self._is_ending or self._max_staleness is None:
-            return bool(self._waiting) and not self._is_ending
+    def _num_waiting(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def _may_begin(self, worker: int) -> bool:
+        """Whether a closure waits that a worker may run beside those that run: each of these could end before any other one does."""
+        is_there = bool(self._waiting[worker] or self._waiting[None]) and self.may_take(worker)
+        if self._is_ending or not is_there or self._max_staleness is None:
+            return is_there and not self._is_ending
         others = len(self._running)
         return all(
             self._ended - begin + others <= self._max_staleness for begin in (self._ended, *self._running.values())
@@ -213,8 +227,9 @@ class ClosureQueue:
             raise error
 
     def _cancel_waiting(self) -> None:
-        while self._waiting:
-            self._waiting.popleft().result.set_error(self._make_cancelled())
+        for waiting in self._waiting.values():
+            while waiting:
+                waiting.popleft().result.set_error(self._make_cancelled())
 
     def must_be_open(self) -> None:
         """Raise a RuntimeError, or what it was broken off with, if it is closed."""

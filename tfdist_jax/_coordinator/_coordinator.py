@@ -82,16 +82,28 @@ class Coordinator:
         """How many workers there are, also those that are gone at present."""
         return len(self._threads)
 
-    def schedule(self, fn: Callable[[], Any]) -> RemoteValue:
+    def schedule(self, fn: Callable[[], Any], *, worker: int | None = None) -> RemoteValue:
         """Let a worker run `fn`, and return at once.
+
+        Args:
+            fn: The function.
+            worker: Which worker is to run it; None for any.
 
         Raises:
             Exception: The first error of a closure that was scheduled before; closures that have not run are cancelled.
         """
         _must_not_be_worker("schedule")
-        closure = Closure(fn)
+        closure = Closure(fn, worker=worker)
         self._queue.put(closure)
         return closure.result
+
+    def restrict(self, may_take: Callable[[int], bool]) -> None:
+        """Let a worker take a closure only while `may_take(worker)`; to be called before any is scheduled.
+
+        Args:
+            may_take: Is asked again when a closure has ended, and must wait for nothing.
+        """
+        self._queue.may_take = may_take
 
     def make_on_each(self, fn: Callable[[], Any]) -> list[RemoteValue]:
         """Let each worker make something of its own, such as an iterator, and again when it is back after it had gone."""

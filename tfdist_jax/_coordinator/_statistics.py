@@ -21,6 +21,8 @@ class Snapshot:
         pushed_bytes: What they have sent for updates.
         staleness: How many updates had come from others between reading and updating, and how often that was.
         workers: How many there are at present.
+        rounds: How often the changes of several workers were applied together, where they are.
+        dropped: How many gradients came after their round, and were not applied.
     """
 
     seconds: float
@@ -30,11 +32,14 @@ class Snapshot:
     pushed_bytes: int
     staleness: dict[int, int]
     workers: int
+    rounds: int = 0
+    dropped: int = 0
 
     @property
     def scalars(self) -> dict[str, float]:
         """The numbers, by names for plots."""
         updates = sum(self.staleness.values())
+        of_rounds = {"rounds": self.rounds, "dropped": self.dropped} if self.rounds else {}
         return {
             "closures": self.closures,
             "closures_per_second": self.closures / max(self.seconds, 1e-9),
@@ -44,16 +49,18 @@ class Snapshot:
             "pushed_bytes": self.pushed_bytes,
             "mean_staleness": sum(stale * count for stale, count in self.staleness.items()) / max(updates, 1),
             "largest_staleness": max(self.staleness, default=0),
+            **of_rounds,
         }
 
     def __str__(self) -> str:
         """Say it in a line."""
         told = self.scalars
+        of_rounds = f"; {self.rounds} rounds, {self.dropped} gradients dropped" if self.rounds else ""
         return (
             f"{self.closures} closures in {self.seconds:.1f} s, {told['closures_per_second']:.1f} a second; "
             f"{self.retries} run again; {self.workers} workers; pulled {self.pulled_bytes / 2**20:.1f} MiB, pushed "
             f"{self.pushed_bytes / 2**20:.1f} MiB; staleness {told['mean_staleness']:.2f} in the mean, "
-            f"{told['largest_staleness']:.0f} at most"
+            f"{told['largest_staleness']:.0f} at most{of_rounds}"
         )
 
 
@@ -95,7 +102,7 @@ class Statistics:
             self._updates += len(staleness)
 
     def count(self, **amounts: int) -> None:
-        """Add to the numbers of `closures`, `retries` or `workers`."""
+        """Add to the numbers of `closures`, `retries`, `workers`, `rounds` or `dropped`."""
         with self._lock:
             self._counts.update(amounts)
 
@@ -111,6 +118,8 @@ class Statistics:
                 pushed_bytes=counts["pushed"],
                 staleness=dict(sorted(self._staleness.items())),
                 workers=counts["workers"],
+                rounds=counts["rounds"],
+                dropped=counts["dropped"],
             )
 
 

@@ -59,14 +59,14 @@ class WorkerActor:
         self._parts.update({name: load_part(exported) for name, exported in parts.items()})
         self._plans[plan.name] = plan
 
-    def run(self, name: str, arguments: Sequence[Any], closure: int, call: int, oldest: int) -> Outcome:
+    def run(self, name: str, arguments: Sequence[Any], closure: int | None, call: int, oldest: int) -> Outcome:
         """Run a plan that has been loaded, as the so manyth call of a closure; `oldest` is the first closure that may still run.
 
         Raises:
             ServerLostError: If a server has gone.
         """
         ray: Any = importlib.import_module("ray")  # It is an extra.
-        sender = lambda number: Sender(self._session, (closure, call, number), oldest)
+        sender = lambda number: Sender(self._session, None if closure is None else (closure, call, number), oldest)
         ask = lambda messages, sent, number: ask_servers(ray, self._servers, messages, sent, sender(number))
         outcome = Runner(self._parts).run(self._plans[name], arguments, ask)
         outcome.results[:] = map(np.asarray, outcome.results)

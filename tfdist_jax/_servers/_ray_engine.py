@@ -108,7 +108,8 @@ class RayWorker:
         # What cannot leave this process is computed here, beside that of other workers.
         devices = jax.local_devices(backend="cpu")
         self.device = devices[index % len(devices)]
-        self._closure, self._oldest, self._calls = -1, lambda: 0, itertools.count()
+        self._closure: int | None = None
+        self._oldest, self._calls = lambda: 0, itertools.count()
         self._connect(None)
 
     def _connect(self, is_over: Callable[[], bool] | None) -> None:
@@ -139,7 +140,8 @@ class RayWorker:
     def begin_call(self, session: str) -> Callable[[int], Sender]:
         """Return who sends each message of a program that this process runs for the present closure, by the message's number."""
         call = next(self._calls)
-        return lambda number: Sender(session, (self._closure, call, number), self._oldest())
+        closure = self._closure
+        return lambda number: Sender(session, None if closure is None else (closure, call, number), self._oldest())
 
     def run_plan(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
         """Run a plan there.
