@@ -49,6 +49,13 @@ def test_a_program_reads_the_values_of_its_call_and_writes_back():
     assert float(box.stored) == 30
 
 
+def test_cells_may_hold_random_keys():
+    box = Box(0.0)
+    box.stored = jax.random.key(3)
+    program = make_program(lambda: jax.random.key_data(_state.read(box)), [])
+    assert program([]).tolist() == [0, 3]
+
+
 def test_reads_inside_nested_programs_are_inputs_too():
     box = Box([1.0, 2.0])
 

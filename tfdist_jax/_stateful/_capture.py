@@ -168,7 +168,7 @@ class CaptureScope(StateScope):
 
 def _type_of(array: jax.Array) -> ShapedArray:
     """Return an array's type without its mesh: inside replicas it would contradict theirs."""
-    return ShapedArray(array.shape, array.dtype, weak_type=array.weak_type)
+    return ShapedArray(array.shape, array.dtype, weak_type=getattr(array, "weak_type", False))  # Keys have none.
 
 
 @final
