@@ -82,6 +82,12 @@ class ClosureQueue:
         """Whether closures are given out."""
         return self._is_open
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no closure waits or runs."""
+        with self._changed:
+            return self._is_empty()
+
     def put(self, closure: Closure) -> None:
         """Let a closure wait for a worker."""
         with self._scheduling, self._changed:

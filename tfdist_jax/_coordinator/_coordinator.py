@@ -128,6 +128,11 @@ class Coordinator:
         """
         return self._queue.done()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no closure waits or runs, whatever has become of those that have."""
+        return self._queue.is_idle
+
     def stop(self) -> None:
         """End the workers' threads, which have some seconds for what they are at; closures that wait are cancelled."""
         self._stop()

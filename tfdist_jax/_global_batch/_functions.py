@@ -41,7 +41,7 @@ def value_and_grad_globally(
 
     @functools.wraps(loss_fn)
     def named(*args: Any) -> Any:
-        return _loss_and_aux(loss_fn(*args), has_aux=has_aux)
+        return loss_and_aux(loss_fn(*args), has_aux=has_aux)
 
     def value_and_grad(params: Any, batch: Any, *extra: Any, compression: Compressed | None = None) -> Any:
         _check_differentiable(params)
@@ -128,7 +128,12 @@ def _with_loss(function: ReplicaFunction) -> ReplicaFunction:
     return dataclasses.replace(function, rules=rules)
 
 
-def _loss_and_aux(returned: Any, *, has_aux: bool) -> tuple[Any, Any]:
+def loss_and_aux(returned: Any, *, has_aux: bool) -> tuple[Any, Any]:
+    """Return the loss that a function has returned, a scalar or a `Mean` of `(sum, weight)`, and its aux; `()` without one.
+
+    Raises:
+        TypeError, ValueError: If it is no loss.
+    """
     if not has_aux:
         return _loss(returned, "Return one, or `(sum, weight)`; with more beside it, pass has_aux=True."), ()
     if not isinstance(returned, tuple) or len(returned) != 2:
