@@ -35,6 +35,10 @@ SUBJECTS = {
             "Compression",
         ],
     ),
+    "Parameter servers": (
+        "Workers that do not wait for each other; [parameter-server.md](parameter-server.md) says when that helps.",
+        ["ParameterServer", "Asynchronous", "Synchronous", "LocalSGD", "StepResult"],
+    ),
     "What a step does": (
         "Told before it runs, and held to in tests; [explain.md](explain.md) reads an explanation.",
         ["Explanation", "assert_collectives", "check_equal"],

@@ -1,0 +1,49 @@
+"""What the modes of training have in common."""
+
+from typing import Any, Protocol
+
+from tfdist_jax._parameter_server._gradients import StepResult
+from tfdist_jax._parameter_server._served_trees import ServedParams
+
+
+class Trainer(Protocol):
+    """Trains on batches, in one of the modes.
+
+    Attributes:
+        served: The parameters and the state of what changes them.
+    """
+
+    served: ServedParams
+
+    def may_take(self, worker: int) -> bool:
+        """Whether a worker may take a batch at present. It is asked again after each batch, and must wait for nothing."""
+        ...
+
+    def next_worker(self) -> int | None:
+        """Return which worker is to train on the next batch; None if any may."""
+        ...
+
+    def train(self, number: int, batch: Any) -> StepResult:
+        """Train on a batch, as the worker that this thread stands for; `number` says which one of all it is."""
+        ...
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing has been computed that is yet to be applied."""
+        ...
+
+    def settle(self) -> None:
+        """Apply what has been computed for a round that is not complete, when no worker trains."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Return a copy of all that a training goes on from."""
+        ...
+
+    def load(self, state: Any) -> None:
+        """Go on from another state.
+
+        Raises:
+            ValueError: If it is not like the present one.
+        """
+        ...
