@@ -380,7 +380,7 @@ def test_a_worker_takes_nothing_while_it_may_not(make):
         taken.append(current_worker().index)
 
     coordinator, _ = make(2)
-    coordinator.restrict(lambda worker: taken.count(worker) <= taken.count(1 - worker))
+    coordinator.restrict(lambda worker: taken.count(worker) <= taken.count(1 - worker), limit=3)
     for _ in range(40):
         coordinator.schedule(run)
     coordinator.join()

@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import sys
 import threading
 import weakref
 
@@ -10,11 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from fake_ray import FakeRay
 from flax import nnx
 from sklearn.datasets import load_digits
 
 import tfdist_jax as td
-from tfdist_jax._coordinator import ClosureCancelledError
+from tfdist_jax._coordinator import ClosureCancelledError, Statistics
+from tfdist_jax._parameter_server import _parameter_server
+from tfdist_jax._parameter_server._engine import Engine
+from tfdist_jax._servers._ray_engine import RayServers, RayWorker
+from tfdist_jax._stateful._remote_storage import RemoteStorage
 
 LIMIT_S = 60
 MODES = [
@@ -144,6 +150,46 @@ def test_without_staleness_each_bit_is_that_of_a_plain_loop(serve):
     assert [result.loss for result in results] == losses
     assert [int(result.aux["rows"]) for result in results] == [len(batch["y"]) for batch in batches]
     assert server.statistics.staleness == {0: 13}
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    """Lets servers and workers be reached by messages, as where they are processes of their own."""
+    rays = []
+
+    def make_engine(workers):
+        rays.append(FakeRay(2, workers))
+        monkeypatch.setitem(sys.modules, "ray", rays[-1])
+        statistics, servers = Statistics(workers), RayServers(rays[-1], 2)
+        storages = [RemoteStorage(servers, i, statistics) for i in range(2)]
+        return Engine([RayWorker(rays[-1], i, servers) for i in range(workers)], storages, statistics, jax.devices()[0])
+
+    monkeypatch.setattr(_parameter_server, "make_engine", make_engine)
+    yield rays
+    for ray in rays:
+        ray.close()
+
+
+@each_mode
+def test_servers_and_workers_may_be_processes(serve, processes, mode):
+    batches = make_batches(11)
+    server = serve(mode=mode, workers=2)
+    served = server._trainer.served
+    places = {cell.path: cell.storage.index for cell in served.trained.cells}
+    assert places == {"['b']": 0, "['v']": 1, "['w']": 0}
+    for cell in served.opt_state.cells:  # What an optimizer keeps of a parameter is where that is.
+        assert cell.storage.index == places.get(cell.path[-5:], 0)
+    results = train(server, batches)
+    assert server.statistics.closures == 11 and all(np.isfinite(result.loss) for result in results)
+    assert server.statistics.retries == 0
+    if mode == td.Asynchronous(max_staleness=0):
+        # Each server applies its part of an update, which XLA compiles for itself: the last bits are others.
+        params, opt_state, _ = train_plainly(optax.adam(1e-2), batches)
+        assert_close(server.params, params)
+        assert_close(server.opt_state, opt_state)
+    if mode == td.Synchronous():
+        assert_close(server.params, train_in_rounds(optax.adam(1e-2), batches, 2)[0])
+    server.state = server.state
 
 
 def test_no_gradient_is_lost_and_none_is_staler_than_allowed(serve):

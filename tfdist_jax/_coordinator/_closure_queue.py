@@ -40,6 +40,7 @@ class ClosureQueue:
 
     Attributes:
         may_take: Whether a worker may take a closure at present.
+        limit: How many closures may wait.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class ClosureQueue:
             limit: How many closures may wait; `put` waits while there are so many.
             max_staleness: How many others may end while a closure runs; None for any number.
         """
-        self._make_cancelled, self._limit, self._max_staleness = make_cancelled, limit, max_staleness
+        self._make_cancelled, self.limit, self._max_staleness = make_cancelled, limit, max_staleness
         self.may_take: Callable[[int], bool] = lambda worker: True
         # Those that any worker may run, by None, and those of each worker.
         self._waiting: dict[int | None, collections.deque[Closure]] = {
@@ -92,7 +93,7 @@ class ClosureQueue:
         """Let a closure wait for a worker."""
         with self._scheduling, self._changed:
             self._changed.wait_for(
-                lambda: self._num_waiting() < self._limit or self._error is not None or not self._is_open
+                lambda: self._num_waiting() < self.limit or self._error is not None or not self._is_open
             )
             self.must_be_open()
             self._waiting[closure.worker].append(closure)

@@ -97,13 +97,14 @@ class Coordinator:
         self._queue.put(closure)
         return closure.result
 
-    def restrict(self, may_take: Callable[[int], bool]) -> None:
-        """Let a worker take a closure only while `may_take(worker)`; to be called before any is scheduled.
+    def restrict(self, may_take: Callable[[int], bool], limit: int) -> None:
+        """Say when workers may take closures, and how many may wait for them; to be called before any is scheduled.
 
         Args:
-            may_take: Is asked again when a closure has ended, and must wait for nothing.
+            may_take: Whether a worker may take one at present. It is asked again when a closure has ended, and must wait for nothing.
+            limit: How many may wait; `schedule` waits while there are so many.
         """
-        self._queue.may_take = may_take
+        self._queue.may_take, self._queue.limit = may_take, limit
 
     def make_on_each(self, fn: Callable[[], Any]) -> list[RemoteValue]:
         """Let each worker make something of its own, such as an iterator, and again when it is back after it had gone."""

@@ -34,7 +34,8 @@ class StepResult(NamedTuple):
 
 def make_result(loss: Any, aux: Any, *, is_dropped: bool = False) -> StepResult:
     """Wait for what a worker has computed: results of several workers meet on the host."""
-    return StepResult(jax.device_get(loss), jax.device_get(aux), is_dropped)
+    loss, aux = jax.device_get((loss, aux))
+    return StepResult(loss, aux, is_dropped)
 
 
 def split_frozen(params: Any) -> tuple[Any, Any]:
@@ -90,8 +91,8 @@ class Loss:
         (loss, aux), grads = jax.value_and_grad(mean, has_aux=True)(trained)
         return loss, aux, grads
 
-    def sums(self, trained: Any, frozen: Any, batch: Any) -> tuple[Sums, Any]:
-        """Return what a batch adds to the gradient of a mean over several, and its aux."""
+    def sums(self, trained: Any, frozen: Any, batch: Any) -> tuple[Sums, Any, Any]:
+        """Return what a batch adds to the gradient of a mean over several, its own loss, and its aux."""
 
         def parts(trained: Any) -> tuple[tuple[Any, Any], Any]:
             total, weight, aux = self._parts(trained, frozen, batch)
@@ -103,7 +104,7 @@ class Loss:
         (grads,) = pull_back((one, zero))
         weighs_params = _depends(lambda trained: parts(trained)[0][1], trained)
         weight_grads = pull_back((zero, one))[0] if weighs_params else None
-        return Sums(total, weight, grads, weight_grads), aux
+        return Sums(total, weight, grads, weight_grads), total / weight, aux
 
     def _parts(self, trained: Any, frozen: Any, batch: Any) -> tuple[Any, Any, Any]:
         """Return the loss or its sum, its weight if it has one, and its aux."""

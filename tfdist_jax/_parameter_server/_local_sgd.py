@@ -14,7 +14,7 @@ from tfdist_jax._internals import default_device
 from tfdist_jax._parameter_server._engine import Engine
 from tfdist_jax._parameter_server._gradients import Loss, StepResult, apply_gradients, make_result, mean_params
 from tfdist_jax._parameter_server._modes import LocalSGD
-from tfdist_jax._parameter_server._served_trees import ServedParams, fetch, leaves_like, store_trees
+from tfdist_jax._parameter_server._served_trees import ServedParams, copy_arrays, fetch, leaves_like, store_trees
 from tfdist_jax._stateful._served_storage import bring
 
 
@@ -123,15 +123,15 @@ class LocalTrainer:
 
     def state(self) -> dict[str, Any]:
         """Return the global parameters, the outer optimizer's state and those of the workers' optimizers."""
-        copy = lambda leaf: bring(jnp.copy(leaf), default_device())
-        return {**self.served.state, "workers": [jax.tree.map(copy, own.opt_state) for own in self._own]}
+        return {**self.served.state, "workers": copy_arrays([own.opt_state for own in self._own])}
 
     def load(self, state: Any) -> None:
         """Go on from others."""
         present = [own.opt_state for own in self._own]
-        leaves = [jnp.array(leaf) for leaf in leaves_like("workers", state["workers"], present)]
+        own_states = copy_arrays(state["workers"])
+        leaves_like("workers", own_states, present)
         self.served.load(state)
-        for own, opt_state in zip(self._own, jax.tree.structure(present).unflatten(leaves), strict=True):
+        for own, opt_state in zip(self._own, own_states, strict=True):
             own.opt_state, own.params = opt_state, None
 
 

@@ -17,11 +17,13 @@ from tfdist_jax._parameter_server._engine import make_engine
 from tfdist_jax._parameter_server._gradients import Loss
 from tfdist_jax._parameter_server._local_sgd import LocalTrainer
 from tfdist_jax._parameter_server._modes import Asynchronous, LocalSGD, Mode, Synchronous, check_mode, check_optimizer
-from tfdist_jax._parameter_server._served_trees import ServedParams, fetch
+from tfdist_jax._parameter_server._served_trees import ServedParams, copy_arrays, fetch
 from tfdist_jax._parameter_server._synchronous import SynchronousTrainer
 from tfdist_jax._parameter_server._trainer import Trainer
 
 _DEFAULT = Asynchronous()
+# Each holds a batch: data that are read faster than workers train on them would fill the memory.
+_WAITING_PER_WORKER = 32
 
 
 @final
@@ -29,7 +31,7 @@ class ParameterServer:
     """Trains parameters with several workers: each takes a batch and computes gradients, which are applied to the parameters on a server.
 
     Workers are threads of this process. Each computes on a device of its own, as far as there are enough; the parameters and the state of
-    the optimizer are in the host's memory. `schedule` hands a batch over and returns at once; `join` waits for all.
+    the optimizer are in the host's memory. `schedule` hands a batch over, without waiting for it; `join` waits for all.
 
     A batch is trained on at least once: should a worker go, another one takes its batch. (Threads do not go by themselves.) The
     first error of a batch is raised by the next `schedule`, `join` or `done`, when no worker trains any more; the batches that wait are
@@ -113,7 +115,7 @@ class ParameterServer:
                 raise RuntimeError("`init` has been called before: set `state` to replace the parameters.")
             with jax.default_device(self._engine.home):
                 self._trainer = self._make_trainer(jax.jit(params)() if _is_function(params) else params)
-            self._coordinator.restrict(self._trainer.may_take)
+            self._coordinator.restrict(self._trainer.may_take, limit=_WAITING_PER_WORKER * len(self._engine.workers))
 
     def _make_trainer(self, params: Any) -> Trainer:
         loss, tx, mode, engine = self._loss, self._tx, self._mode, self._engine
@@ -129,6 +131,8 @@ class ParameterServer:
 
     def schedule(self, batch: Any) -> RemoteValue:
         """Let a worker train on a batch, and return at once.
+
+        Only if as many as 32 batches for each worker wait already, it waits until one of them is taken.
 
         Args:
             batch: Pytree of arrays, such as rows and a random key. It is held until a worker has trained on it; NumPy arrays are copied, so
@@ -203,7 +207,7 @@ class ParameterServer:
         """A copy of the optimizer's state; of `td.LocalSGD` the outer one's."""
         self._must_be_outside("opt_state")
         (opt_state,) = fetch(self._must_have_trainer("opt_state").served.opt_state)
-        return opt_state
+        return copy_arrays(opt_state)
 
     @property
     def state(self) -> dict[str, Any]:

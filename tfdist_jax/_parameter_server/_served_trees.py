@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._coordinator import tracing_alone
+from tfdist_jax._internals import default_device
 from tfdist_jax._parameter_server._engine import Engine
 from tfdist_jax._parameter_server._gradients import join_frozen, split_frozen
 from tfdist_jax._stateful._served_program import CellProgram, make_program
-from tfdist_jax._stateful._served_storage import ServedStorage
+from tfdist_jax._stateful._served_storage import ServedStorage, bring
 from tfdist_jax._stateful._state import CELLS, read, store_all, write
 from tfdist_jax._stateful._storage import Storage
 
@@ -102,22 +103,26 @@ class ServedTree:
 
 
 def fetch(*trees: ServedTree) -> list[Any]:
-    """Return copies of the arrays of some trees, all as of one moment between updates."""
+    """Return the arrays of some trees, all as of one moment between updates; others may hold them, too."""
     with CELLS:
         held = [(cell, cell.stored) for tree in trees for cell in tree.cells]
-    arrays = iter([jnp.copy(cell.storage.load(stored)) for cell, stored in held])
+    arrays = iter([cell.storage.load(stored) for cell, stored in held])
     return [tree.with_arrays(list(itertools.islice(arrays, len(tree.cells)))) for tree in trees]
 
 
 def store_trees(*changes: tuple[ServedTree, Any]) -> None:
-    """Let servers hold copies of other arrays, all at once.
+    """Let servers hold other arrays, all at once.
 
     Raises:
         ValueError: If something is not like what it replaces; then nothing is changed.
     """
     checked = [(tree.cells, tree.check(new)) for tree, new in changes]
-    copies = [(cell, jnp.array(leaf)) for cells, leaves in checked for cell, leaf in zip(cells, leaves, strict=True)]
-    store_all(copies)
+    store_all([pair for cells, leaves in checked for pair in zip(cells, leaves, strict=True)])
+
+
+def copy_arrays(tree: Any) -> Any:
+    """Return copies, which may be given away: on the device where this thread computes."""
+    return jax.tree.map(lambda leaf: bring(jnp.array(leaf), default_device()), tree)
 
 
 @final
@@ -160,18 +165,19 @@ class ServedParams:
     @property
     def params(self) -> Any:
         """A copy of the parameters."""
-        return join_frozen(*fetch(self.trained, self.frozen))
+        return join_frozen(*copy_arrays(fetch(self.trained, self.frozen)))
 
     @property
     def state(self) -> dict[str, Any]:
         """A copy of everything."""
-        trained, frozen, opt_state = fetch(self.trained, self.frozen, self.opt_state)
+        trained, frozen, opt_state = copy_arrays(fetch(self.trained, self.frozen, self.opt_state))
         return {"params": join_frozen(trained, frozen), "opt_state": opt_state}
 
     def load(self, state: Any) -> None:
         """Let the servers hold another state, as `state` gives one."""
-        trained, frozen = split_frozen(jax.tree.map(_as_array, state["params"]))
-        store_trees((self.trained, trained), (self.frozen, frozen), (self.opt_state, state["opt_state"]))
+        params, opt_state = copy_arrays((state["params"], state["opt_state"]))
+        trained, frozen = split_frozen(params)
+        store_trees((self.trained, trained), (self.frozen, frozen), (self.opt_state, opt_state))
 
 
 def _as_array(leaf: Any) -> Any:

@@ -51,14 +51,13 @@ class SynchronousTrainer:
             of_round = self._round
             self._begun.add(worker.index)
         try:
-            sums, aux = jax.block_until_ready(self._compute(batch))
+            sums, loss, aux = jax.block_until_ready(self._compute(batch))
         except BaseException:
             with self._lock:
                 if of_round == self._round:  # Else the round would wait for what never comes.
                     self._begun.discard(worker.index)
             raise
         self._statistics.note(0, sum(leaf.nbytes for leaf in jax.tree.leaves(sums)), ())
-        loss = sums.total / sums.weight
         with self._lock:
             if of_round != self._round:
                 self._statistics.count(dropped=1)
