@@ -554,6 +554,10 @@ def test_an_optimizer_whose_state_changes_its_type_is_told(serve, mode):
         server.join()
 
 
+def test_batches_that_wait_are_bounded_in_number(serve):
+    assert serve(workers=3)._coordinator._queue.limit == 3 * 32
+
+
 def test_leaving_with_an_error_waits_for_nothing(serve):
     with pytest.raises(KeyError), td.ParameterServer(distance, optax.sgd(1.0), workers=1, has_aux=False) as server:
         server.init(jnp.zeros(()))

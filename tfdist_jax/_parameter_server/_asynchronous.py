@@ -1,12 +1,13 @@
 """Asynchronous training."""
 
-from typing import Any, final
-
-import optax
+from typing import TYPE_CHECKING, Any, final
 
 from tfdist_jax._parameter_server._gradients import Loss, StepResult, apply_gradients, make_result
 from tfdist_jax._parameter_server._served_trees import BatchProgram, ServedParams
 from tfdist_jax._stateful._served_storage import update
+
+if TYPE_CHECKING:
+    import optax
 
 
 @final
@@ -15,7 +16,7 @@ class AsynchronousTrainer:
 
     is_settled = True
 
-    def __init__(self, loss: Loss, tx: optax.GradientTransformation, served: ServedParams) -> None:
+    def __init__(self, loss: Loss, tx: "optax.GradientTransformation", served: ServedParams) -> None:
         """Train `served`, with the optimizer `tx`."""
         self.served, self._loss, self._tx = served, loss, tx
         self._step = BatchProgram(self._train)

@@ -2,14 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from tfdist_jax._global_batch import Mean, Rows, Sum, loss_and_aux, unwrap
 from tfdist_jax._stateful._served_assignments import needed_for
+
+if TYPE_CHECKING:
+    import optax
 
 
 class StepResult(NamedTuple):
@@ -156,7 +158,9 @@ def _add(first: jax.Array, *others: jax.Array) -> jax.Array:
     return total
 
 
-def apply_gradients(tx: optax.GradientTransformation, grads: Any, opt_state: Any, trained: Any) -> tuple[Any, Any]:
+def apply_gradients(tx: "optax.GradientTransformation", grads: Any, opt_state: Any, trained: Any) -> tuple[Any, Any]:
     """Return what an optimizer makes of parameters, and its new state."""
+    import optax  # Who has an optimizer has loaded it; it takes longer than all of this library.
+
     updates, opt_state = tx.update(grads, opt_state, trained)
     return optax.apply_updates(trained, updates), opt_state

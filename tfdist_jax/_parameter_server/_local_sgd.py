@@ -3,11 +3,10 @@
 import dataclasses
 import threading
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from tfdist_jax._coordinator import current_worker
 from tfdist_jax._internals import default_device
@@ -16,6 +15,9 @@ from tfdist_jax._parameter_server._gradients import Loss, StepResult, apply_grad
 from tfdist_jax._parameter_server._modes import LocalSGD
 from tfdist_jax._parameter_server._served_trees import ServedParams, copy_arrays, fetch, leaves_like, store_trees
 from tfdist_jax._stateful._served_storage import bring
+
+if TYPE_CHECKING:
+    import optax
 
 
 @final
@@ -42,7 +44,7 @@ class LocalTrainer:
     """
 
     def __init__(
-        self, loss: Loss, tx: optax.GradientTransformation, served: ServedParams, mode: LocalSGD, engine: Engine
+        self, loss: Loss, tx: "optax.GradientTransformation", served: ServedParams, mode: LocalSGD, engine: Engine
     ) -> None:
         """Train `served`, each worker with the optimizer `tx`."""
         self.served, self._mode, self._statistics, self._home = served, mode, engine.statistics, engine.home

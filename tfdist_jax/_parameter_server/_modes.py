@@ -1,11 +1,12 @@
 """How the workers of a parameter server train together."""
 
 import dataclasses
-from typing import Any, final
-
-import optax
+from typing import TYPE_CHECKING, Any, final
 
 from tfdist_jax._coordinator import check_options
+
+if TYPE_CHECKING:
+    import optax
 
 
 @final
@@ -89,7 +90,7 @@ class LocalSGD:
     """
 
     sync_every: int
-    outer_optimizer: optax.GradientTransformation | None = None
+    outer_optimizer: "optax.GradientTransformation | None" = None
 
     def __post_init__(self) -> None:
         _check_number("sync_every", self.sync_every, least=1)

@@ -5,11 +5,10 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import jax
 import numpy as np
-import optax
 
 from tfdist_jax._coordinator import Coordinator, RemoteValue, Snapshot, current_worker
 from tfdist_jax._parameter_server._asynchronous import AsynchronousTrainer
@@ -20,6 +19,9 @@ from tfdist_jax._parameter_server._modes import Asynchronous, LocalSGD, Mode, Sy
 from tfdist_jax._parameter_server._served_trees import ServedParams, copy_arrays, fetch
 from tfdist_jax._parameter_server._synchronous import SynchronousTrainer
 from tfdist_jax._parameter_server._trainer import Trainer
+
+if TYPE_CHECKING:
+    import optax
 
 _DEFAULT = Asynchronous()
 # Each holds a batch: data that are read faster than workers train on them would fill the memory.
@@ -59,7 +61,7 @@ class ParameterServer:
     def __init__(
         self,
         loss_fn: Callable[[Any, Any], Any],
-        tx: optax.GradientTransformation,
+        tx: "optax.GradientTransformation",
         *,
         workers: int,
         mode: Mode = _DEFAULT,

@@ -2,15 +2,17 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
-import optax
 
 from tfdist_jax._coordinator import current_worker
 from tfdist_jax._parameter_server._engine import Engine
 from tfdist_jax._parameter_server._gradients import Loss, StepResult, Sums, apply_gradients, make_result, mean_gradient
 from tfdist_jax._parameter_server._served_trees import BatchProgram, ServedParams, fetch, store_trees
+
+if TYPE_CHECKING:
+    import optax
 
 
 @final
@@ -22,7 +24,7 @@ class SynchronousTrainer:
     """
 
     def __init__(
-        self, loss: Loss, tx: optax.GradientTransformation, served: ServedParams, needed: int, engine: Engine
+        self, loss: Loss, tx: "optax.GradientTransformation", served: ServedParams, needed: int, engine: Engine
     ) -> None:
         """Train `served`, with the optimizer `tx`, on the first `needed` gradients of each round."""
         self.served, self._needed, self._statistics, self._home = served, needed, engine.statistics, engine.home
