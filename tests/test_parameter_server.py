@@ -466,6 +466,40 @@ def test_the_first_error_of_a_batch_is_raised_and_the_training_goes_on(serve, mo
 
 
 @each_mode
+def test_no_round_waits_for_a_batch_that_has_failed(serve, mode):
+    server, (good, *rest) = serve(mode=mode, workers=2), make_batches(4)
+    for before in ([good], []):
+        for batch in before:
+            server.schedule(batch).result()
+        server.schedule({})
+        with pytest.raises(KeyError):
+            server.join()
+        train(server, rest)
+    assert server.statistics.closures == 7
+    train(server, rest[:2])
+    assert set(server.state) >= {"params", "opt_state"}
+
+
+@each_mode
+def test_no_round_waits_for_a_worker_that_has_gone(serve, processes, mode):
+    batches = make_batches(16)
+    server = serve(mode=mode)
+    train(server, batches[:8])
+    for i in range(4):
+        processes[0].actors["worker", i].end()
+        processes[0].start("worker", i)
+    train(server, batches[8:])
+    assert server.statistics.closures == 16
+    if isinstance(mode, td.LocalSGD):  # The workers' steps are computed here.
+        assert server.statistics.retries == 0
+    else:
+        assert server.statistics.retries >= 1
+    if mode == td.Synchronous():
+        assert server.statistics.rounds == 4
+        assert_close(server.params, train_in_rounds(optax.adam(1e-2), batches, 4)[0], rtol=1e-5)
+
+
+@each_mode
 @pytest.mark.parametrize("name", ["params", "state", "opt_state", "schedule", "join", "done"])
 def test_what_would_wait_for_itself_is_refused(serve, mode, name):
     def loss(params, batch):
@@ -561,6 +595,7 @@ def test_batches_that_wait_are_bounded_in_number(serve):
 def test_leaving_with_an_error_waits_for_nothing(serve):
     with pytest.raises(KeyError), td.ParameterServer(distance, optax.sgd(1.0), workers=1, has_aux=False) as server:
         server.init(jnp.zeros(()))
+        assert isinstance(server.schedule("a batch").error(), TypeError)
         raise KeyError
     with pytest.raises(ZeroDivisionError), td.ParameterServer(lambda p, b: 1 // 0, optax.sgd(1.0), workers=1) as server:
         server.init(jnp.zeros(()))
