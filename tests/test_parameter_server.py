@@ -260,9 +260,7 @@ def test_a_round_waits_for_no_late_worker_whose_gradient_is_dropped(serve):
     values = np.random.default_rng(0).normal(size=10).astype("f4")
     results = [server.schedule(value[None]) for value in values]
     assert not any(result.result().is_dropped for result in results)
-    while server.statistics.rounds < 6:  # The last result is there just before its round ends.
-        assert results[-1].error() is None
-    assert not late.is_ready
+    assert server.statistics.rounds == 6 and not late.is_ready
     expected = functools.reduce(lambda params, pair: params - 0.5 * (params - pair.mean()), values.reshape(5, 2), 0.0)
     assert float(server.params) == pytest.approx(expected, rel=1e-5)
     go.set()
@@ -499,7 +497,7 @@ def test_no_round_waits_for_a_worker_that_has_gone(serve, processes, mode):
         assert_close(server.params, train_in_rounds(optax.adam(1e-2), batches, 4)[0], rtol=1e-5)
 
 
-@each_mode
+@pytest.mark.parametrize("mode", [MODES[0], MODES[2], DILOCO], ids=["async", "sync", "diloco"])
 @pytest.mark.parametrize("name", ["params", "state", "opt_state", "schedule", "join", "done"])
 def test_what_would_wait_for_itself_is_refused(serve, mode, name):
     def loss(params, batch):
