@@ -93,14 +93,15 @@ def grads_of(params, batch):
     return jax.value_and_grad(loss_fn, has_aux=True)(params, batch)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def apply(tx, grads, state):
     params, opt_state = state
-    updates, opt_state = jax.jit(tx.update)(grads, opt_state, params)
+    updates, opt_state = tx.update(grads, opt_state, params)
     return optax.apply_updates(params, updates), opt_state
 
 
 def train_plainly(tx, batches):
-    """Return the parameters, the optimizer's state and the losses of one worker that is alone."""
+    """Return the parameters, the optimizer's state and the losses of a loop that compiles gradients and updates, each as a program."""
     params = jax.tree.map(jnp.asarray, make_params())
     state, losses = (params, tx.init(params)), []
     for batch in batches:
