@@ -25,8 +25,8 @@ class AsynchronousTrainer:
         """Let any worker take a batch."""
         return True
 
-    def next_worker(self) -> int | None:
-        """Let any worker train on the next batch."""
+    def worker_for(self, number: int) -> int | None:
+        """Let any worker train on any batch."""
         return None
 
     def train(self, number: int, batch: Any) -> StepResult:

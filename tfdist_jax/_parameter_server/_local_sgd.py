@@ -51,7 +51,6 @@ class LocalTrainer:
         opt_state = jax.jit(tx.init)(*fetch(served.trained))
         self._own = [_Own(opt_state) for _ in engine.workers]
         self._lock = threading.Lock()
-        self._next = 0
 
         def step(params: tuple[Any, Any], opt_state: Any, batch: Any) -> Any:
             trained, frozen = params
@@ -65,10 +64,9 @@ class LocalTrainer:
         """Whether a worker has steps to make before the others' parameters are put together with its own."""
         return self._own[worker].steps < self._mode.sync_every
 
-    def next_worker(self) -> int | None:
+    def worker_for(self, number: int) -> int | None:
         """Let the workers train on the batches in turn."""
-        self._next = (self._next + 1) % len(self._own)
-        return (self._next - 1) % len(self._own)
+        return number % len(self._own)
 
     def train(self, number: int, batch: Any) -> StepResult:
         """Make a step of one worker."""
@@ -117,11 +115,10 @@ class LocalTrainer:
         return not any(own.steps for own in self._own)
 
     def settle(self) -> None:
-        """Put together the parameters of the workers that have made steps; the next batch is the first worker's."""
+        """Put together the parameters of the workers that have made steps."""
         with self._lock:
             if not self.is_settled:
                 self._synchronize()
-            self._next = 0
 
     def state(self) -> dict[str, Any]:
         """Return the global parameters, the outer optimizer's state and those of the workers' optimizers."""

@@ -16,7 +16,7 @@ class Asynchronous:
 
     Attributes:
         max_staleness: How many other batches' gradients may be applied, at most, between a worker's reading of the parameters and the
-            applying of its own. With 0 batches are trained on one after another, in their order. None for any number.
+            applying of its own. With 0 batches are trained on one after another, in their order, as by one worker. None for any number.
 
     Raises:
         ValueError: If it is no such number.

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self, final
@@ -96,7 +95,8 @@ class ParameterServer:
         )
         self._trainer: Trainer | None = None
         self._is_stopped = False
-        self._numbers = itertools.count()
+        # How many batches have been scheduled since the last round that `join` or an error has ended.
+        self._scheduled = 0
         # Held while batches are scheduled or waited for.
         self._lock = threading.Lock()
 
@@ -151,9 +151,12 @@ class ParameterServer:
         self._must_run("schedule")
         trainer = self._must_have_trainer("schedule")
         own = jax.tree.map(lambda leaf: np.array(leaf) if isinstance(leaf, np.ndarray) else leaf, batch)
-        with self._lock, _settling_after_errors(self._coordinator, trainer):
-            train = functools.partial(trainer.train, next(self._numbers), own)
-            return self._coordinator.schedule(train, worker=trainer.next_worker())
+        with self._lock, self._settling_after_errors(trainer):
+            number = self._scheduled
+            train = functools.partial(trainer.train, number, own)
+            result = self._coordinator.schedule(train, worker=trainer.worker_for(number))
+            self._scheduled += 1  # Not before: an interrupt would leave a worker without its turn.
+            return result
 
     def join(self) -> None:
         """Wait until all batches have been trained on.
@@ -168,9 +171,9 @@ class ParameterServer:
         self._must_be_outside("join")
         self._must_run("join")
         trainer = self._must_have_trainer("join")
-        with self._lock, _settling_after_errors(self._coordinator, trainer):
+        with self._lock, self._settling_after_errors(trainer):
             self._coordinator.join()
-            trainer.settle()
+            self._settle(trainer)
 
     def done(self) -> bool:
         """Return whether all batches have been trained on.
@@ -262,6 +265,20 @@ class ParameterServer:
         """
         return self._engine.statistics.snapshot()
 
+    @contextlib.contextmanager
+    def _settling_after_errors(self, trainer: Trainer) -> Iterator[None]:
+        """Let no incomplete round be left behind by an error that cancels the rest of it."""
+        try:
+            yield
+        except BaseException:
+            if self._coordinator.is_idle:  # Else the main thread was interrupted, and workers still train.
+                self._settle(trainer)
+            raise
+
+    def _settle(self, trainer: Trainer) -> None:
+        self._scheduled = 0
+        trainer.settle()
+
     def _must_be_outside(self, name: str) -> None:
         if current_worker() is not None:
             raise RuntimeError(
@@ -279,17 +296,6 @@ class ParameterServer:
         if self._trainer is None:
             raise RuntimeError(f"`{name}` is used before there are parameters: call `init(params)` first.")
         return self._trainer
-
-
-@contextlib.contextmanager
-def _settling_after_errors(coordinator: Coordinator, trainer: Trainer) -> Iterator[None]:
-    """Let no incomplete round be left behind by an error that cancels the rest of it."""
-    try:
-        yield
-    except BaseException:
-        if coordinator.is_idle:  # Else the main thread was interrupted, and workers still train.
-            trainer.settle()
-        raise
 
 
 def _is_function(params: Any) -> bool:

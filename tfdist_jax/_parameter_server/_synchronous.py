@@ -42,8 +42,8 @@ class SynchronousTrainer:
         """Whether a worker has taken no batch in this round."""
         return worker not in self._begun
 
-    def next_worker(self) -> int | None:
-        """Let any worker train on the next batch."""
+    def worker_for(self, number: int) -> int | None:
+        """Let any worker train on any batch."""
         return None
 
     def train(self, number: int, batch: Any) -> StepResult:

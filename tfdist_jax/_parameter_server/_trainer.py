@@ -19,12 +19,12 @@ class Trainer(Protocol):
         """Whether a worker may take a batch at present. It is asked again after each batch, and must wait for nothing."""
         ...
 
-    def next_worker(self) -> int | None:
-        """Return which worker is to train on the next batch; None if any may."""
+    def worker_for(self, number: int) -> int | None:
+        """Return which worker is to train on a batch; `number` counts those since rounds began anew. None if any may."""
         ...
 
     def train(self, number: int, batch: Any) -> StepResult:
-        """Train on a batch, as the worker that this thread stands for; `number` says which one of all it is."""
+        """Train on a batch, as the worker that this thread stands for; `number` is that of `worker_for`."""
         ...
 
     @property
