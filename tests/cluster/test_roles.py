@@ -49,6 +49,34 @@ def test_training_and_evaluation_beside_it(launch):
     assert (launcher.results / "tfdist_logs/evaluator_0.log").exists()
 
 
+def test_a_sidecar_evaluates_what_the_workers_save_until_the_last_checkpoint(launch):
+    program = """
+    import tensorflow as tf
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    folder, x = os.environ["RESULTS"] + "/files", tf.ones([8, 1])
+    def make_model():
+        model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+    class Last(tf.keras.callbacks.Callback):
+        def on_test_end(self, logs=None):
+            self.found = [int(self.model.optimizer.iterations), logs["loss"]]
+    if resolver.task_type == "evaluator":
+        last, data = Last(), tf.data.Dataset.from_tensors((x, 2 * x))
+        tf.keras.utils.SidecarEvaluator(make_model(), data, folder, max_evaluations=3, callbacks=[last]).start()
+        result("evaluated", last.found)
+    else:
+        with tf.distribute.MultiWorkerMirroredStrategy().scope():
+            model = make_model()
+        save = tf.keras.callbacks.ModelCheckpoint(folder + "/ckpt-{epoch}", save_weights_only=True)
+        model.fit(x, 2 * x, batch_size=4, epochs=3, verbose=0, callbacks=[save])
+        result(f"{resolver.task_type}{resolver.task_id}", model.evaluate(x, 2 * x, verbose=0))
+    """
+    launcher = launch(program, "--workers", "2", "--evaluator")
+    assert launcher.wait() == 0, launcher.log
+    assert launcher.result("evaluated") == [6, pytest.approx(launcher.result("worker0"), rel=1e-5)]
+
+
 def test_an_evaluator_that_fails_starts_again_alone(launch):
     program = f"""{ROLE}
 if role == "evaluator":

@@ -30,7 +30,7 @@ def checkpoints_iterator(
     """
     path = None
     while True:
-        new = _wait_for_new(checkpoint_dir, path, timeout)
+        new = wait_for_new_checkpoint(checkpoint_dir, path, timeout)
         if new is not None:
             path, begin = new, time.monotonic()
             yield path
@@ -42,7 +42,7 @@ def checkpoints_iterator(
             return
 
 
-def _wait_for_new(folder: Any, known: str | None, timeout_s: float | None) -> str | None:
+def wait_for_new_checkpoint(folder: Any, known: str | None, timeout_s: float | None) -> str | None:
     """Return the newest checkpoint of a folder once it is another than the known one; None if that takes too long."""
     end = None if timeout_s is None else time.monotonic() + timeout_s
     while True:

@@ -59,6 +59,12 @@ class Restoration:
         if node is not None:
             self._descend([(owner, node)])
 
+    def end(self) -> None:
+        """Give no values to variables that are made later."""
+        self.unused.clear()
+        self._read.clear()
+        stop_waiting(self)
+
     def missing(self, root: Any) -> list[str]:
         """Return the paths of the values below `root` that have not been restored."""
         return [

@@ -23,6 +23,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     metrics,
 )
 from tfdist_jax.compat.tensorflow.keras._legacy import _legacy_optimizers, _old_schedules
+from tfdist_jax.compat.tensorflow.keras._legacy._sidecar_evaluator import SidecarEvaluator
 
 # What Keras 3 calls otherwise, or keeps for itself.
 _FUNCTIONS = {
@@ -149,7 +150,6 @@ def _experimental() -> Any:
         "LinearModel": "Use a Dense layer.",
         "WideDeepModel": "Add the outputs of two models.",
         "PeepholeLSTMCell": "Use `keras.layers.LSTMCell`, or a cell of your own.",
-        "SidecarEvaluator": "Start the program with `tfdist-jax launch --evaluator`.",
     }
     return _namespace(
         "experimental",
@@ -158,6 +158,7 @@ def _experimental() -> Any:
         LinearCosineDecay=_old_schedules.LinearCosineDecay,
         NoisyLinearCosineDecay=_old_schedules.NoisyLinearCosineDecay,
         SequenceFeatures=SequenceFeatures,
+        SidecarEvaluator=SidecarEvaluator,
         **{name: _refusing(f"experimental.{name}", remedy) for name, remedy in gone.items()},
     )
 
@@ -287,6 +288,7 @@ CHANGES: tuple[Change, ...] = (
         "utils.multi_gpu_model",
         "Make and compile the model in `with tf.distribute.MirroredStrategy().scope():`.",
     ),
+    *(Addition(module, "SidecarEvaluator", SidecarEvaluator) for module in (keras.utils, tf_keras.utils)),
     _removed(keras.utils, "utils.GeneratorEnqueuer", "Use `keras.utils.PyDataset`."),
     *(
         _removed(keras.utils, f"utils.{name}", "Use `keras.utils.PyDataset`, and give it to `fit`.")
