@@ -1,5 +1,6 @@
 """The examples, as a user runs them."""
 
+import json
 import re
 from pathlib import Path
 
@@ -18,6 +19,34 @@ def test_the_demo_reaches_its_accuracy_and_draws_a_picture(run_prepared, tmp_pat
     assert "8 replicas on" in ran.stdout
     assert "A batch lies on" in ran.stdout
     assert (tmp_path / "digits.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow("trains two models")
+def test_digits_are_learned_with_parameter_servers_in_one_process(run_prepared, tmp_path):
+    ran = run_prepared(EXAMPLES / "parameter_server.py", "--folder", str(tmp_path / "saved"), devices=2)
+    assert ran.returncode == 0, ran.stderr
+    accuracies = re.findall(
+        r"custom loop: test accuracy (\S+) as the coordinator, (\S+) as the workers find it", ran.stdout
+    )
+    fitted = re.findall(r"after step 132: test accuracy (\S+)", ran.stdout)
+    assert min(map(float, (*accuracies[0], *fitted))) > 0.9
+    assert "([544, 16], '/job:ps/replica:0/task:1/device:CPU:0')" in ran.stdout
+    assert "AutoGraph" not in ran.stderr
+
+
+@pytest.mark.slow("trains two models, and evaluates in a process more")
+def test_parameter_servers_and_an_evaluator_are_what_tf_config_says(run_program, tmp_path):
+    jobs = {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1}
+    cluster = {job: [f"localhost:{2222 + i}" for i in range(count)] for job, count in jobs.items()}
+    printed = []
+    for job in ("chief", "evaluator"):
+        config = json.dumps({"cluster": cluster, "task": {"type": job, "index": 0}})
+        program = (EXAMPLES / "parameter_server.py", "--epochs", "2", "--folder", str(tmp_path / "saved"))
+        ran = run_program(*program, devices=2, env={"TF_CONFIG": config})
+        assert ran.returncode == 0, ran.stderr
+        printed.append(ran.stdout)
+    assert "Epoch 2/2" in printed[0] and "after step" not in printed[0]
+    assert "after step 44: test accuracy" in printed[1]
 
 
 @pytest.mark.slow("trains under three strategies")
