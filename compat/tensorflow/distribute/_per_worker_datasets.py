@@ -16,6 +16,10 @@ class DatasetOfEachWorker:
         """Make the dataset, and begin with it."""
         return iter(self._make())
 
+    def as_numpy_iterator(self) -> Iterator[Any]:
+        """Make the dataset, and go through it in NumPy's arrays; by this, functions know that it is the host's."""
+        return self._make().as_numpy_iterator()
+
     @property
     def element_spec(self) -> Any:
         """The types of its elements."""
