@@ -140,8 +140,13 @@ def _is_text(x: Any) -> bool:
 
 def _fitting_strings(original: Callable[..., Any]) -> Callable[..., Any]:
     def _adjust_input_rank(self: Any, flat_inputs: list[Any]) -> Any:
-        pairs = zip(flat_inputs, self._inputs, strict=True)
-        return original(self, [_fit(x, tuple(wanted.shape)) if _is_text(x) else x for x, wanted in pairs])
+        pairs = list(zip(flat_inputs, self._inputs, strict=True))
+        # One example without an axis for rows, as in `Dataset.map` before `batch`: Keras 2 took it, and Keras 3 counts axes.
+        examples = [_is_text(x) and wanted.shape[-1] != 1 and x.shape == wanted.shape[1:] for x, wanted in pairs]
+        fitted = [_fit(x, tuple(wanted.shape)) if _is_text(x) else x for x, wanted in pairs]
+        counted = [wanted if is_one else x for x, is_one, (_, wanted) in zip(fitted, examples, pairs, strict=True)]
+        adjusted = original(self, counted)
+        return [x if is_one else other for x, is_one, other in zip(flat_inputs, examples, adjusted, strict=True)]
 
     return _adjust_input_rank
 

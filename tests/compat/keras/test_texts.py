@@ -181,3 +181,16 @@ def test_a_model_takes_sparse_tensors():
     model = keras.Model(inputs, dense(inputs))
     x = tf.sparse.from_dense([[0.0, 2.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
     np.testing.assert_allclose(model(x), dense(tf.sparse.to_dense(x)), atol=1e-6)
+
+
+def test_a_model_of_texts_takes_one_example_as_map_has_it_before_batch():
+    words = keras.Input((3,), dtype="string", name="words")
+    stage = keras.Model({"words": words}, keras.layers.StringLookup(vocabulary=["a", "b", "c"])(words))
+    rows = [["c", "a", "?"], ["b", "b", "a"]]
+    data = tf.data.Dataset.from_tensor_slices(rows)
+    ids = data.map(lambda words: stage({"words": words})).batch(2)
+    assert next(iter(ids)).numpy().tolist() == [[3, 1, 0], [2, 2, 1]]
+    assert stage({"words": tf.constant(rows)}).numpy().tolist() == [[3, 1, 0], [2, 2, 1]]
+    for wrong in (["a", "b"], [[["a", "b", "c"]]]):
+        with pytest.raises(ValueError, match="ncompatible"):
+            stage({"words": tf.constant(wrong)})
