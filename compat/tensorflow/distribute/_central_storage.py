@@ -20,6 +20,7 @@ from tfdist_jax.compat.tensorflow._platform._devices import (
     parse_device,
     resolve_devices,
 )
+from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import tell_unused_servers
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
 
 
@@ -49,6 +50,7 @@ class CentralStorageStrategy(Strategy):
             raise ValueError(
                 f"`compute_devices` must be a list of devices' names, such as ['/gpu:0', '/gpu:1'], got {compute_devices!r}."
             )
+        tell_unused_servers("CentralStorageStrategy")
         wanted = None if parameter_device is None else parse_device(parameter_device) or ("CPU", 0)
         names = [] if compute_devices is None else list(compute_devices)
         if wanted is not None and wanted[0] == "CPU":

@@ -1,6 +1,7 @@
 """`tf.distribute.coordinator`: closures for workers, and what comes of them."""
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -207,7 +208,7 @@ class ClusterCoordinator:
             kwargs: Its arguments by name, likewise.
 
         Raises:
-            TypeError: If `fn` is no `tf.function`.
+            TypeError: If `fn` is no `tf.function`, `args` no sequence or `kwargs` no dictionary.
             ValueError: If an argument is a `RemoteValue`.
             Exception: The first error of a function that was scheduled before; those that have not run are cancelled then.
         """
@@ -216,7 +217,7 @@ class ClusterCoordinator:
                 "`tf.distribute.experimental.coordinator.ClusterCoordinator.schedule` only accepts a `tf.function` or a concrete function, "
                 f"got {fn!r}."
             )
-        arguments = tuple(args or ()), dict(kwargs or {})
+        arguments = _arguments(args, kwargs)
         if any(isinstance(leaf, RemoteValue) for leaf in _leaves(arguments)):
             raise ValueError(
                 "`tf.distribute.experimental.coordinator.RemoteValue` used as an input to scheduled function is not yet supported: "
@@ -252,6 +253,7 @@ class ClusterCoordinator:
 
         Raises:
             ValueError: If it is neither.
+            TypeError: If it wants arguments. What it returns, if that is no dataset, is an error in functions that get an iterator of it.
         """
         if isinstance(dataset_fn, Dataset | DatasetOfEachWorker):
             return PerWorkerDataset(lambda: dataset_fn, self)
@@ -259,7 +261,8 @@ class ClusterCoordinator:
             raise ValueError(
                 f"Unexpected dataset type! Wanted a dataset, or a function that returns one, got {dataset_fn!r}."
             )
-        return PerWorkerDataset(dataset_fn, self)
+        _require_no_arguments(dataset_fn)
+        return PerWorkerDataset(functools.partial(_make_dataset, dataset_fn), self)
 
     def create_per_worker_resource(self, fn: Callable[[], Any]) -> PerWorkerValues:
         """Let each worker make something of its own, such as a table, which scheduled functions get as an argument."""
@@ -271,6 +274,38 @@ class ClusterCoordinator:
         return jax.tree.map(
             lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, val, is_leaf=_is_opaque
         )
+
+
+def _require_no_arguments(dataset_fn: Any) -> None:
+    python_function = dataset_fn.python_function if isinstance(dataset_fn, Function) else dataset_fn
+    try:
+        inspect.signature(python_function).bind()
+    except ValueError:
+        return  # Python does not know what it takes.
+    except TypeError as error:
+        raise TypeError(
+            f"`dataset_fn` is called without arguments, but {dataset_fn!r} says: {error}. A function of a `tf.distribute.InputContext` "
+            "goes into `strategy.distribute_datasets_from_function`, and what that returns is returned by `dataset_fn`."
+        ) from error
+
+
+def _make_dataset(dataset_fn: Callable[[], Any]) -> Any:
+    """Return the dataset of a function that a program gives."""
+    made = dataset_fn()
+    if not hasattr(made, "element_spec"):
+        raise TypeError(f"`dataset_fn` must return a `tf.data.Dataset`, or a distributed one; it returns {made!r}.")
+    return made
+
+
+def _arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise TypeError(f"`kwargs` must be a dictionary of a function's arguments by name, got {kwargs!r}.")
+    try:
+        return () if args is None else tuple(args), dict(kwargs or {})
+    except TypeError as error:
+        raise TypeError(
+            f"`args` must be a list or tuple of a function's arguments, got {args!r}. Write `args=(x,)` for one argument."
+        ) from error
 
 
 def _make_cancelled() -> CancelledError:

@@ -1,11 +1,14 @@
 """Cluster resolvers that are told where the processes are: by TF_CONFIG, by the program, by other resolvers."""
 
 import json
+import logging
 from typing import Any, final
 
 from tfdist_jax._cluster import Cluster, tf_config
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver, with_protocol
 from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
+
+_log = logging.getLogger("tfdist_jax")
 
 
 def cluster_of(resolver: ClusterResolver) -> Cluster | None:
@@ -233,3 +236,18 @@ def _union(parts: list[Any]) -> Any:
             raise KeyError(f"Several resolvers have tasks with the indices {sorted(twice)}.")
         tasks |= added
     return tasks
+
+
+def tell_unused_servers(strategy: str) -> None:
+    """Warn if TF_CONFIG has parameter servers, of which a strategy of one process makes no use."""
+    resolver = TFConfigClusterResolver()
+    # A text that is of no use need not be, where it has nothing to do with servers.
+    if '"ps"' in tf_config() and resolver.cluster_spec().as_dict().get("ps"):
+        _log.warning(
+            "TF_CONFIG has parameter servers (the job 'ps'), but `%s` uses the devices of this process alone: each task that runs this "
+            "program, as %s %s does, trains for itself. Make a `tf.distribute.ParameterServerStrategy` in the chief and call "
+            "`tf.distribute.Server(...).join()` in the servers and workers, or leave TF_CONFIG out.",
+            strategy,
+            resolver.task_type,
+            resolver.task_id,
+        )

@@ -1,8 +1,7 @@
 """`tf.distribute.ParameterServerStrategy`: variables on servers, which workers change one after another, without waiting for each other."""
 
 import functools
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import jax
@@ -19,14 +18,13 @@ from tfdist_jax.compat.tensorflow._platform._devices import local_devices
 from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import TFConfigClusterResolver
 from tfdist_jax.compat.tensorflow.distribute._execution_contexts import OnlyReplicaContext
 from tfdist_jax.compat.tensorflow.distribute._input import InputContext
+from tfdist_jax.compat.tensorflow.distribute._parameter_jobs import find_jobs
 from tfdist_jax.compat.tensorflow.distribute._parameter_processes import connect
 from tfdist_jax.compat.tensorflow.distribute._partitioned_variables import make_partitioned
 from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
-from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
 
-_log = logging.getLogger("tfdist_jax")
 _WORKERS = 2
 
 
@@ -65,8 +63,8 @@ class ParameterServerStrategy(Strategy):
             report_every_s: Beyond TensorFlow: after how many seconds each time the coordinator's statistics are logged; None for never.
 
         Raises:
-            ValueError: If there is no server or no worker, or an option is no such number.
-            NotImplementedError: If a task is on another machine.
+            ValueError: If there is no server or no worker, if the cluster has tasks of another kind, or an option is no such number.
+            RuntimeError: In a process that is a worker, a server or an evaluator, where these are processes of their own.
             TypeError: If the partitioner cannot be called.
         """
         if cluster_resolver is not None and not isinstance(cluster_resolver, ClusterResolver):
@@ -80,18 +78,10 @@ class ParameterServerStrategy(Strategy):
             )
         check_options(max_staleness, report_every_s)
         resolver = cluster_resolver or TFConfigClusterResolver()
-        jobs = _jobs(resolver.cluster_spec(), is_given=cluster_resolver is not None)
+        jobs = find_jobs(resolver, is_given=cluster_resolver is not None)
         devices = [device for device in jax.local_devices() if device.platform != "cpu"] or jax.local_devices()
         super().__init__(tfdist_jax.SingleDevice(devices[0]))
         self._cluster_resolver = resolver
-        if resolver.task_type in ("worker", "ps"):
-            _log.warning(
-                "This process is the task %s %s of its cluster, and makes the strategy: it is the coordinator, with all workers and "
-                "servers in it. If other tasks run the program too, each trains for itself: call "
-                "`tf.distribute.Server(...).join()` in all but one.",
-                resolver.task_type,
-                resolver.task_id,
-            )
         count = len(jobs["worker"]) or max(_WORKERS, len(devices))
         self.statistics = Statistics(count)
         self.parameter_devices = tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]) or 1))
@@ -148,19 +138,3 @@ class ParameterServerStrategy(Strategy):
     def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> Any:
         """Let `dataset_fn` make a dataset on each worker, once iterators are made of it."""
         return DatasetOfEachWorker(lambda: dataset_fn(InputContext(1, 0, self.num_replicas_in_sync)))
-
-
-def _jobs(spec: ClusterSpec, *, is_given: bool) -> Mapping[str, Sequence[str]]:
-    """Return the addresses of servers and workers; no addresses at all if a cluster is neither given nor in TF_CONFIG."""
-    if not spec:
-        if is_given:
-            raise ValueError("Cluster spec must be non-empty in `tf.distribute.cluster_resolver.ClusterResolver`.")
-        return {"ps": (), "worker": ()}
-    jobs = {
-        job: [address for address in spec.job_tasks(job) if address] if job in spec.jobs else []
-        for job in ("ps", "worker", "chief")
-    }
-    for job in ("ps", "worker"):
-        if not jobs[job]:
-            raise ValueError(f"There must be at least one {job}: the cluster is {spec.as_dict()}.")
-    return jobs

@@ -58,6 +58,7 @@ from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor, fre
 from tfdist_jax.compat.tensorflow._variables._variable import Variable
 from tfdist_jax.compat.tensorflow._variables._variable_creators import UnknownInitialValueError
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
+from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import tell_unused_servers
 from tfdist_jax.compat.tensorflow.distribute._cross_device_ops import CrossDeviceOps
 from tfdist_jax.compat.tensorflow.distribute._eager import NEEDS_VALUES, run_with_values
 from tfdist_jax.compat.tensorflow.distribute._execution_contexts import (
@@ -481,6 +482,7 @@ class MirroredStrategy(Strategy):
         is the user's own. `communication_options` is beyond TensorFlow, as for `MultiWorkerMirroredStrategy`: with its `compression`,
         gradients travel in fewer bytes.
         """
+        tell_unused_servers("MirroredStrategy")
         chosen = tuple(jax.local_devices() if devices is None else resolve_devices(devices))
         super().__init__(
             tfdist_jax.Mirrored(chosen), cross_device_ops=cross_device_ops, communication_options=communication_options

@@ -1,5 +1,7 @@
 """`ParameterServerStrategy` and its coordinator, with servers and workers in this process."""
 
+import json
+import re
 import threading
 
 import jax
@@ -9,6 +11,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow.distribute._cluster_coordinator import ClosureInputError
 
 LIMIT_S = 60
 Simple = tf.distribute.cluster_resolver.SimpleClusterResolver
@@ -353,12 +356,96 @@ def test_one_worker_and_no_cluster(monkeypatch, caplog):
         ({"worker": ["localhost:1"]}, ValueError, "at least one ps"),
         ({"ps": ["localhost:1"]}, ValueError, "at least one worker"),
         ({}, ValueError, "must be non-empty"),
-        ({"ps": ["localhost:1"], "worker": ["worker0.example.com:1"]}, ValueError, "TFDIST_CLUSTER_SECRET"),
+        (
+            {"worker": ["localhost:1"], "ps": ["localhost:2"], "boss": ["localhost:3"]},
+            ValueError,
+            "Disallowed task type 'boss'",
+        ),
+        (
+            {"worker": ["localhost:1"], "ps": ["localhost:2"], "chief": ["localhost:3", "localhost:4"]},
+            ValueError,
+            "at most one 'chief'",
+        ),
+        ({"ps": ["localhost:1"], "worker": ["worker0.example.com:1"]}, ValueError, "in several processes"),
     ],
 )
 def test_clusters_that_cannot_be_are_refused(jobs, error, text):
     with pytest.raises(error, match=text):
         tf.distribute.ParameterServerStrategy(Simple(tf.train.ClusterSpec(jobs)))
+
+
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [
+        (("boss", 0), "Unrecognized task_type 'boss'"),
+        (("chief", 0), "`task_type` 'chief' is not in the cluster spec"),
+        (("worker", 1), "`task_id` 1 exceeds the maximum id of 'worker', 0"),
+    ],
+)
+def test_tasks_that_cannot_be_are_refused(task, text):
+    spec = tf.train.ClusterSpec({"worker": ["localhost:1"], "ps": ["localhost:2"]})
+    with pytest.raises(ValueError, match=text):
+        tf.distribute.ParameterServerStrategy(Simple(spec, task_type=task[0], task_id=task[1]))
+
+
+@pytest.mark.parametrize(
+    ("job", "remedy"), [("worker", "join"), ("ps", r"Server\(...\).join\(\)"), ("evaluator", "SidecarEvaluator")]
+)
+def test_other_tasks_than_the_coordinator_are_told_or_refused(job, remedy, caplog, monkeypatch):
+    spec = tf.train.ClusterSpec({"worker": ["localhost:1"], "ps": ["localhost:2"]})
+    resolver = Simple(spec, task_type=job, task_id=0)
+    tf.distribute.ParameterServerStrategy(resolver)
+    (told,) = [record.getMessage() for record in caplog.records if f"is the task {job} 0" in record.getMessage()]
+    assert "it is the coordinator" in told and re.search(remedy, told)
+    monkeypatch.setenv("TFDIST_PARAMETER_SERVERS", "processes")
+    with pytest.raises(RuntimeError, match=f"is the task {job} 0 .*which only the chief may.*{remedy}"):
+        tf.distribute.ParameterServerStrategy(resolver)
+
+
+@pytest.mark.parametrize("name", ["MirroredStrategy", "experimental.CentralStorageStrategy"])
+@pytest.mark.parametrize("jobs", [["worker", "ps"], ["worker"]])
+def test_strategies_of_one_process_tell_that_they_use_no_servers(name, jobs, caplog, monkeypatch):
+    config = {"cluster": {job: ["localhost:1"] for job in jobs}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    kind = tf.distribute
+    for part in name.split("."):
+        kind = getattr(kind, part)
+    kind(["/cpu:0"])
+    told = [record.getMessage() for record in caplog.records if "has parameter servers" in record.getMessage()]
+    assert len(told) == jobs.count("ps") and all(f"`{kind.__name__}` uses" in text for text in told)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"args": 5}, r"`args` must be a list or tuple .* got 5. Write `args=\(x,\)`"),
+        ({"args": tf.constant(1.0)}, "`args` must be a list or tuple"),
+        ({"kwargs": [1]}, r"`kwargs` must be a dictionary .* got \[1\]"),
+    ],
+)
+def test_arguments_must_be_given_in_a_tuple_and_a_dictionary(coordinate, given, text):
+    _, coordinator = coordinate()
+    with pytest.raises(TypeError, match=text):
+        coordinator.schedule(tf.function(lambda x: x), **given)
+    coordinator.join()
+
+
+def test_what_makes_a_workers_dataset_takes_nothing(coordinate):
+    _, coordinator = coordinate()
+    for function in (lambda context: tf.data.Dataset.range(3), tf.function(lambda context: tf.data.Dataset.range(3))):
+        with pytest.raises(
+            TypeError, match=r"missing a required argument: 'context'.*distribute_datasets_from_function"
+        ):
+            coordinator.create_per_worker_dataset(function)
+
+
+@pytest.mark.parametrize("made", [3, None, [tf.constant(1.0)]])
+def test_what_makes_a_workers_dataset_must_return_one(coordinate, made):
+    _, coordinator = coordinate()
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: made))
+    coordinator.schedule(tf.function(next), args=(iterator,))
+    with pytest.raises(ClosureInputError, match=r"must return a `tf.data.Dataset`"):
+        coordinator.join()
 
 
 def test_other_strategies_have_no_coordinator():

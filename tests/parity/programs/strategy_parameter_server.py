@@ -10,6 +10,18 @@ Strategy = tf.distribute.ParameterServerStrategy
 error("no servers", lambda: Strategy(Simple(tf.train.ClusterSpec({"worker": ["localhost:1"]}))))
 error("no workers", lambda: Strategy(Simple(tf.train.ClusterSpec({"ps": ["localhost:1"]}))))
 error("empty cluster", lambda: Strategy(Simple(tf.train.ClusterSpec({}))))
+PAIR = {"worker": ["localhost:1"], "ps": ["localhost:2"]}
+for label, more in (
+    ("boss", {"boss": ["a:1"]}),
+    ("two chiefs", {"chief": ["a:1", "b:1"]}),
+    ("two evaluators", {"evaluator": ["a:1", "b:1"]}),
+):
+    error(label, lambda more=more: Strategy(Simple(tf.train.ClusterSpec({**PAIR, **more}))))
+for task, index in (("boss", 0), ("chief", 0), ("worker", 1), ("ps", 3)):
+    error(
+        f"task {task} {index}",
+        lambda task=task, index=index: Strategy(Simple(tf.train.ClusterSpec(PAIR), task_type=task, task_id=index)),
+    )
 error("no such task", lambda: tf.distribute.Server({"ps": ["localhost:1"]}, job_name="ps", task_index=3))
 error("no such job", lambda: tf.distribute.Server({"ps": ["localhost:1"]}, job_name="worker", task_index=0))
 
@@ -52,6 +64,8 @@ show("fetched by the coordinator", coordinator.fetch([remote, 5])[0]["twice"])
 show("got", remote.get()["twice"])
 show("is remote", isinstance(remote, tf.distribute.coordinator.RemoteValue))
 error("no function", lambda: coordinator.schedule(lambda: 1))
+error("no tuple of arguments", lambda: coordinator.schedule(add, args=5))
+error("no dictionary of arguments", lambda: coordinator.schedule(add, kwargs=[1]))
 error("remote value as argument", lambda: coordinator.schedule(compute, args=(remote,)))
 
 
@@ -135,6 +149,8 @@ show("input context", [int(x) for x in coordinator.schedule(take, args=(own,)).f
 given = iter(coordinator.create_per_worker_dataset(tf.data.Dataset.range(7).batch(4)))
 show("of a dataset", coordinator.schedule(take, args=(given,)).fetch())
 error("no dataset", lambda: coordinator.create_per_worker_dataset(3))
+error("a list", lambda: coordinator.create_per_worker_dataset([1, 2]))
+error("a function of a context", lambda: iter(coordinator.create_per_worker_dataset(lambda context: given)))
 
 
 @tf.function
