@@ -169,3 +169,21 @@ def test_steps_of_tensorflow_programs_are_explained(run_prepared, program, begin
     flops = 2 * rows * (2 * 8 * 16 + 3 * 16 * 10)
     assert f"{flops / 1000:.4g} kFLOP a step" in ran.stdout
     assert "has run" not in ran.stdout
+
+
+def test_variables_in_one_place_are_on_devices_only_while_a_step_uses_them(run_prepared):
+    program = LOOP.replace(
+        "MirroredStrategy()", 'experimental.CentralStorageStrategy(parameter_device="/cpu:0")'
+    ).replace(
+        "optimizer =",
+        "unused, scale = tf.Variable(tf.ones((512, 512))), tf.Variable(tf.ones((512, 1024)))\n        optimizer =",
+    )
+    ran = run_prepared(
+        program.replace("kernels[1]) ** 2", "kernels[1]) ** 2 * scale[0, 0]"), command="explain", devices=2
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    # It reads `scale`, of 2 MiB, and writes the kernels, of a thousandth.
+    assert re.search(
+        r"lie on \S+CPU:0, once\. It copies 2\.00 MiB from there to each device, and brings 0\.001 MiB back", ran.stdout
+    )
+    assert "unused" not in ran.stdout and "stay there" in ran.stdout

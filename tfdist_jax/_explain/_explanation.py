@@ -47,6 +47,22 @@ class Memory:
 
 
 @final
+@dataclasses.dataclass(frozen=True)
+class Home:
+    """Where variables lie between steps that no device keeps meanwhile.
+
+    Attributes:
+        name: The place.
+        taken: How many bytes of them the step copies to each device.
+        brought: How many bytes it brings back, of those that it changes.
+    """
+
+    name: str
+    taken: int
+    brought: int
+
+
+@final
 @dataclasses.dataclass(frozen=True, repr=False)
 class Explanation:
     """What a step is, once compiled. As text, a report; `write_html` writes it as a page with pictures.
@@ -60,6 +76,7 @@ class Explanation:
         collectives: How devices communicate, in the order in which they do so first.
         flops: The floating point operations of a step on one device.
         speed: What these are in a second; None if it was not said how long a step takes.
+        homes: Where variables lie between steps that no device keeps meanwhile.
 
     Example:
         >>> import numpy as np, tfdist_jax as td
@@ -78,6 +95,7 @@ class Explanation:
     collectives: tuple[Collective, ...]
     flops: Flops
     speed: Speed | None
+    homes: tuple[Home, ...] = ()
 
     def __repr__(self) -> str:
         return write_text(self)
@@ -122,6 +140,7 @@ def explain(
         collectives=find_collectives(module, mesh),
         flops=flops,
         speed=None if seconds is None else make_speed(flops, seconds=seconds, device_kind=kind, peak=peak_flops),
+        homes=tuple(Home(name, *sizes) for name, sizes in getattr(step, "homes", {}).items()),
     )
 
 

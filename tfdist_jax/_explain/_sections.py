@@ -99,6 +99,11 @@ def _state_section(explanation: "Explanation") -> Section:
     held, total = (sum(getattr(row, name) for row in explanation.state) for name in ("bytes_on_device", "bytes"))
     share = f"{100 * held / total:.1f} %" if total else "nothing"
     notes = [f"A device holds {format_mib(held)} of {format_mib(total)} MiB: {share}."]
+    for home in explanation.homes:
+        notes.append(
+            f"Only while the step runs: between steps its variables lie on {home.name}, once. It copies {format_mib(home.taken)} MiB from "
+            f"there to each device, and brings {format_mib(home.brought)} MiB back. Those that it does not use stay there."
+        )
     columns = ("array", "shape", "type", "layout", "#MiB a device", "")
     return Section("State", columns, rows, notes, [row.bytes_on_device for row in explanation.state])
 

@@ -266,9 +266,26 @@ OUTCOME_CHECKS: list[Callable[[Sequence[jax.Array]], None]] = []
 class _NamedStep:
     """A step whose state is a dict of what its cells hold, by their names."""
 
-    def __init__(self, step: CompiledStep | StagedStep, name: str) -> None:
-        self._step = step
+    def __init__(
+        self, step: CompiledStep | StagedStep, name: str, written: Sequence[Cell], read: Sequence[Cell]
+    ) -> None:
+        self._step, self._written, self._read = step, written, read
         self.__name__ = name
+
+    @property
+    def homes(self) -> dict[str, tuple[int, int]]:
+        """How many bytes the step takes from each place where cells are that no device keeps between steps, and brings back."""
+        found: dict[str, tuple[int, int]] = {}
+        for cells, is_written in ((self._written, True), (self._read, False)):
+            for cell in cells:
+                storage = cell.storage
+                if storage.holds_arrays or storage.place_name is None:
+                    continue
+                held = storage.example(cell.stored)
+                size = held.size * held.dtype.itemsize
+                taken, brought = found.get(storage.place_name, (0, 0))
+                found[storage.place_name] = taken + size, brought + size * is_written
+        return found
 
     def lower(self, state: dict[str, Any], only_read: list[Any], arrays: list[Any]) -> Any:
         """Lower the step without running it."""
@@ -328,7 +345,7 @@ class StatefulProgram:
         self._is_settled = True
         # A step of a training changes what tapes watch.
         self._tell = BEFORE_RUN.get() if any(cell.trainable for cell in self._written) else None
-        self._named = _NamedStep(self._step, name)
+        self._named = _NamedStep(self._step, name, self._written, self._only_read)
 
     def _cut(self) -> Stages | None:
         """Return the program in stages, if parts of it are to run on several devices of which none are replicas'."""
