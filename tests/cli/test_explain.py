@@ -187,3 +187,46 @@ def test_variables_in_one_place_are_on_devices_only_while_a_step_uses_them(run_p
         r"lie on \S+CPU:0, once\. It copies 2\.00 MiB from there to each device, and brings 0\.001 MiB back", ran.stdout
     )
     assert "unused" not in ran.stdout and "stay there" in ran.stdout
+
+
+SERVERS = """
+    import sys
+    import numpy as np, tensorflow as tf
+    jobs = {"worker": ["localhost:1", "localhost:2"], "ps": ["localhost:3", "localhost:4"]}
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec(jobs))
+    strategy = tf.distribute.ParameterServerStrategy(resolver, max_staleness=0)
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1024, use_bias=False), tf.keras.layers.Dense(512, use_bias=False)])
+        model.compile("sgd", "mse")
+    x, y = np.ones((32, 256), "f"), np.ones((32, 512), "f")
+    if sys.argv[1] == "fit":
+        model.fit(x, y, batch_size=32, verbose=0)
+    else:
+        with strategy.scope():
+            model.build(x.shape)
+
+        @tf.function
+        def step(iterator):
+            def replica(x, y):
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_mean((model(x) - y) ** 2)
+                model.optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+            strategy.run(replica, args=next(iterator))
+
+        coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+        iterator = iter(coordinator.create_per_worker_dataset(tf.data.Dataset.from_tensors((x, y)).repeat()))
+        coordinator.schedule(step, args=(iterator,)).fetch()
+    print("has run")
+"""
+
+
+@pytest.mark.parametrize("how", ["fit", "loop"])
+def test_steps_with_parameter_servers_tell_what_is_read_and_sent(run_prepared, how, tmp_path):
+    ran = run_prepared(SERVERS, how, command="explain", devices=2)
+    assert ran.returncode == 0, ran.stderr
+    assert re.match(r"\w+, by 2 worker\(s\) with variables on 2 server\(s\)\n", ran.stdout)
+    server = "/job:ps/replica:0/task:{}/device:CPU:0"
+    assert re.search(rf"^  {server.format(0)} +1\.00 +1\.00$", ran.stdout, re.MULTILINE), ran.stdout
+    assert re.search(rf"^  {server.format(1)} +2\.00 +2\.00$", ran.stdout, re.MULTILINE), ran.stdout
+    assert "one after another, as they are scheduled (`max_staleness=0`)" in ran.stdout
+    assert "has run" not in ran.stdout

@@ -29,17 +29,17 @@ svg text { fill: var(--ink); font: 12px system-ui, sans-serif } svg .soft { fill
 _CELL, _GAP, _LABEL, _BAR = 38, 4, 70, 160
 
 
-def make_page(name: str, mesh: Mesh, sections: Sequence[Section]) -> str:
+def make_page(name: str, mesh: Mesh | None, sections: Sequence[Section]) -> str:
     """Return the page's HTML, which refers to nothing outside of it.
 
     Args:
         name: The step's name.
-        mesh: The devices.
+        mesh: The devices, if the step runs on the same ones each time.
         sections: What there is to say; the first is about the mesh.
     """
     first, *others = sections
-    title = html.escape(f"{name}, on {mesh.size} x {mesh.devices.flat[0].device_kind}")
-    body = _section(first, _mesh_picture(mesh)) + "".join(map(_section, others))
+    title = html.escape(name if mesh is None else f"{name}, on {mesh.size} x {mesh.devices.flat[0].device_kind}")
+    body = _section(first, "" if mesh is None else _mesh_picture(mesh)) + "".join(map(_section, others))
     head = f'<meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body><h1>{title}</h1>\n{body}</body></html>\n'
 

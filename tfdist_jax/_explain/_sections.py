@@ -48,11 +48,17 @@ def make_sections(explanation: "Explanation") -> list[Section]:
 def write_text(explanation: "Explanation") -> str:
     """Return the report for a terminal."""
     kind = explanation.mesh.devices.flat[0].device_kind
-    lines = [f"{explanation.name}, on {explanation.mesh.size} x {kind}"]
-    for i, section in enumerate(make_sections(explanation)):
+    title = f"{explanation.name}, on {explanation.mesh.size} x {kind}"
+    return write_sections(title, make_sections(explanation), picture=draw_mesh(explanation.mesh))
+
+
+def write_sections(title: str, sections: Sequence[Section], *, picture: Sequence[str] = ()) -> str:
+    """Return sections as text below a title, with a picture of lines in the first one."""
+    lines = [title]
+    for i, section in enumerate(sections):
         lines += ["", section.title, *_align([section.columns, *section.rows] if section.rows else [])]
-        if i == 0:
-            lines += ["", *(f"  {line}" for line in draw_mesh(explanation.mesh))]
+        if i == 0 and picture:
+            lines += ["", *(f"  {line}" for line in picture)]
         lines += [f"  {note}" for note in section.notes]
     return "\n".join(lines)
 

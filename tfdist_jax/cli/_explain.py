@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from tfdist_jax._explain import explain
 from tfdist_jax._program import BEFORE_RUN
 from tfdist_jax._sharding._mesh import data_mesh
+from tfdist_jax._stateful._traffic_explanation import TrafficExplanation
 from tfdist_jax.cli._arguments import positive_int
 from tfdist_jax.cli._run import add_program, run_program
 
@@ -84,7 +85,8 @@ class _Steps:
             return
         self.seen.append(step)
         if len(self.seen) == self._wanted:
-            explanation = explain(step, args, mesh or _mesh_of(args[0]))
+            is_explained = isinstance(step, TrafficExplanation)  # On servers the step is not one program.
+            explanation = step if is_explained else explain(step, args, mesh or _mesh_of(args[0]))
             self.is_explained = True
             print(explanation)
             if self._page is not None:

@@ -18,6 +18,7 @@ from tfdist_jax._device_scope import current_device
 from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._served_program import CellProgram, make_program
+from tfdist_jax._stateful._traffic_explanation import tell_traffic
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
 from tfdist_jax.compat.tensorflow._functions._execution_plan import Way, make_uncompiled_plan, warn_not_compiled
 from tfdist_jax.compat.tensorflow._functions._results import (
@@ -267,6 +268,7 @@ class CallCache:
         name = getattr(fn, "__name__", "function").removeprefix("ag__")
         tensors = [leaf for leaf in inputs if not isinstance(leaf, HostTensor)]
         traced, is_for_all_calls = self._checked(functools.partial(make_program, program, tensors, name=name))
+        tell_traffic(traced, name, current_strategy())
         host_part.finish()
         traced.is_whole = host_part.is_empty
         return _Compiled(traced, host_part, returns_host_values=returns_host_values), is_for_all_calls

@@ -12,6 +12,7 @@ import numpy as np
 
 from tfdist_jax import _coordinator
 from tfdist_jax._coordinator import Coordinator, Snapshot, current_worker
+from tfdist_jax._program import BEFORE_RUN
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._storage import Storage
 from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
@@ -223,11 +224,13 @@ class ClusterCoordinator:
                 "`tf.distribute.experimental.coordinator.RemoteValue` used as an input to scheduled function is not yet supported: "
                 "fetch it, and give the function its value."
             )
-        return RemoteValue(self._native.schedule(functools.partial(_call, self._strategy, fn, arguments)))
+        return RemoteValue(
+            self._native.schedule(functools.partial(_call, self._strategy, fn, arguments, BEFORE_RUN.get()))
+        )
 
     def schedule_plainly(self, run: Callable[[], Any]) -> _coordinator.RemoteValue:
         """Let a worker call a function, which need be no `tf.function`."""
-        return self._native.schedule(functools.partial(_call, self._strategy, run, ((), {})))
+        return self._native.schedule(functools.partial(_call, self._strategy, run, ((), {}), BEFORE_RUN.get()))
 
     def join(self) -> None:
         """Wait until all scheduled functions have run.
@@ -312,9 +315,10 @@ def _make_cancelled() -> CancelledError:
     return CancelledError(None, None, "The corresponding function is cancelled. Please reschedule the function.")
 
 
-def _call(strategy: ParameterServerStrategy, fn: Callable[..., Any], arguments: Any) -> Any:
+def _call(strategy: ParameterServerStrategy, fn: Callable[..., Any], arguments: Any, tell: Any = None) -> Any:
     own = lambda leaf: leaf.of_current_worker() if isinstance(leaf, PerWorkerValues) else leaf
     args, kwargs = jax.tree.map(own, arguments, is_leaf=_is_opaque)
+    BEFORE_RUN.set(tell)  # A worker's thread knows nothing of who has scheduled the function.
     with strategy.scope():
         return fn(*args, **kwargs)
 

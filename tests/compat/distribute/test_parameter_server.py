@@ -11,6 +11,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax._program import BEFORE_RUN
 from tfdist_jax.compat.tensorflow.distribute._cluster_coordinator import ClosureInputError
 
 LIMIT_S = 60
@@ -286,6 +287,50 @@ def test_statistics_are_written_for_tensorboard(coordinate, tmp_path):
     for name in (*coordinator.statistics.scalars, "staleness"):
         assert b"parameter_server/" + name.encode() in text
     assert coordinator.statistics.pulled_bytes == 4 * 1024 == coordinator.statistics.pushed_bytes
+
+
+@pytest.mark.parametrize("clipped", [False, True])
+def test_what_is_told_of_a_step_before_it_runs_is_what_is_counted_then(coordinate, clipped):
+    partitioner = tf.distribute.experimental.partitioners.FixedShardsPartitioner(2)
+    strategy, coordinator = coordinate(partitioner=partitioner, max_staleness=3)
+    with strategy.scope():
+        table, scale = tf.Variable(tf.ones((100, 8)), name="table"), tf.Variable(tf.ones((8, 1)), name="scale")
+        optimizer = keras.optimizers.SGD(0.1, global_clipnorm=1.0 if clipped else None)
+    variables = [*table.variables, *scale.variables]
+    optimizer.build(variables)
+
+    @tf.function
+    def look(ids):
+        return tf.nn.embedding_lookup(table, ids)
+
+    @tf.function
+    def step(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids) @ tf.convert_to_tensor(scale))
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    told = []
+    before = BEFORE_RUN.set(lambda step, mesh, args: told.append(step))
+    try:
+        coordinator.schedule(look, args=(tf.range(4),)).fetch()  # It changes nothing.
+        so_far = coordinator.statistics
+        for _ in range(2):
+            coordinator.schedule(step, args=(tf.range(4),)).fetch()
+    finally:
+        BEFORE_RUN.reset(before)
+    (explanation,) = told
+    counted = coordinator.statistics
+    assert 2 * sum(explanation.pulled.values()) == counted.pulled_bytes - so_far.pulled_bytes
+    sent = counted.pushed_bytes - so_far.pushed_bytes
+    # What is clipped by the norm of all gradients is needed on both servers, and counted once.
+    assert 2 * sum(explanation.pushed.values()) == sent or (clipped and 2 * max(explanation.pushed.values()) == sent)
+    assert list(explanation.pulled) == list(strategy.parameter_devices) and (explanation.name, explanation.workers) == (
+        "step",
+        2,
+    )
+    assert [name for name, *_ in explanation.rows] == ["table/part_0", "table/part_1"]
+    assert "at most 3 other(s) end" in str(explanation)
 
 
 def test_inputs_that_could_not_be_made_fail_what_uses_them(coordinate):

@@ -20,6 +20,7 @@ from tfdist_jax._sharding._input import pad_to_equal
 from tfdist_jax._sharding._placement import local, replicated_sharding
 from tfdist_jax._stateful._served_program import CellProgram, make_program
 from tfdist_jax._stateful._state import current_scope, load, store
+from tfdist_jax._stateful._traffic_explanation import tell_traffic
 from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
 from tfdist_jax.compat.tensorflow.distribute._parameter_server import ParameterServerStrategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
@@ -267,6 +268,7 @@ class StepFunction:
             name=self._step.name,
             layouts=[*(split for _ in types), whole] if self._is_bound else None,
         )
+        tell_traffic(program, self._step.name, self._strategy)
         return program, find_checks(program, len(types))
 
 

@@ -1,0 +1,148 @@
+"""What a step with parameter servers reads and sends, told before it runs."""
+
+import collections
+import dataclasses
+from os import PathLike
+from pathlib import Path
+from typing import Any, final
+
+from jax.interpreters.partial_eval import dce_jaxpr
+
+from tfdist_jax._explain._html import make_page
+from tfdist_jax._explain._sections import Section, format_mib, write_sections
+from tfdist_jax._program import BEFORE_RUN
+from tfdist_jax._stateful._served_lookups import bytes_of
+from tfdist_jax._stateful._served_parts import ServedParts
+from tfdist_jax._stateful._served_program import CellProgram, ServedProgram
+from tfdist_jax._stateful._served_stages import Update
+from tfdist_jax._stateful._state import Cell, cell_name
+
+
+@final
+@dataclasses.dataclass(frozen=True, repr=False)
+class TrafficExplanation:
+    """What travels in a step. As text, a report; `write_html` writes it as a page.
+
+    Attributes:
+        name: The step's name.
+        workers: How many workers there are.
+        max_staleness: How many other functions may end while one runs; None for any number.
+        pulled: By server, the bytes that a worker reads of its variables in a step.
+        pushed: By server, the bytes that a worker sends it in a step. What two servers need is sent to both.
+        rows: Of variables of which rows alone are read: name, number of rows of them all, and bytes that are read.
+        updates: How often in a step something is sent.
+    """
+
+    name: str
+    workers: int
+    max_staleness: int | None
+    pulled: dict[str, int]
+    pushed: dict[str, int]
+    rows: tuple[tuple[str, int, int], ...]
+    updates: int
+
+    def __repr__(self) -> str:
+        return write_sections(f"{self.name}, by {self._who}", self._sections())
+
+    def write_html(self, path: str | PathLike[str]) -> None:
+        """Write a page that needs no other files.
+
+        Args:
+            path: The file, which is replaced.
+        """
+        page = make_page(f"{self.name}, by {self._who}", None, self._sections())
+        Path(path).write_text(page, encoding="utf-8")
+
+    @property
+    def _who(self) -> str:
+        return f"{self.workers} worker(s) with variables on {len(self.pulled)} server(s)"
+
+    def _sections(self) -> list[Section]:
+        table = [(name, format_mib(size), format_mib(self.pushed[name])) for name, size in self.pulled.items()]
+        notes = [
+            f"A worker reads {format_mib(sum(self.pulled.values()))} MiB in a step and sends {format_mib(sum(self.pushed.values()))} MiB, "
+            f"in {self.updates} update(s). Where workers and servers are threads of one process, nothing goes over a network."
+        ]
+        notes += [
+            f"Of {name}, which has {count} rows, only those are read that are looked up: {format_mib(size)} MiB."
+            for name, count, size in self.rows
+        ]
+        columns = ("server", "#MiB read a step", "#MiB sent a step")
+        return [Section("Servers", columns, table, notes), Section("Staleness", notes=[_staleness(self.max_staleness)])]
+
+
+def _staleness(most: int | None) -> str:
+    if most is None:
+        return "Any number of other functions may end while one runs, whose updates it has not seen: `max_staleness` bounds it."
+    if most == 0:
+        return "None: functions run one after another, as they are scheduled (`max_staleness=0`)."
+    return (
+        f"While a function runs, at most {most} other(s) end, whose updates it has not seen (`max_staleness={most}`)."
+    )
+
+
+def tell_traffic(program: CellProgram, name: str, strategy: Any) -> None:
+    """Let who asks for it know of a step of a training with parameter servers, that is about to run for the first time.
+
+    Args:
+        program: Any program; others tell of themselves.
+        name: What it is called.
+        strategy: The one that has the workers.
+    """
+    tell = BEFORE_RUN.get()
+    if tell is None or not isinstance(program, ServedProgram):
+        return
+    parts = ServedParts.of(program.captured)
+    if any(cell.trainable for cell in _changed(parts)):
+        options = strategy.coordinator_options
+        explanation = _explain(parts, name, workers=len(strategy.workers), max_staleness=options["max_staleness"])
+        tell(explanation, None, ())
+
+
+def _explain(parts: ServedParts, name: str, *, workers: int, max_staleness: int | None) -> TrafficExplanation:
+    pulled: collections.Counter[str] = collections.Counter()
+    pushed: collections.Counter[str] = collections.Counter()
+    for cell, variable in parts.reads:
+        pulled.update(_of_server(cell, bytes_of([variable])))
+    rows = []
+    for cell, variable, stage in parts.lookups:
+        size = bytes_of(stage.outputs)
+        pulled.update(_of_server(cell, size))
+        rows.append((cell_name(cell), variable.aval.shape[0], size))
+    updates = [update for stage in parts.stages for update in stage.updates]
+    for update in updates:
+        pushed.update(_sent_for(update))
+    for cell, value in parts.assignments.in_the_end:
+        pushed.update(_of_server(cell, bytes_of([value])))
+    servers = sorted({*pulled, *pushed})
+    return TrafficExplanation(
+        name,
+        workers,
+        max_staleness,
+        {server: pulled[server] for server in servers},
+        {server: pushed[server] for server in servers},
+        tuple(rows),
+        sum(bool(stage.updates) for stage in parts.stages),
+    )
+
+
+def _changed(parts: ServedParts) -> list[Cell]:
+    updated = [cell for stage in parts.stages for update in stage.updates for cell in update.written]
+    return [*updated, *(cell for cell, _ in parts.assignments.in_the_end)]
+
+
+def _of_server(cell: Cell, size: int) -> dict[str, int]:
+    return {str(cell.storage.place_name): size} if cell.storage.is_served else {}
+
+
+def _sent_for(update: Update) -> dict[str, int]:
+    """Return the bytes that each server needs for what it is to do of an update."""
+    inner, operands = update.eqn.params["jaxpr"].jaxpr, update.operands
+    places = [str(cell.storage.place_name) if cell.storage.is_served else None for cell in update.written]
+    offset = len(inner.outvars) - len(places)
+    sent = {}
+    for place in {place for place in places if place is not None}:
+        wanted = [i >= offset and places[i - offset] == place for i in range(len(inner.outvars))]
+        _, needed = dce_jaxpr(inner, wanted)
+        sent[place] = bytes_of([var for var, is_needed in zip(operands, needed, strict=False) if is_needed])
+    return sent
