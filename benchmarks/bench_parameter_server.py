@@ -1,6 +1,6 @@
 """Asynchronous training with parameter servers, here and in TensorFlow, as JSON.
 
-`python benchmarks/bench_parameter_server.py [steps tiny waiting] [--processes] [--rounds 7] [--out benchmarks/results/parameter_server.json]`
+`python benchmarks/bench_parameter_server.py [steps tiny waiting] [--processes] [--rounds 7] [--out FILE]`
 
 Two workers and two servers, the same program under both. `steps`: training steps of a 784-1024-1024-10 perceptron, 256 rows each, whose
 gradients change the weights by `assign_sub`. `tiny`: functions that add 1 to a variable. `waiting`: functions that wait for 20 ms, in place

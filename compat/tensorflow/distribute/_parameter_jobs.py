@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from tfdist_jax.compat.tensorflow.distribute._parameter_processes import are_processes
+from tfdist_jax._cluster import are_processes
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver
 from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
 
