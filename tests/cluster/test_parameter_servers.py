@@ -162,3 +162,51 @@ result("stranger", told)
     assert launcher.wait() == 0, launcher.log
     code, told = launcher.result("stranger")
     assert code != 0 and "InvalidAuthToken" in told
+
+
+NATIVE = """
+import signal
+import jax.numpy as jnp, numpy as np, optax, tfdist_jax as td
+attempt, task = os.environ["TFDIST_JAX_RESTART"], json.loads(os.environ["TFDIST_JAX_CLUSTER"])["task"]
+result(f"pid_{task['type']}{task['index']}_{attempt}", os.getpid())
+td.ParameterServer.serve()
+
+def loss_fn(params, batch):
+    errors = batch["x"] @ params["w"] - batch["y"]
+    return (errors**2).mean(), {}
+
+def batches(seed, count):
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        x = random.normal(size=(16, 8)).astype(np.float32)
+        yield {"x": x, "y": x @ np.arange(8, dtype=np.float32)}
+"""
+
+
+def test_native_trainings_take_the_servers_and_workers_of_their_cluster(launch):
+    program = (
+        NATIVE
+        + """
+try:
+    td.ParameterServer(loss_fn, optax.sgd(0.1), workers=3)
+except ValueError as error:
+    result("wrong", str(error))
+for mode in (td.Asynchronous(), td.Asynchronous(max_staleness=0), td.Synchronous()):
+    with td.ParameterServer(loss_fn, optax.sgd(0.1), mode=mode) as server:
+        server.init({"w": jnp.zeros(8)})
+        for number, batch in enumerate(batches(0, 80)):
+            if number == 20 and mode == td.Asynchronous():
+                os.kill(json.loads((released.parent / "pid_worker0_0").read_text()), signal.SIGKILL)
+            server.schedule(batch)
+        server.join()
+        told = server.statistics
+        result(repr(mode).partition("(")[0] + str(told.rounds) + str(getattr(mode, "max_staleness", "")),
+               [np.asarray(server.params["w"]).tolist(), told.closures, told.pulled_bytes])
+"""
+    )
+    launcher = launch(program, "--workers", "2", "--parameter-servers", "1", "--max-restarts", "1")
+    assert launcher.wait() == 0, launcher.log
+    assert "has 2. Leave it out" in launcher.result("wrong")
+    for name in ("Asynchronous0None", "Asynchronous00", "Synchronous40"):
+        weights, closures, pulled = launcher.result(name)
+        assert weights == pytest.approx(range(8), abs=0.1) and closures == 80 and pulled >= 80 * 32

@@ -11,13 +11,14 @@ import numpy as np
 
 from tfdist_jax._coordinator import Coordinator, RemoteValue, Snapshot, current_worker
 from tfdist_jax._parameter_server._asynchronous import AsynchronousTrainer
-from tfdist_jax._parameter_server._engine import make_engine
+from tfdist_jax._parameter_server._engine import count_workers, find_processes, jobs_of, make_engine
 from tfdist_jax._parameter_server._gradients import Loss
 from tfdist_jax._parameter_server._local_sgd import LocalTrainer
 from tfdist_jax._parameter_server._modes import Asynchronous, LocalSGD, Mode, Synchronous, check_mode, check_optimizer
 from tfdist_jax._parameter_server._served_trees import ServedParams, copy_arrays, fetch
 from tfdist_jax._parameter_server._synchronous import SynchronousTrainer
 from tfdist_jax._parameter_server._trainer import Trainer
+from tfdist_jax._servers import serve
 
 if TYPE_CHECKING:
     import optax
@@ -32,7 +33,9 @@ class ParameterServer:
     """Trains parameters with several workers: each takes a batch and computes gradients, which are applied to the parameters on a server.
 
     Workers are threads of this process. Each computes on a device of its own, as far as there are enough; the parameters and the state of
-    the optimizer are in the host's memory. `schedule` hands a batch over, without waiting for it; `join` waits for all.
+    the optimizer are in the host's memory. Where TF_CONFIG has a cluster whose servers and workers are processes, as under
+    `tfdist-jax launch --parameter-servers 1`, these are taken instead: the program begins with `td.ParameterServer.serve()`, which lets
+    them be that. `schedule` hands a batch over, without waiting for it; `join` waits for all.
 
     A batch is trained on at least once: should a worker go, another one takes its batch. (Threads do not go by themselves.) The
     first error of a batch is raised by the next `schedule`, `join` or `done`, when no worker trains any more; the batches that wait are
@@ -62,7 +65,7 @@ class ParameterServer:
         loss_fn: Callable[[Any, Any], Any],
         tx: "optax.GradientTransformation",
         *,
-        workers: int,
+        workers: int | None = None,
         mode: Mode = _DEFAULT,
         has_aux: bool = True,
     ) -> None:
@@ -72,22 +75,30 @@ class ParameterServer:
             loss_fn: `loss_fn(params, batch)` giving `(loss, aux)`. The loss is a scalar, the mean over the batch, or `(sum, weight)`; `aux`
                 any pytree. It is compiled, once for each kind of batch.
             tx: The optimizer; of `td.LocalSGD` each worker's.
-            workers: Their number.
+            workers: Their number. None for as many as the cluster has; without one for each device, but at least two.
             mode: `td.Asynchronous(...)`, `td.Synchronous(...)` or `td.LocalSGD(...)`. Synchronous gradients are those of the mean of a
                 round's losses, whatever their batches' sizes; where losses are `(sum, weight)`, of the sum of all divided by the
                 weight of all.
             has_aux: False if `loss_fn` returns the loss alone.
 
         Raises:
-            ValueError: If there are no workers, or not enough for the mode.
+            ValueError: If there are no workers, or not enough for the mode, or another number than the cluster has.
             TypeError: If something is of another type.
+            NotImplementedError: If workers of `td.LocalSGD` are other processes.
+            RuntimeError: If this process is a server or a worker of a cluster.
         """
-        check_mode(mode, workers)
+        count = count_workers() if workers is None else workers
+        check_mode(mode, count)
+        if isinstance(mode, LocalSGD) and find_processes() is not None:
+            raise NotImplementedError(
+                "td.LocalSGD computes in the coordinator's process, and the cluster's workers would do nothing. Take another mode, or "
+                "let workers be threads: without a cluster of other processes in TF_CONFIG."
+            )
         check_optimizer("tx", tx)
         if not callable(loss_fn):
             raise TypeError(f"`loss_fn` must be a function of parameters and a batch, got {loss_fn!r}.")
         self._loss, self._tx, self._mode = Loss(loss_fn, has_aux), tx, mode
-        self._engine = make_engine(workers)
+        self._engine = make_engine(count)
         self._coordinator = Coordinator(
             self._engine.workers,
             statistics=self._engine.statistics,
@@ -99,6 +110,19 @@ class ParameterServer:
         self._scheduled = 0
         # Held while batches are scheduled or waited for.
         self._lock = threading.Lock()
+
+    @staticmethod
+    def serve() -> None:
+        """Be a server or a worker until the process is ended, if this process is one of TF_CONFIG's cluster; else do nothing.
+
+        Raises:
+            SystemExit: If what a server holds is lost.
+            ImportError: If Ray is missing.
+            ValueError: If the process knows no secret.
+        """
+        cluster = find_processes()
+        if cluster is not None and cluster.task.type in ("ps", "worker"):
+            serve(jobs_of(cluster), cluster.task.type, cluster.task.index)
 
     def init(self, params: Any) -> None:
         """Bring parameters to the server, and make the state of the optimizer there.

@@ -1,5 +1,6 @@
 """Servers and workers in processes of their own: what they are told, and how they do it, whatever carries the messages."""
 
+from tfdist_jax._servers._connect import connect as connect, serve as serve
 from tfdist_jax._servers._plan import (
     Call as Call,
     ExportedPart as ExportedPart,

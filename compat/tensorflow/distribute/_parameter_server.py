@@ -9,6 +9,7 @@ import jax
 import tfdist_jax
 from tfdist_jax._cluster import are_processes
 from tfdist_jax._coordinator import EmbeddedWorker, Statistics, check_options
+from tfdist_jax._servers import connect
 from tfdist_jax._stateful._remote_storage import RemoteStorage
 from tfdist_jax._stateful._served_storage import EmbeddedServedStorage
 from tfdist_jax._stateful._storage import Storage
@@ -19,7 +20,6 @@ from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import TFConf
 from tfdist_jax.compat.tensorflow.distribute._execution_contexts import OnlyReplicaContext
 from tfdist_jax.compat.tensorflow.distribute._input import InputContext
 from tfdist_jax.compat.tensorflow.distribute._parameter_jobs import find_jobs
-from tfdist_jax.compat.tensorflow.distribute._parameter_processes import connect
 from tfdist_jax.compat.tensorflow.distribute._partitioned_variables import make_partitioned
 from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver

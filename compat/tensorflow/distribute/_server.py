@@ -7,6 +7,7 @@ from typing import Any, final
 
 from tfdist_jax._cluster import are_processes
 from tfdist_jax._cluster._addresses import host_and_port
+from tfdist_jax._servers import serve
 from tfdist_jax.compat.tensorflow._platform._errors import InternalError
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import with_protocol
 from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
@@ -72,9 +73,6 @@ class Server:
         """
         jobs = self._spec.as_dict()
         if self._job in ("ps", "worker") and are_processes(jobs):
-            # It takes Ray.
-            from tfdist_jax._servers._serve import serve
-
             serve(jobs, self._job, self._index)
         _log.warning(
             "The task %s %d waits: parameter servers and workers are threads of the process that makes the strategy, which does its work.",
