@@ -13,6 +13,10 @@ class RayActorError(Exception):
     """The actor has gone."""
 
 
+class ObjectLostError(Exception):
+    """An answer has gone."""
+
+
 class GetTimeoutError(TimeoutError):
     """It takes longer."""
 
@@ -24,7 +28,9 @@ class FakeRay:
         actors: Those that are there, by their jobs and numbers.
     """
 
-    exceptions = types.SimpleNamespace(RayActorError=RayActorError, GetTimeoutError=GetTimeoutError)
+    exceptions = types.SimpleNamespace(
+        RayActorError=RayActorError, ObjectLostError=ObjectLostError, GetTimeoutError=GetTimeoutError
+    )
 
     def __init__(self, servers: int, workers: int) -> None:
         """Start so many."""
@@ -83,7 +89,7 @@ class FakeActor:
 
     def __init__(self, kind: type, threads: Any) -> None:
         """Make its object."""
-        self._object, self._threads = kind(), threads
+        self._object, self._threads = kind({}), threads
         self._goes_on = threading.Event()
         self._goes_on.set()
         self.is_gone = False

@@ -20,7 +20,7 @@ def are_processes(jobs: Mapping[str, Sequence[str]]) -> bool:
     wanted = os.environ.get(PARAMETER_SERVERS)
     if wanted not in (None, "", "threads", "processes"):
         raise ValueError(f'{PARAMETER_SERVERS} is "threads" or "processes", got {wanted!r}.')
-    elsewhere = [address for job in ("ps", "worker") for address in jobs.get(job, ()) if not _is_here(address)]
+    elsewhere = [address for job in ("chief", "ps", "worker") for address in jobs.get(job, ()) if not _is_here(address)]
     if wanted == "threads" and elsewhere:
         raise ValueError(f"{PARAMETER_SERVERS} is threads, but the task at {elsewhere[0]} is on another machine.")
     return bool(jobs.get("ps")) and (wanted == "processes" or bool(elsewhere))

@@ -39,6 +39,7 @@ class ClosureQueue:
     have not run, and forget the error.
 
     Attributes:
+        make_cancelled: Makes the error of a closure that is cancelled.
         may_take: Whether a worker may take a closure at present.
         limit: How many closures may wait.
     """
@@ -59,7 +60,7 @@ class ClosureQueue:
             limit: How many closures may wait; `put` waits while there are so many.
             max_staleness: How many others may end while a closure runs; None for any number.
         """
-        self._make_cancelled, self.limit, self._max_staleness = make_cancelled, limit, max_staleness
+        self.make_cancelled, self.limit, self._max_staleness = make_cancelled, limit, max_staleness
         self.may_take: Callable[[int], bool] = lambda worker: True
         # Those that any worker may run, by None, and those of each worker.
         self._waiting: dict[int | None, collections.deque[Closure]] = {
@@ -157,12 +158,13 @@ class ClosureQueue:
             self._end(closure)
 
     def put_back(self, closure: Closure) -> None:
-        """Let a closure that was taken wait again, before all others; cancel it, if one has failed."""
+        """Let a closure that was taken wait again, in its place among the others; cancel it, if one has failed."""
         with self._changed:
             if self._error is None and self._is_open:
-                self._waiting[closure.worker].appendleft(closure)
+                waiting, number = self._waiting[closure.worker], closure.number or 0
+                waiting.insert(sum((other.number or 0) < number for other in waiting), closure)
             else:
-                closure.result.set_error(self._make_cancelled())
+                closure.result.set_error(self.make_cancelled())
             self._end(closure)
 
     def join(self) -> None:
@@ -236,7 +238,7 @@ class ClosureQueue:
     def _cancel_waiting(self) -> None:
         for waiting in self._waiting.values():
             while waiting:
-                waiting.popleft().result.set_error(self._make_cancelled())
+                waiting.popleft().result.set_error(self.make_cancelled())
 
     def must_be_open(self) -> None:
         """Raise a RuntimeError, or what it was broken off with, if it is closed."""

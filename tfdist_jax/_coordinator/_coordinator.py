@@ -163,12 +163,13 @@ class _WorkerThread(threading.Thread):
 
     def run(self) -> None:
         while self._queue.is_open:
-            while self._to_make:
+            while self._to_make and self._queue.is_open:
                 self._make_one(self._to_make.popleft())
             closure = self._queue.take(self._worker.index, or_when=lambda: bool(self._to_make))
             if closure is not None:
                 self._run_one(closure)
             del closure  # It holds arrays.
+        self._make_no_more(self._queue.make_cancelled())
 
     def _make_one(self, closure: Closure) -> None:
         try:
@@ -193,6 +194,12 @@ class _WorkerThread(threading.Thread):
             self._statistics.count(closures=1)
             self._queue.finish(closure)
 
+    def _make_no_more(self, error: BaseException) -> None:
+        with self._lock:
+            for ref, _ in self._made:
+                if (result := ref()) is not None and not result.is_ready:
+                    result.set_error(error)
+
     def _recover(self) -> None:
         """Wait for the worker, which then makes anew all that was its own."""
         self._statistics.count(workers=-1)
@@ -205,6 +212,10 @@ class _WorkerThread(threading.Thread):
             self._worker.recover(lambda: not self._queue.is_open)
         except BaseException as error:  # Else whoever waits for its closures would wait for ever.
             self._queue.break_off(error)
+            self._make_no_more(error)
+            return
+        if not self._queue.is_open:
+            self._make_no_more(self._queue.make_cancelled())
             return
         with self._lock:
             results = ((ref(), fn) for ref, fn in self._made)

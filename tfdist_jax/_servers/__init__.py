@@ -10,11 +10,11 @@ from tfdist_jax._servers._plan import (
     Round as Round,
     ServerCall as ServerCall,
     load_part as load_part,
-    make_name as make_name,
 )
 from tfdist_jax._servers._runner import Ask as Ask, BeforeChanges as BeforeChanges, Outcome as Outcome, Runner as Runner
 from tfdist_jax._servers._server import (
     Answer as Answer,
+    Caller as Caller,
     Sender as Sender,
     Server as Server,
     StaleSenderError as StaleSenderError,

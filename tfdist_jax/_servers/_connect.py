@@ -1,7 +1,7 @@
 """How a coordinator, and each of its tasks, comes to its cluster."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 
 def connect(jobs: Mapping[str, Sequence[str]]) -> tuple[Any, list[Any]]:
@@ -24,7 +24,7 @@ def connect(jobs: Mapping[str, Sequence[str]]) -> tuple[Any, list[Any]]:
     return servers, [RayWorker(cluster, i, servers) for i in range(len(jobs["worker"]))]
 
 
-def serve(jobs: Mapping[str, Sequence[str]], job: str, index: int) -> None:
+def serve(jobs: Mapping[str, Sequence[str]], job: str, index: int) -> NoReturn:
     """Be a task "ps" or "worker" of a cluster until the process is ended.
 
     Args:

@@ -5,7 +5,6 @@ A program's values have numbers, by which its parts name them. Compiled parts ha
 
 import dataclasses
 import functools
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
@@ -20,7 +19,7 @@ class Part:
     """A compiled part of a program.
 
     Attributes:
-        name: By which others know it: parts that compute the same, of the same types, may share it.
+        name: By which others know it.
         function: It, by `jax.jit`.
         types: Of the arrays that it takes.
         replaced: Which of them its results may replace in their memory, where it runs as another process's.
@@ -30,6 +29,7 @@ class Part:
     function: Any
     types: tuple[jax.ShapeDtypeStruct, ...]
     replaced: tuple[int, ...] = ()
+    _exported: "dict[str, ExportedPart]" = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     def __call__(self, *arrays: Any) -> Sequence[Any]:
         """Run it in this process."""
@@ -37,7 +37,6 @@ class Part:
             given = [array if isinstance(array, jax.Array) else jax.device_put(array) for array in arrays]
         return self.function(*given)
 
-    @functools.cache  # noqa: B019  Parts live as long as their program.
     def export(self, platform: str) -> "ExportedPart":
         """Return it for processes whose devices are of a platform.
 
@@ -46,11 +45,13 @@ class Part:
         """
         from jax import export  # Few programs need it.
 
+        if platform in self._exported:
+            return self._exported[platform]
         # A `ShapeDtypeStruct` of 64 bits would be taken for one of 32; with JAX set to 64 bits, `jax.random` would be lowered to others
         # than it was traced with.
         types = [ShapedArray(each.shape, each.dtype) for each in self.types]
         program = export.export(self.function, platforms=[platform])(*types).serialize()
-        return ExportedPart(bytes(program), self.replaced)
+        return self._exported.setdefault(platform, ExportedPart(bytes(program), self.replaced))
 
 
 @final
@@ -189,8 +190,3 @@ class Plan:
     def parts(self) -> frozenset[str]:
         """The names of what the worker computes."""
         return frozenset(step.part for step in self.steps if isinstance(step, Call))
-
-
-def make_name(*about: Any) -> str:
-    """Return a name that equal things share, in all processes."""
-    return hashlib.sha256(repr(about).encode()).hexdigest()[:32]

@@ -13,15 +13,16 @@ from tfdist_jax._cluster import Timeouts
 from tfdist_jax._errors import ServerLostError
 from tfdist_jax._servers._plan import ExportedPart, Plan, Round, load_part
 from tfdist_jax._servers._runner import Outcome, Runner
-from tfdist_jax._servers._server import Answer, Sender, Server
+from tfdist_jax._servers._server import Answer, Caller, Sender, Server, StaleSenderError
 
 
 @final
 class ServerActor:
     """A server's process."""
 
-    def __init__(self) -> None:
-        """Hold nothing, in the host's memory."""
+    def __init__(self, environment: Mapping[str, str | None]) -> None:
+        """Hold nothing, in the host's memory, in the environment of the server's task."""
+        _be_in(environment)
         jax.config.update("jax_platforms", "cpu")
         self._server = Server()
 
@@ -38,8 +39,9 @@ class ServerActor:
 class WorkerActor:
     """A worker's process: it runs plans, and asks the servers itself."""
 
-    def __init__(self) -> None:
-        """Know no program and no server."""
+    def __init__(self, environment: Mapping[str, str | None]) -> None:
+        """Know no program and no server, in the environment of the worker's task."""
+        _be_in(environment)
         self._plans: dict[str, Plan] = {}
         self._parts: dict[str, Any] = {}
         self._session, self._servers = "", ()
@@ -51,30 +53,47 @@ class WorkerActor:
     def begin(self, session: str, servers: Sequence[Any]) -> None:
         """Serve a coordinator, which calls itself so, and whose servers' actors these are; forget the programs of another one."""
         self._session, self._servers = session, servers
-        self._plans.clear()
-        self._parts.clear()
+        self._plans, self._parts = {}, {}
 
-    def load(self, plan: Plan, parts: Mapping[str, ExportedPart]) -> None:
-        """Take a plan and what it computes."""
+    def load(self, session: str, plan: Plan, parts: Mapping[str, ExportedPart]) -> None:
+        """Take a coordinator's plan and what it computes."""
+        self._must_be_of(session)
         self._parts.update({name: load_part(exported) for name, exported in parts.items()})
         self._plans[plan.name] = plan
 
-    def run(self, name: str, arguments: Sequence[Any], closure: int | None, call: int, oldest: int) -> Outcome:
-        """Run a plan that has been loaded, as the so manyth call of a closure; `oldest` is the first closure that may still run.
+    def run(self, name: str, arguments: Sequence[Any], caller: Caller) -> Outcome:
+        """Run a plan that has been loaded, for a closure.
 
         Raises:
             ServerLostError: If a server has gone.
+            StaleSenderError: If another coordinator uses the worker.
         """
         ray: Any = importlib.import_module("ray")  # It is an extra.
-        sender = lambda number: Sender(self._session, None if closure is None else (closure, call, number), oldest)
-        ask = lambda messages, sent, number: ask_servers(ray, self._servers, messages, sent, sender(number))
-        outcome = Runner(self._parts).run(self._plans[name], arguments, ask)
+        servers, parts, plan = self._servers, self._parts, self._plans[name]
+        self._must_be_of(caller.session)  # After those have been read, which another coordinator would replace before.
+        ask = lambda messages, sent, number: ask_servers(ray, servers, messages, sent, caller.sender(name, number))
+        outcome = Runner(parts).run(plan, arguments, ask)
         outcome.results[:] = map(np.asarray, outcome.results)
         return outcome
 
+    def _must_be_of(self, session: str) -> None:
+        if session != self._session:
+            raise StaleSenderError("Another coordinator uses the worker.")
+
+
+def _be_in(environment: Mapping[str, str | None]) -> None:
+    """Take variables of the environment from the task: Ray gives an actor those of its node."""
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
 
 def _vitals() -> dict[str, Any]:
-    return {"pid": os.getpid(), "platform": jax.default_backend()}
+    from jax import export  # Heavy.
+
+    return {"pid": os.getpid(), "platform": export.default_export_platform()}
 
 
 def ask_servers(
@@ -121,7 +140,7 @@ def wait_while_alive(ray: Any, answers: Sequence[Any], actors: Sequence[Any]) ->
             ray.get([actor.ping.remote() for actor in actors], timeout=limit_s)
     except ray.exceptions.GetTimeoutError as error:
         raise ActorLostError(f"There has been no sign of life for {limit_s:g} s.") from error
-    except ray.exceptions.RayActorError as error:
+    except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
         first, *others = str(error).splitlines() or ["It has gone."]
         name = [line.strip() for line in others if line.strip().startswith("name: ")]
         raise ActorLostError(" ".join([first, *name])) from error

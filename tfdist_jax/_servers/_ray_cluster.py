@@ -4,6 +4,7 @@ The cluster's first server's address is that of Ray's head. A machine's first ta
 that has started it. Who does not know the cluster's secret does not take part.
 """
 
+import atexit
 import contextlib
 import hashlib
 import importlib
@@ -24,8 +25,10 @@ _ADDRESS = "RAY_ADDRESS"
 _TOKEN, _MODE = "RAY_AUTH_TOKEN", "RAY_AUTH_MODE"
 _NAMESPACE = "tfdist_jax"
 _SOON_S = 0.5
-# Messages that an actor answers at once.
+# Messages that an actor answers at once, beside those of closures: each worker may wait with one, and the coordinator with another one.
 _THREADS = 32
+# What an actor takes from its task's environment; the rest is that of the task that has started the machine's node.
+_OWN = ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "TF_CONFIG", "XLA_FLAGS", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 
 
 def import_ray() -> Any:
@@ -88,6 +91,7 @@ class RayCluster:
         while True:
             error = self._try_to_connect()
             if error is None:
+                atexit.register(self.close)
                 return
             if time.monotonic() > deadline:
                 self.close()
@@ -104,16 +108,21 @@ class RayCluster:
 
     def _try_to_connect(self) -> Exception | None:
         """Connect, unless nobody listens there: Ray itself would wait for that, and complain meanwhile."""
-        if self._node is None and self._starts_node():
-            self._node = Node(self._own_host(), self._jobs["ps"][0], is_head=self._task == ("ps", 0))
-        if self._node is not None and (error := self._node.error()) is not None:
-            _log.warning("%s It starts again.", error)
-            self._node = None
-            return error
+        if self.ray.is_initialized():  # By another strategy of this process.
+            return None
         try:
-            socket.create_connection(host_and_port(self.address), _SOON_S).close()
+            if self._node is None and self._starts_node():
+                self._node = Node(self._own_host() or "", self._jobs["ps"][0], is_head=self._task == ("ps", 0))
+            if self._node is not None and (error := self._node.error()) is not None:
+                _log.warning("%s It starts again.", error)
+                self._node = None
+                return error
+            address = self.address
+            if address != "auto":
+                socket.create_connection(host_and_port(address), _SOON_S).close()
+                address = in_numbers(address)
             self.ray.init(
-                address=in_numbers(self.address),
+                address=address,
                 namespace=_NAMESPACE,
                 logging_level=logging.ERROR,
                 log_to_driver=False,
@@ -123,9 +132,12 @@ class RayCluster:
             return error
         return None
 
-    def _own_host(self) -> str:
-        job, index = self._task or ("", 0)
-        return resolve(host_and_port(self._jobs[job][index] if job else self.address)[0])
+    def _own_host(self) -> str | None:
+        """Return this machine's address, in numbers; None if none of the cluster's tasks is here."""
+        if self._task is None:
+            return None
+        job, index = self._task
+        return resolve(host_and_port(self._jobs[job][index])[0])
 
     def _starts_node(self) -> bool:
         """Whether this task is the first one of the cluster on its machine."""
@@ -158,7 +170,7 @@ class RayCluster:
                     "Waiting for the task %s %d, at %s, for %.0f s.", job, index, self._jobs[job][index], waited
                 )
                 told += 1
-            if is_over is None and waited > limits.start_s:
+            if waited > (limits.start_s if is_over is None else limits.wait_s):
                 raise TimeoutError(
                     f"The task {job} {index}, at {self._jobs[job][index]}, has not come for {waited:.0f} s."
                 )
@@ -183,12 +195,12 @@ class RayCluster:
         options = {
             "name": f"{job} {index}",
             "num_cpus": 0,
-            "max_concurrency": _THREADS,
+            "max_concurrency": _THREADS + 2 * len(self._jobs["worker"]),
             "scheduling_strategy": self._own_node(),
         }
         while True:
             with contextlib.suppress(ValueError):  # One of the process that was this task before is still there.
-                actor = self.ray.remote(kind).options(**options).remote()
+                actor = self.ray.remote(kind).options(**options).remote({name: os.environ.get(name) for name in _OWN})
                 self.ray.get(actor.ping.remote())
                 return actor
             with contextlib.suppress(ValueError):
@@ -201,6 +213,7 @@ class RayCluster:
 
     def close(self) -> None:
         """Leave the cluster, and end the machine's node if this process has started it."""
-        self.ray.shutdown()
+        atexit.unregister(self.close)
+        self.ray.shutdown()  # Else the node would wait for it.
         if self._node is not None:
             self._node.close()

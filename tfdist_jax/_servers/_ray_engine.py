@@ -1,6 +1,7 @@
 """The coordinator's end of a cluster of processes: servers that hold its variables, and workers that run its closures."""
 
 import contextlib
+import functools
 import itertools
 import logging
 import secrets
@@ -18,7 +19,7 @@ from tfdist_jax._servers._plan import ExportedPart, Part, Plan
 from tfdist_jax._servers._ray_actors import ActorLostError, ask_servers, wait_for_servers, wait_while_alive
 from tfdist_jax._servers._ray_cluster import RayCluster
 from tfdist_jax._servers._runner import BeforeChanges, Outcome, Runner
-from tfdist_jax._servers._server import Sender
+from tfdist_jax._servers._server import Caller
 
 _log = logging.getLogger("tfdist_jax")
 _SOON_S = 0.2
@@ -41,26 +42,43 @@ class RayServers:
         self._wait((actor.call.remote("begin", self.session) for actor in self.actors), self.actors)
         self._known: set[str] = set()
         self._lock = threading.Lock()
+        self._own, self._turns = _Own(), itertools.count()
 
     def set(self, server: int, arrays: Mapping[int, np.ndarray]) -> None:
         """Let a server hold arrays."""
         actor = self.actors[server]
-        self._wait([actor.call.remote("set", arrays)], [actor])
+        self._wait([actor.call.remote("set", self.session, arrays)], [actor])
 
     def get(self, server: int, cells: Sequence[int]) -> list[np.ndarray]:
         """Return arrays that a server holds."""
         actor = self.actors[server]
-        return self._wait([actor.call.remote("get", cells)], [actor])[0]
+        return self._wait([actor.call.remote("get", self.session, cells)], [actor])[0]
+
+    @contextlib.contextmanager
+    def taking_turn(self) -> Iterator[None]:
+        """Keep others from changing what servers hold, in whose place this thread changes it."""
+        if self._own.turn is not None:
+            yield
+            return
+        turn = self._own.turn = next(self._turns)
+        try:
+            for actor in self.actors:  # All in one order: who has the first one gets the others.
+                self._wait([actor.call.remote("take_turn", self.session, turn)], [actor])
+            yield
+        finally:
+            self._own.turn = None
+            for actor in self.actors:
+                actor.call.remote("end_turn", self.session, turn)
 
     def drop(self, server: int, cells: Sequence[int]) -> None:
         """Let a server hold arrays no longer; nobody waits for that."""
         if self._ray.is_initialized():
-            self.actors[server].call.remote("drop", cells)
+            self.actors[server].call.remote("drop", self.session, cells)
 
     def run(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
         """Run a plan on the worker that this thread stands for, or in this process where it stands for none or would compute nothing."""
         worker: Any = current_worker()
-        if worker is None or not plan.parts:
+        if worker is None or not plan.parts or self._own.turn is not None:
             return self.run_here(plan, parts, arguments, lambda arrays: None)
         self._load(plan, parts)
         with _as_users_error():
@@ -72,7 +90,8 @@ class RayServers:
         """Run a plan, all of which a server does not do itself, in this process; the arguments are those of `Runner.run`."""
         self._load(plan, parts)
         worker: Any = current_worker()
-        sender = (lambda number: Sender(self.session)) if worker is None else worker.begin_call(self.session)
+        caller = Caller(self.session, turn=self._own.turn) if worker is None else worker.next_call(self._own.turn)
+        sender = functools.partial(caller.sender, plan.name)
         ask = lambda messages, sent, number: ask_servers(self._ray, self.actors, messages, sent, sender(number))
         with _as_users_error():
             return Runner({name: parts[name] for name in plan.parts}).run(plan, arguments, ask, before_changes)
@@ -88,13 +107,23 @@ class RayServers:
                 of_servers.setdefault(message.server, {}).update(exported)
             actors = [self.actors[server] for server in of_servers]
             self._wait(
-                (a.call.remote("load", of_one) for a, of_one in zip(actors, of_servers.values(), strict=True)), actors
+                (
+                    a.call.remote("load", self.session, of_one)
+                    for a, of_one in zip(actors, of_servers.values(), strict=True)
+                ),
+                actors,
             )
             self._known.add(plan.name)
 
     def _wait(self, answers: Iterable[Any], servers: Sequence[Any]) -> list[Any]:
         with _as_users_error():
             return wait_for_servers(self._ray, list(answers), servers)
+
+
+class _Own(threading.local):
+    """What is a thread's own: its turn with the servers, if it has one."""
+
+    turn: int | None = None
 
 
 @final
@@ -137,11 +166,9 @@ class RayWorker:
         if not is_over():
             _log.warning("The worker %d is back.", self.index)
 
-    def begin_call(self, session: str) -> Callable[[int], Sender]:
-        """Return who sends each message of a program that this process runs for the present closure, by the message's number."""
-        call = next(self._calls)
-        closure = self._closure
-        return lambda number: Sender(session, None if closure is None else (closure, call, number), self._oldest())
+    def next_call(self, turn: int | None = None) -> Caller:
+        """Return which run of a program the next one for the present closure is."""
+        return Caller(self._servers.session, self._closure, next(self._calls), self._oldest(), turn)
 
     def run_plan(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
         """Run a plan there.
@@ -151,10 +178,10 @@ class RayWorker:
         """
         if plan.name not in self._known:
             exported = {name: parts[name].export(self._platform) for name in plan.parts}
-            self._ask(self._actor.load.remote(plan, exported))
+            self._ask(self._actor.load.remote(self._servers.session, plan, exported))
             self._known.add(plan.name)
         given = list(map(np.asarray, arguments))
-        return self._ask(self._actor.run.remote(plan.name, given, self._closure, next(self._calls), self._oldest()))
+        return self._ask(self._actor.run.remote(plan.name, given, self.next_call()))
 
     def _ask(self, answer: Any) -> Any:
         try:

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import os
 import shutil
 import signal
@@ -9,7 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import final
 
@@ -56,7 +59,7 @@ class Node:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=_choose_end(),
             )
         self.close = weakref.finalize(self, _close, self._process, folder)
 
@@ -91,6 +94,8 @@ def _free_port() -> int:
         return server.getsockname()[1]
 
 
-def _end_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def _choose_end() -> Callable[[], object] | None:
+    """Return what lets a process end with this one, even if this one is killed: Linux looks at the thread that has started it."""
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return None
+    return functools.partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -3,8 +3,10 @@
 import logging
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from tfdist_jax._servers._ray_actors import ServerActor, WorkerActor
 from tfdist_jax._servers._ray_cluster import RayCluster
@@ -14,7 +16,7 @@ _LOOK_S = 1.0
 _LIMIT_S = 60.0
 
 
-def serve(jobs: Mapping[str, Sequence[str]], job: str, index: int) -> None:
+def serve(jobs: Mapping[str, Sequence[str]], job: str, index: int) -> NoReturn:
     """Be a task "ps" or "worker" of a cluster until the process is ended.
 
     Args:
@@ -25,11 +27,18 @@ def serve(jobs: Mapping[str, Sequence[str]], job: str, index: int) -> None:
     Raises:
         SystemExit: If a server's memory is lost.
     """
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(
-            signal.SIGTERM, lambda number, frame: sys.exit(128 + number)
-        )  # What ends with the process is closed.
+    # What ends with the process is closed, also when it is asked to end.
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     cluster = RayCluster(jobs, (job, index))
+    try:
+        _be_task(cluster, job, index)
+    finally:
+        cluster.close()
+
+
+def _be_task(cluster: RayCluster, job: str, index: int) -> NoReturn:
     kind = ServerActor if job == "ps" else WorkerActor
     actor = cluster.start_actor(kind)
     _log.info("The task %s %d is there.", job, index)

@@ -15,8 +15,8 @@ class StaleSenderError(RuntimeError):
     """Whoever asks is no longer wanted: another coordinator is there, or its closure has ended on another worker."""
 
 
-Tag = tuple[int, int, int]
-"""Which message it is: the number of the closure, of its program and of the message among those of the program."""
+Tag = tuple[int, int, int, str]
+"""Which message it is: the number of the closure, of its program, and of the message among those of the program, which has a name, too."""
 
 
 @final
@@ -28,11 +28,38 @@ class Sender:
         session: The coordinator's own name.
         tag: Which message it is; None if it is never sent again.
         oldest: The number of the first closure that may still run.
+        turn: Which turn of its own it has, if it has one.
     """
 
     session: str
     tag: Tag | None = None
     oldest: int = 0
+    turn: int | None = None
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Caller:
+    """Which run of a program it is that asks.
+
+    Attributes:
+        session: The coordinator's own name.
+        closure: The number of the closure; None if it never runs again.
+        call: Which of the closure's programs it is.
+        oldest: The number of the first closure that may still run.
+        turn: Which turn of its own it has, if it has one.
+    """
+
+    session: str
+    closure: int | None = None
+    call: int = 0
+    oldest: int = 0
+    turn: int | None = None
+
+    def sender(self, program: str, number: int) -> Sender:
+        """Return who sends a message of the program."""
+        tag = None if self.closure is None else (self.closure, self.call, number, program)
+        return Sender(self.session, tag, self.oldest, self.turn)
 
 
 @final
@@ -58,7 +85,7 @@ class Server:
 
     def __init__(self) -> None:
         """Hold nothing."""
-        self._lock = threading.RLock()
+        self._lock = threading.Condition(threading.RLock())
         self._parts: dict[str, Callable[..., Sequence[Any]]] = {}
         self.begin("")
 
@@ -68,33 +95,65 @@ class Server:
             self._session = session
             self._arrays: dict[int, Any] = {}
             self._answers: collections.OrderedDict[Tag, Answer] = collections.OrderedDict()
+            self._parts.clear()
             self._changes = self._oldest = 0
+            # Whose turn it is, if it is one's alone, and the turns that were over before they came.
+            self._turn: int | None = None
+            self._over: set[int] = set()
+            self._lock.notify_all()
 
-    def load(self, parts: Mapping[str, ExportedPart]) -> None:
-        """Take parts of programs."""
-        for name, exported in parts.items():
-            self._parts[name] = load_part(exported)
+    def load(self, session: str, parts: Mapping[str, ExportedPart]) -> None:
+        """Take parts of programs of the coordinator with this name."""
+        with self._lock:
+            self._must_be_of(session)
+            for name, exported in parts.items():
+                self._parts[name] = load_part(exported)
 
-    def set(self, arrays: Mapping[int, np.ndarray]) -> None:
+    def set(self, session: str, arrays: Mapping[int, np.ndarray]) -> None:
         """Hold arrays."""
         with self._lock:
+            self._must_be_of(session)
             self._arrays.update(arrays)
 
-    def get(self, cells: Sequence[int]) -> list[np.ndarray]:
+    def get(self, session: str, cells: Sequence[int]) -> list[np.ndarray]:
         """Return what cells hold.
 
         Raises:
             KeyError: If it holds none of that number.
         """
         with self._lock:
-            held = [self._arrays[cell] for cell in cells]
-        return list(map(np.asarray, held))
+            self._must_be_of(session)
+            return [np.asarray(self._arrays[cell]) for cell in cells]
 
-    def drop(self, cells: Sequence[int]) -> None:
+    def drop(self, session: str, cells: Sequence[int]) -> None:
         """Hold some arrays no longer."""
         with self._lock:
-            for cell in cells:
-                self._arrays.pop(cell, None)
+            if session == self._session:
+                for cell in cells:
+                    self._arrays.pop(cell, None)
+
+    def take_turn(self, session: str, turn: int) -> None:
+        """Handle no messages of others until `end_turn`: the coordinator changes what it has read."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._turn is None or turn in self._over or session != self._session)
+            self._must_be_of(session)
+            if turn not in self._over:
+                self._turn = turn
+
+    def end_turn(self, session: str, turn: int) -> None:
+        """Go on for all; a turn that has not begun will not."""
+        with self._lock:
+            if session != self._session:
+                return
+            if self._turn == turn:
+                self._turn = None
+            else:
+                self._over.add(turn)
+            self._lock.notify_all()
+
+    def _must_be_of(self, session: str) -> None:
+        if session != self._session:
+            raise StaleSenderError("Another coordinator uses the server.")
 
     def handle(self, message: Message, sent: Sequence[np.ndarray], sender: Sender) -> Answer:
         """Do what a message asks, whose parts have been loaded.
@@ -108,6 +167,8 @@ class Server:
             StaleSenderError: If the sender should have ended.
         """
         with self._lock:
+            self._lock.wait_for(lambda: self._turn in (None, sender.turn) or sender.session != self._session)
+            self._must_be_of(sender.session)
             self._must_be_wanted(sender)
             if sender.tag in self._answers:
                 return self._answers[sender.tag]
@@ -121,8 +182,6 @@ class Server:
 
     def _must_be_wanted(self, sender: Sender) -> None:
         """Refuse who is stale, and forget the answers to closures that have ended."""
-        if sender.session != self._session:
-            raise StaleSenderError("Another coordinator uses the server.")
         self._oldest = max(self._oldest, sender.oldest)
         while self._answers and next(iter(self._answers))[0] < self._oldest:
             self._answers.popitem(last=False)

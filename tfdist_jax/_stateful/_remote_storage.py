@@ -3,6 +3,7 @@
 import itertools
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, final
 
 import jax
@@ -28,6 +29,10 @@ class Servers(Protocol):
 
     def drop(self, server: int, cells: Sequence[int]) -> None:
         """Let a server hold arrays no longer. It may be called at any time, in any thread."""
+        ...
+
+    def taking_turn(self) -> AbstractContextManager[None]:
+        """Keep others from changing what servers hold, in whose place this thread changes it. It may be entered again within."""
         ...
 
     def run(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
@@ -82,6 +87,10 @@ class RemoteStorage(ServedStorage):
         """Keep arrays on one of the servers."""
         super().__init__(traffic, place_name)
         self.servers, self.index = servers, index
+
+    def taking_turn(self) -> AbstractContextManager[None]:
+        """Keep workers from changing what the servers hold."""
+        return self.servers.taking_turn()
 
     def load(self, held: RemoteArray) -> jax.Array:
         """Fetch a value."""

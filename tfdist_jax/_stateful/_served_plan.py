@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.extend.core import Literal
 
-from tfdist_jax._servers import Call, Message, Part, Plan, Round, ServerCall, make_name
+from tfdist_jax._servers import Call, Message, Part, Plan, Round, ServerCall
 from tfdist_jax._stateful._remote_storage import RemoteStorage, Servers
 from tfdist_jax._stateful._served_assignments import AtOnce, calls_host, needed_for
 from tfdist_jax._stateful._served_parts import ServedParts
@@ -71,7 +71,7 @@ class PlannedProgram:
         self._assign_in_the_end()
         arguments = self._number.of_all([*program.arguments, *(self._reads[id(cell)] for cell in self.local)])
         results = self._number.of_all([*program.results, *(atom for _, atom in in_the_end)])
-        name = make_name("plan", next(_names))
+        name = f"plan {next(_names)}"
         self.plan = Plan(name, arguments, self._number.constants, tuple(self._steps), results)
 
     def _compute(self, stage: Stage) -> None:
@@ -81,17 +81,22 @@ class PlannedProgram:
 
     def _part(self, function: Callable[..., Any], variables: Sequence[Any], replaced: Sequence[int] = ()) -> str:
         types = tuple(jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in variables)
-        name = make_name("part", next(_names))
+        name = f"part {next(_names)}"
         self.parts[name] = Part(name, function, types, tuple(replaced))
         return name
 
     def _pull(self) -> None:
-        """Compute which rows are looked up, and ask each server for all that is read, at one moment."""
+        """Compute which rows are looked up, and ask each server for all that is read, at one moment.
+
+        What is assigned at once is read in a message of its own: servers keep answers to changes for a while, and the rest may be large.
+        """
         self._compute(self._program.indices)
-        requests = _Requests()
+        requests, changes = _Requests(), _Requests()
+        changed = {id(cell) for cell, _ in self._program.assignments.at_once}
         for cell, var in self._program.reads:
             if _is_remote(cell):
-                requests[_server(cell)].reads.append((_key(cell), self._number.of(var)))
+                of_all = changes if id(cell) in changed else requests
+                of_all[_server(cell)].reads.append((_key(cell), self._number.of(var)))
         for cell, var, stage in self._program.lookups:
             indices = [each for each in stage.inputs if each is not var]
             part = self._part(_taking([var, *indices], stage), [var, *indices])
@@ -105,10 +110,10 @@ class PlannedProgram:
             at_once = AtOnce(self._program.captured, pairs)
             keys = tuple(map(_key, at_once.cells))
             part = self._part(at_once.program, [*at_once.reads, *at_once.inputs])
-            requests[server].calls.append(
+            changes[server].calls.append(
                 ServerCall(part, keys, self._number.of_all(at_once.inputs), (None,) * len(keys), keys)
             )
-        self._ask(requests)
+        self._ask(requests, changes)
 
     def _ask(self, *requests: "_Requests") -> None:
         self._steps += [messages for each in requests if (messages := each.take())]

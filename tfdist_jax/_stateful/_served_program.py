@@ -118,14 +118,8 @@ class ServedProgram:
 
     def _run(self, values: Values) -> Any:
         begun = self._read(values, begin=self._begin)
-        try:
+        with _taking_back(begun.assigned):
             return self._run_stages(values, begun)
-        except BaseException:
-            with CELLS, deferring_signals():
-                for cell, old, new in begun.assigned:
-                    if cell.stored is new:  # Else others have gone on from there.
-                        cell.stored = old
-            raise
 
     def _run_stages(self, values: Values, begun: "_Begun") -> Any:
         moments = begun.moments
@@ -157,7 +151,11 @@ class ServedProgram:
         before = [cell.stored for cell in alone]
         with CELLS, deferring_signals():
             held = [cell.storage.load(cell.stored) for cell in planned.local]
-            planned.at_once.assign(values)
+            assigned = planned.at_once.assign(values)
+        with _taking_back(assigned):
+            return self._finish_plan(planned, values, held, before)
+
+    def _finish_plan(self, planned: PlannedProgram, values: Values, held: Sequence[Any], before: Sequence[Any]) -> Any:
         # A program of this process would take NumPy's arrays of 64 bits as narrower ones, too.
         given = zip(values.take(self._parts.arguments), self._parts.arguments, strict=True)
         arguments = [*(array.astype(var.aval.dtype, copy=False) for array, var in given), *held]
@@ -219,7 +217,7 @@ class ServedProgram:
         for cell, var, array in held:
             values.give([var], [_load(cell, array)])
         for cell, var, array, stage in tables:
-            if is_recording():
+            if is_recording() or not isinstance(array, jax.Array):  # Else its server is in this process.
                 values.give([var], [_load(cell, array)])
                 stage.compute(values, default_device())
             else:
@@ -264,6 +262,19 @@ class _Begun:
 
 CellProgram = StatefulProgram | ServedProgram
 """A compiled function that reads and writes cells."""
+
+
+@contextlib.contextmanager
+def _taking_back(assigned: Sequence[tuple[Cell, Any, Any]]) -> Iterator[None]:
+    """Let cells hold again what they have held before, in the place of what was assigned, if what comes next fails."""
+    try:
+        yield
+    except BaseException:
+        with CELLS, deferring_signals():
+            for cell, old, new in assigned:
+                if cell.stored is new:  # Else others have gone on from there.
+                    cell.stored = old
+        raise
 
 
 def _traffic_of(cell: Cell) -> Traffic | None:

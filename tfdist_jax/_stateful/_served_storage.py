@@ -1,5 +1,6 @@
 """Cells on servers, which several programs change at once: each sends updates, which are applied to what the servers hold by then."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, final
 
@@ -42,6 +43,10 @@ class ServedStorage(Storage):
     def __init__(self, traffic: Traffic, place_name: str | None = None) -> None:
         """Keep arrays at a place of that name."""
         self.traffic, self.place_name = traffic, place_name
+
+    def taking_turn(self) -> contextlib.AbstractContextManager[None]:
+        """Keep workers from changing what servers hold, if they do so without this process, while it does."""
+        return contextlib.nullcontext()
 
     def keep_like(self, cell: Cell, other: Cell) -> None:
         """Keep a cell that is on a server, too, where the other one is: an update of both sends no server what the other one holds."""
@@ -104,8 +109,13 @@ def update(fn: Callable[[], Any], cells: Sequence[Any]) -> Any:
         What `fn` returns.
     """
     scope = current_scope()
-    is_now = scope is None or not scope.is_traced or scope.is_update
-    if is_now or not any(cell.storage.is_served for cell in cells):
+    served = {cell.storage for cell in cells if cell.storage.is_served}
+    if scope is None or not scope.is_traced:
+        with changing(), contextlib.ExitStack() as stack:
+            for storage in served:
+                stack.enter_context(storage.taking_turn())
+            return fn()
+    if scope.is_update or not served:
         with changing():
             return fn()
     if not isinstance(scope, CaptureScope):

@@ -138,7 +138,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if not arguments.module:
             Program.of_script(name)
         clusters = _clusters(arguments)
-        gpus = _gpus_by_worker(len(clusters), arguments.devices_per_worker)
+        gpus = _gpus_by_process([cluster.task.type for cluster in clusters], arguments.devices_per_worker)
     except (FileNotFoundError, ValueError) as error:
         print(f"tfdist-jax launch: {error}", file=sys.stderr)
         return 2
@@ -244,6 +244,19 @@ def _member(
 
 def _log(arguments: argparse.Namespace, cluster: Cluster) -> Path:
     return arguments.log_dir / f"{cluster.task.type}_{cluster.task.index}.log"
+
+
+def _gpus_by_process(jobs: Sequence[str], wanted: int | None) -> list[str | None]:
+    """Return CUDA_VISIBLE_DEVICES for processes with these jobs; None leaves it as it is.
+
+    Raises:
+        ValueError: If there are fewer GPUs than that.
+    """
+    # With parameter servers, workers and an evaluator compute.
+    computing = [job for job in jobs if "ps" not in jobs or job in ("worker", "evaluator")]
+    gpus = iter(_gpus_by_worker(len(computing), wanted))
+    none_of_them = "" if _gpus() else None
+    return [next(gpus) if "ps" not in jobs or job in ("worker", "evaluator") else none_of_them for job in jobs]
 
 
 def _gpus_by_worker(workers: int, wanted: int | None) -> list[str | None]:

@@ -126,7 +126,7 @@ class Supervisor:
         if not self._signals and group.failed and not is_done:
             # Those who notice by themselves that one is gone say more about it than those who are stopped.
             group.wait(lambda: bool(self._signals), _NOTICE_S)
-        failed = group.failed
+        failed, workers_code = group.failed, self._workers_code
         number = self._signals[0] if self._signals else signal.SIGTERM
         for beside in (*self._workers, *([self._sidecar] if self._signals and self._sidecar is not None else ())):
             beside.ask(number)
@@ -135,6 +135,8 @@ class Supervisor:
             worker.stop(number, self._is_urgent)
         self._group, self._workers = None, []
         failed = [] if is_done else failed or group.failed  # Who serves ends when it is asked to.
+        if workers_code and not is_done and not self._signals:
+            return workers_code
         return self._tell(group, min(failed, key=lambda i: _innocence(group.codes[i]))) if failed else 0
 
     def _is_over(self, group: Group) -> bool:
@@ -142,7 +144,12 @@ class Supervisor:
             beside.look()
         for i in group.kill_frozen(self._frozen_s):
             say(f"{group.name(i)} has been stopped for {self._frozen_s:g} s and is killed.")
-        return bool(group.failed or self._signals) or self._has_led_to_the_end(group)
+        return bool(group.failed or self._signals or self._workers_code) or self._has_led_to_the_end(group)
+
+    @property
+    def _workers_code(self) -> int:
+        """The exit code of a worker, if all have failed for good; else 0."""
+        return min((worker.code for worker in self._workers), default=0)
 
     def _has_led_to_the_end(self, group: Group) -> bool:
         """Whether the first member, if the others serve it, has ended well."""
