@@ -395,3 +395,31 @@ def test_statistics_tell_of_rounds_where_there_are_any(make):
     told = coordinator.statistics.snapshot()
     assert (told.rounds, told.dropped) == (3, 2) and told.scalars["dropped"] == 2
     assert str(told).endswith("; 3 rounds, 2 gradients dropped")
+
+
+def test_closures_that_are_put_back_keep_their_order():
+    queue = ClosureQueue(3, ClosureCancelledError)
+    closures = [Closure(lambda: None) for _ in range(4)]
+    for closure in closures:
+        queue.put(closure)
+    first, second, third = (queue.take(i) for i in range(3))
+    for closure in (first, second):
+        queue.put_back(closure)
+    assert queue.oldest() == 0
+    queue.finish(third)
+    assert [queue.take(0) for _ in range(3)] == [closures[0], closures[1], closures[3]]
+
+
+def test_who_waits_for_what_a_lost_worker_was_to_make_is_told(make):
+    coordinator, workers = make(1)
+    (made,) = coordinator.make_on_each(lambda: 1)
+    assert made.result() == 1
+
+    def refuse(is_over):
+        raise ConnectionError("Nobody is there.")
+
+    workers[0].recover, workers[0].loses = refuse, lambda: True
+    coordinator.schedule(lambda: 1)
+    with pytest.raises(ConnectionError, match="Nobody is there"):
+        coordinator.join()
+    assert isinstance(made.error(), ConnectionError)

@@ -53,6 +53,10 @@ class FakeRay:
             threading.Event().wait(0.01)
         return self.actors[job, index]
 
+    def threads_of(self, job: str, index: int) -> set[threading.Thread]:
+        """Return the threads in which an actor's methods run."""
+        return self.actors[job, index].running
+
     def is_initialized(self) -> bool:
         """Whether it runs."""
         return True
@@ -93,6 +97,7 @@ class FakeActor:
         self._goes_on = threading.Event()
         self._goes_on.set()
         self.is_gone = False
+        self.running: set[threading.Thread] = set()
         self._asked: list[concurrent.futures.Future[bytes]] = []
         _ACTORS[id(self)] = self
 
@@ -115,6 +120,7 @@ class FakeActor:
         self._goes_on.wait()
         if self.is_gone:
             return
+        self.running.add(threading.current_thread())
         try:
             found = pickle.dumps(getattr(self._object, name)(*pickle.loads(arguments)))
         except BaseException as error:
@@ -123,6 +129,8 @@ class FakeActor:
         else:
             if not answer.done():
                 answer.set_result(found)
+        finally:
+            self.running.discard(threading.current_thread())
 
     def end(self) -> None:
         """Go: who waits for it is told."""

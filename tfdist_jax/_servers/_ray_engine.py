@@ -139,6 +139,7 @@ class RayWorker:
         self.device = devices[index % len(devices)]
         self._closure: int | None = None
         self._oldest, self._calls = lambda: 0, itertools.count()
+        self._lost = ""
         self._connect(None)
 
     def _connect(self, is_over: Callable[[], bool] | None) -> None:
@@ -161,7 +162,7 @@ class RayWorker:
 
     def recover(self, is_over: Callable[[], bool]) -> None:
         """Wait until the worker's process is there again, or `is_over()`."""
-        _log.warning("The worker %d has gone; its closure runs on another one.", self.index)
+        _log.warning("The worker %d has gone; its closure runs on another one. %s", self.index, self._lost)
         self._connect(is_over)
         if not is_over():
             _log.warning("The worker %d is back.", self.index)
@@ -188,6 +189,7 @@ class RayWorker:
             return wait_while_alive(self._ray, [answer], [self._actor])[0]
         except ActorLostError as error:
             self._ray.kill(self._actor)  # It may come to life again.
+            self._lost = str(error)
             raise WorkerLostError(str(error)) from error
 
 

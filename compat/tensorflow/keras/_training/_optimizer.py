@@ -45,14 +45,17 @@ def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
             return change(self, trainable_variables, grads)
         apply_now = functools.partial(change, self, trainable_variables)
         if context is None:
-            with changing_together():
-                return update(lambda: apply_now(grads), cells)
+            return update(lambda: apply_together(apply_now, grads), cells)
         variables = trainable_variables
         if variables is None:
             if not self.built:
                 return apply_now(grads)  # Which refuses.
             variables = self._trainable_variables
         return apply_summed(context, self, grads, variables, apply_now)
+
+    def apply_together(apply_now: Callable[[Any], Any], grads: Any) -> Any:
+        with changing_together():
+            return apply_now(grads)
 
     def change(self: BaseOptimizer, trainable_variables: Any, grads: list[Any]) -> Any:
         return original(self, _as_tensors(grads, keep_slices=_takes_slices(self)), trainable_variables)
