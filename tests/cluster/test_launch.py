@@ -404,3 +404,34 @@ monitoring.register_event_listener(lambda event, **_: events.append(event.rparti
     first, second = counts
     assert all(kept for _, kept in first)
     assert second == [[loaded + kept, 0] for loaded, kept in first]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "each", "expected"),
+    [
+        (["chief", "worker", "worker", "ps", "ps"], None, ["", "0,1", "2,3", "", ""]),
+        (["chief", "worker", "worker", "ps", "evaluator"], 1, ["", "0", "1", "", "2"]),
+        (["worker", "worker", "evaluator"], 1, ["0", "1", "2"]),
+    ],
+)
+def test_those_who_compute_have_the_gpus(monkeypatch, jobs, each, expected):
+    monkeypatch.setattr(_launch, "_gpus", lambda: ["0", "1", "2", "3"])
+    assert _launch._gpus_by_process(jobs, each) == expected
+
+
+def test_servers_see_what_they_would_without_gpus(monkeypatch):
+    monkeypatch.setattr(_launch, "_gpus", list)
+    assert _launch._gpus_by_process(["chief", "worker", "ps"], None) == [None] * 3
+
+
+def test_a_group_whose_workers_have_all_failed_for_good_fails(launch):
+    program = """
+    import sys, time
+    role = json.loads(os.environ["TFDIST_JAX_CLUSTER"])["task"]["type"]
+    if role == "worker":
+        sys.exit(7)
+    time.sleep(600)
+    """
+    launcher = launch(program, "--workers", "2", "--parameter-servers", "1")
+    assert launcher.wait() == 7, launcher.log
+    assert "worker 1 stays away" in launcher.log

@@ -19,7 +19,7 @@ from typing import final
 from tfdist_jax._cluster._addresses import host_and_port, resolve
 
 _PR_SET_PDEATHSIG = 1
-_LAST_S = 10
+_LAST_S = 2
 _TOLD_CHARACTERS = 2000
 
 

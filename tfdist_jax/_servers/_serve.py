@@ -35,6 +35,8 @@ def serve(jobs: Mapping[str, Sequence[str]], job: str, index: int) -> NoReturn:
     try:
         _be_task(cluster, job, index)
     finally:
+        if is_main:
+            signal.alarm(0)  # What Ray does with a signal lets the process abort three seconds later.
         cluster.close()
 
 
