@@ -286,6 +286,37 @@ def test_who_waits_for_room_in_a_queue_that_is_closed_is_told():
     assert len(errors) == 1 and "has been stopped" in errors[0]
 
 
+def test_who_waits_for_closures_that_are_cancelled_by_stopping_is_told(make):
+    entered, go, errors = threading.Event(), threading.Event(), []
+    coordinator, _ = make(1)
+
+    def run():
+        entered.set()
+        assert go.wait(LIMIT_S)
+
+    def join():
+        try:
+            coordinator.join()
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    coordinator.schedule(run)
+    cancelled = coordinator.schedule(run)
+    assert entered.wait(LIMIT_S)
+    threads = [threading.Thread(target=join)]
+    threads[0].start()
+    while not coordinator._queue._scheduling.locked():
+        time.sleep(0.001)
+    threads.append(threading.Thread(target=coordinator.stop))
+    threads[1].start()
+    threads[0].join(LIMIT_S)
+    go.set()
+    threads[1].join(LIMIT_S)
+    assert len(errors) == 1 and "has been stopped" in errors[0]
+    assert isinstance(cancelled.error(), ClosureCancelledError)
+    coordinator.join()  # All is over.
+
+
 def test_stopping_waits_for_all_threads_together(make, monkeypatch):
     monkeypatch.setattr(_coordinator, "_LAST_S", 0.2)
     coordinator, _ = make(4)

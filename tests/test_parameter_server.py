@@ -4,6 +4,7 @@ import functools
 import gc
 import sys
 import threading
+import time
 import weakref
 
 import jax
@@ -17,8 +18,9 @@ from sklearn.datasets import load_digits
 
 import tfdist_jax as td
 from tfdist_jax._coordinator import ClosureCancelledError, Statistics
-from tfdist_jax._parameter_server import _parameter_server
+from tfdist_jax._parameter_server import _asynchronous, _parameter_server
 from tfdist_jax._parameter_server._engine import Engine
+from tfdist_jax._parameter_server._gradients import make_result
 from tfdist_jax._servers._ray_engine import RayServers, RayWorker
 from tfdist_jax._stateful._remote_storage import RemoteStorage
 
@@ -58,6 +60,47 @@ def loss_fn(params, batch):
 
 def distance(params, batch):
     return ((params - batch) ** 2).sum() / 2
+
+
+class Hold:
+    """A loss function that waits in the workers while it is traced, for batches of one shape."""
+
+    def __init__(self, shape=()):
+        self.entered, self.go, self._shape = threading.Event(), threading.Event(), shape
+
+    def loss(self, params, batch):
+        if batch.shape == self._shape:
+            self.entered.set()
+            assert self.go.wait(LIMIT_S)
+        return distance(params, batch)
+
+
+def in_thread(fn):
+    """Return a thread that runs `fn`, and a list that gets its error, or None."""
+    errors = []
+
+    def run():
+        try:
+            fn()
+        except BaseException as error:
+            errors.append(error)
+        else:
+            errors.append(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, errors
+
+
+def wait_until(is_so):
+    end = time.monotonic() + LIMIT_S
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def interrupt():
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -203,8 +246,14 @@ def test_no_gradient_is_lost_and_none_is_staler_than_allowed(serve):
     assert summed.statistics.closures == 200
 
 
-def test_workers_compute_side_by_side_on_devices_of_their_own(serve):
+def test_workers_compute_side_by_side_on_devices_of_their_own(serve, monkeypatch):
     meeting, devices = threading.Barrier(3, timeout=LIMIT_S), set()
+
+    def note(loss, aux):
+        devices.update(loss.devices())
+        return make_result(loss, aux)
+
+    monkeypatch.setattr(_asynchronous, "make_result", note)
 
     def meet(x):
         meeting.wait()
@@ -215,8 +264,7 @@ def test_workers_compute_side_by_side_on_devices_of_their_own(serve):
 
     server = serve(loss, optax.sgd(1.0), params=jnp.zeros(()), workers=3, has_aux=False)
     train(server, [np.float32(1)] * 3)
-    devices = {worker.device for worker in server._engine.workers}
-    assert len(devices) == 3
+    assert devices == {worker.device for worker in server._engine.workers} and len(devices) == 3
 
 
 def test_rounds_of_all_workers_are_steps_on_the_mean_gradient_and_have_equal_bits(serve):
@@ -310,6 +358,20 @@ def test_weighted_losses_of_a_round_are_one_mean_over_all(serve, weigh):
     assert results[0].loss == pytest.approx(float(mean(params, batches[0]))) and np.isnan(results[1].loss)
 
 
+def test_the_weight_may_depend_on_parameters_for_some_kinds_of_batches_only(serve):
+    batches, params = [np.float32([1, 2]), np.float32([3, 4, 5])], jnp.float32(2)
+    sums = lambda params, x: ((params * x).sum(), (params**2 if len(x) == 3 else jnp.ones(())) * len(x))
+
+    def mean(params):
+        totals, weights = zip(*(sums(params, batch) for batch in batches), strict=True)
+        return sum(totals) / sum(weights)
+
+    for order in (batches, batches[::-1]):
+        server = serve(sums, optax.sgd(1.0), params=params, workers=2, has_aux=False, mode=td.Synchronous())
+        train(server, order)
+        assert float(server.params) == pytest.approx(float(params - jax.grad(mean)(params)), rel=1e-5)
+
+
 @pytest.mark.parametrize("mode", [td.Asynchronous(), td.LocalSGD(sync_every=1)])
 def test_weighted_losses_of_a_worker_are_its_batchs_mean(serve, mode):
     loss = lambda params, batch: (((params - batch["x"]) ** 2 * batch["mask"]).sum(), batch["mask"].sum())
@@ -393,10 +455,14 @@ def test_a_state_must_be_like_the_one_that_it_replaces(serve):
             {**state, "params": {**state["params"], "b": np.zeros(9, "f4")}},
             r"`params\['b'\]` has the type float32\[8\]",
         ),
+        ({**state, "params": {**state["params"], "b": np.zeros(8)}}, r"`params\['b'\]` has .*got float64\[8\]"),
+        ({**state, "params": {**state["params"], "b": np.zeros(8, "i4")}}, r"`params\['b'\]` has .*got int32\[8\]"),
         ({**state, "opt_state": ()}, "`opt_state` has the structure"),
     ]:
         with pytest.raises(ValueError, match=message):
             server.state = wrong
+    with pytest.raises(ValueError, match=r"`workers\[0\].*got float64"):
+        local.state = {**local.state, "workers": jax.tree.map(np.float64, local.state["workers"])}
     with pytest.raises(ValueError, match="number of workers"):
         local.state = {**local.state, "workers": local.state["workers"][:1]}
     assert_equal(server.state, state)
@@ -464,19 +530,117 @@ def test_the_first_error_of_a_batch_is_raised_and_the_training_goes_on(serve, mo
     assert len(results) == 10 and np.isfinite(jax.tree.leaves(server.params)[0]).all()
 
 
+def ask_until_it_fails(server):
+    while not server.done():
+        time.sleep(0.001)
+
+
+def schedule_after_it_has_failed(server):
+    wait_until(lambda: server._coordinator.is_idle)
+    server.schedule(make_batches(1)[0])
+
+
 @each_mode
-def test_no_round_waits_for_a_batch_that_has_failed(serve, mode):
+@pytest.mark.parametrize("ask", [td.ParameterServer.join, schedule_after_it_has_failed, ask_until_it_fails])
+def test_no_round_waits_for_a_batch_that_has_failed(serve, mode, ask):
     server, (good, *rest) = serve(mode=mode, workers=2), make_batches(4)
     for before in ([good], []):
         for batch in before:
             server.schedule(batch).result()
         server.schedule({})
         with pytest.raises(KeyError):
-            server.join()
+            ask(server)
         train(server, rest)
     assert server.statistics.closures == 7
     train(server, rest[:2])
     assert set(server.state) >= {"params", "opt_state"}
+
+
+def test_not_all_is_done_while_another_thread_waits_for_it(serve):
+    hold = Hold()
+    server = serve(hold.loss, optax.sgd(0.1), params=jnp.zeros(()), has_aux=False, mode=td.LocalSGD(sync_every=1))
+    server.schedule(np.float32(1))
+    thread, errors = in_thread(server.join)
+    wait_until(lambda: server._lock.locked())
+    assert not server.done()
+    hold.go.set()
+    thread.join(LIMIT_S)
+    assert server.done() and errors == [None]
+
+
+@pytest.mark.parametrize("mode", [MODES[2], DILOCO], ids=["sync", "diloco"])
+def test_who_waits_while_workers_are_stopped_is_told_and_nothing_computed_is_lost(serve, mode):
+    hold = Hold(shape=(2,))
+    server = serve(hold.loss, optax.sgd(0.1), params=jnp.zeros(()), workers=3, has_aux=False, mode=mode)
+    server.schedule(np.ones(1, "f4")).result()
+    server.schedule(np.ones(2, "f4"))
+    assert hold.entered.wait(LIMIT_S)
+    waiting, errors = in_thread(server.join)
+    wait_until(lambda: server._lock.locked())
+    stopping, _ = in_thread(server.stop)
+    waiting.join(LIMIT_S)
+    assert isinstance(errors[0], RuntimeError) and "has been stopped" in str(errors[0])
+    with pytest.raises(RuntimeError, match="after `stop`, while a worker still trained, `stop` again"):
+        _ = server.state
+    assert float(server.params) == 0
+    hold.go.set()
+    stopping.join(LIMIT_S)
+    assert float(server.state["params"]) != 0 and server.statistics.rounds == 1
+
+
+@pytest.mark.parametrize("mode", [MODES[2], MODES[4]], ids=["sync", "local"])
+def test_an_interrupt_after_a_batch_has_come_leaves_no_worker_without_its_turn(serve, mode, monkeypatch):
+    hold, values = Hold(), np.arange(1, 13, dtype="f4")
+    server = serve(hold.loss, optax.sgd(0.1), params=jnp.zeros(()), workers=3, has_aux=False, mode=mode)
+    server.schedule(values[0])
+    assert hold.entered.wait(LIMIT_S)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(server._coordinator._queue, "_raise_error", interrupt)
+        server.schedule(values[1])
+    for value in values[2:]:
+        server.schedule(value)
+    hold.go.set()
+    joining, errors = in_thread(server.join)
+    joining.join(LIMIT_S)
+    assert errors == [None]
+    assert (server.statistics.closures, server.statistics.rounds) == (12, 4 if isinstance(mode, td.Synchronous) else 2)
+    whole = serve(distance, optax.sgd(0.1), params=jnp.zeros(()), workers=3, has_aux=False, mode=mode)
+    train(whole, values)
+    assert_close(server.state, whole.state)
+
+
+@each_mode
+def test_workers_trace_one_after_another(serve, mode):
+    tracing, errors = threading.Lock(), []
+
+    def loss(params, batch):
+        if not tracing.acquire(blocking=False):
+            errors.append("Another worker traces.")
+            return params * batch
+        time.sleep(0.05)
+        tracing.release()
+        return params * batch
+
+    server = serve(loss, optax.sgd(0.1), params=jnp.zeros(()), has_aux=False, mode=mode)
+    train(server, np.arange(8, dtype="f4"))
+    assert not errors
+
+
+def test_a_state_that_is_read_while_workers_train_is_of_one_moment(serve):
+    server = serve(
+        lambda params, batch: params * batch,
+        optax.adam(0.1),
+        params=jnp.zeros(()),
+        workers=1,
+        has_aux=False,
+        mode=td.LocalSGD(sync_every=1, outer_optimizer=optax.adam(0.1)),
+    )
+    train(server, [np.float32(1)] * 2)
+    for _ in range(300):
+        server.schedule(np.float32(1))
+    for _ in range(100):
+        state = server.state  # Each round is one step, and so is complete.
+        assert state["opt_state"][0].count == state["workers"][0][0].count
 
 
 @each_mode
@@ -514,26 +678,34 @@ def test_what_would_wait_for_itself_is_refused(serve, mode, name):
 def test_wrong_options_are_refused():
     make = functools.partial(td.ParameterServer, loss_fn, optax.sgd(0.1))
     for workers, error in [(0, ValueError), (-1, ValueError), (2.0, TypeError), ("2", TypeError), (True, TypeError)]:
-        with pytest.raises(error, match="`workers` is the number of workers"):
+        with pytest.raises(error, match="`workers` must be a whole number, 1 or more"):
             make(workers=workers)
     with pytest.raises(TypeError, match=r"`mode` must be .* got 'sync'"):
         make(workers=2, mode="sync")
     with pytest.raises(ValueError, match=r"Of 2 worker.*may be 1 at most.*got 2"):
         make(workers=2, mode=td.Synchronous(backup_workers=2))
-    for wrong in (-1, 0.5, True, None):
-        with pytest.raises(ValueError, match="`backup_workers` is a whole number, 0 or more"):
+    for wrong, error in [(-1, ValueError), (0.5, TypeError), (True, TypeError), (None, TypeError)]:
+        with pytest.raises(error, match="`backup_workers` must be a whole number, 0 or more"):
             td.Synchronous(backup_workers=wrong)
-    for wrong in (0, 1.0, True, None):
-        with pytest.raises(ValueError, match="`sync_every` is a whole number, 1 or more"):
+    for wrong, error in [(0, ValueError), (1.0, TypeError), (True, TypeError), (None, TypeError)]:
+        with pytest.raises(error, match="`sync_every` must be a whole number, 1 or more"):
             td.LocalSGD(sync_every=wrong)
-    with pytest.raises(ValueError, match="`max_staleness`"):
-        td.Asynchronous(max_staleness=-1)
+    for wrong, error in [(-1, ValueError), (0.5, TypeError), (True, TypeError), ("2", TypeError)]:
+        with pytest.raises(error, match="`max_staleness` must be a whole number, 0 or more"):
+            td.Asynchronous(max_staleness=wrong)
     with pytest.raises(TypeError, match=r"`outer_optimizer` must be an optax.GradientTransformation.*got 0.7"):
         td.LocalSGD(sync_every=2, outer_optimizer=0.7)
     with pytest.raises(TypeError, match="`tx` must be"):
         td.ParameterServer(loss_fn, 0.1, workers=1)
     with pytest.raises(TypeError, match="`loss_fn` must be a function"):
         td.ParameterServer(None, optax.sgd(0.1), workers=1)
+
+
+def test_whole_numbers_may_be_numpys(serve):
+    assert len(serve(workers=np.int64(3))._engine.workers) == 3
+    assert repr(td.Synchronous(backup_workers=np.int32(1))) == "Synchronous(backup_workers=1)"
+    assert td.LocalSGD(sync_every=np.uint8(2)) == td.LocalSGD(sync_every=2)
+    assert td.Asynchronous(max_staleness=np.int64(0)) == td.Asynchronous(max_staleness=0)
 
 
 def test_calls_at_the_wrong_moment_are_refused(serve):
@@ -546,8 +718,8 @@ def test_calls_at_the_wrong_moment_are_refused(serve):
         server.init(make_params())
         with pytest.raises(RuntimeError, match="`init` has been called before"):
             server.init(make_params())
+        state = server.state
         server.schedule(make_batches(1)[0]).result()
-        state = {**server._trainer.state()}
         for use in (lambda: server.state, lambda: setattr(server, "state", state)):
             with pytest.raises(RuntimeError, match="call `join` before"):
                 use()
@@ -588,7 +760,21 @@ def test_an_optimizer_whose_state_changes_its_type_is_told(serve, mode):
 
 
 def test_batches_that_wait_are_bounded_in_number(serve):
-    assert serve(workers=3)._coordinator._queue.limit == 3 * 32
+    hold = Hold()
+    server = serve(hold.loss, optax.sgd(0.1), params=jnp.zeros(()), workers=1, has_aux=False)
+    queue, waited = server._coordinator._queue, []
+
+    def schedule_many():
+        for _ in range(100):
+            server.schedule(np.float32(1))
+            waited.append(queue._num_waiting())
+
+    scheduling, errors = in_thread(schedule_many)
+    wait_until(lambda: queue._num_waiting() >= 32)
+    assert len(waited) <= 33  # The worker holds another one.
+    hold.go.set()
+    scheduling.join(LIMIT_S)
+    assert errors == [None] and max(waited) == 32
 
 
 def test_leaving_with_an_error_waits_for_nothing(serve):

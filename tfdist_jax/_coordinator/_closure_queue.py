@@ -85,6 +85,11 @@ class ClosureQueue:
         return self._is_open
 
     @property
+    def num_put(self) -> int:
+        """How many closures have been put, whatever has become of them."""
+        return self._newest + 1
+
+    @property
     def is_idle(self) -> bool:
         """Whether no closure waits or runs."""
         with self._changed:
@@ -97,9 +102,10 @@ class ClosureQueue:
                 lambda: self._num_waiting() < self.limit or self._error is not None or not self._is_open
             )
             self.must_be_open()
-            self._waiting[closure.worker].append(closure)
+            # Python handles interrupts after calls: none comes between what is counted and what is there.
             self._newest += 1
             closure.number = self._newest
+            self._waiting[closure.worker].append(closure)
             self._raise_error()
             self._changed.notify_all()
 
@@ -168,12 +174,19 @@ class ClosureQueue:
             self._end(closure)
 
     def join(self) -> None:
-        """Wait until all closures have run."""
+        """Wait until all closures have run.
+
+        Raises:
+            RuntimeError: If it is closed meanwhile, which cancels some.
+        """
         with self._scheduling, self._changed:
+            has_run_all = self._is_empty()
             self._changed.wait_for(lambda: self._error is not None or self._is_empty() or not self._is_open)
             self._raise_error()
             if self._end_of_all is not None:
                 raise self._end_of_all
+            if not has_run_all:
+                self.must_be_open()
 
     def done(self) -> bool:
         """Return whether all closures have run."""

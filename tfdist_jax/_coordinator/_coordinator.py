@@ -117,6 +117,7 @@ class Coordinator:
 
         Raises:
             Exception: As `schedule`.
+            RuntimeError: If another thread calls `stop` meanwhile.
         """
         _must_not_be_worker("join")
         self._queue.join()
@@ -128,6 +129,11 @@ class Coordinator:
             Exception: As `schedule`.
         """
         return self._queue.done()
+
+    @property
+    def num_scheduled(self) -> int:
+        """How many closures have been scheduled, whatever has become of them."""
+        return self._queue.num_put
 
     @property
     def is_idle(self) -> bool:

@@ -140,8 +140,10 @@ def mean_gradient(parts: Sequence[Sums]) -> Any:
     """
     total, weight = _add(*(part.total for part in parts)), _add(*(part.weight for part in parts))
     grads = jax.tree.map(_add, *(part.grads for part in parts))
-    if parts[0].weight_grads is not None:
-        of_weight = jax.tree.map(_add, *(part.weight_grads for part in parts))
+    # Of some kinds of batches the weight may depend on the parameters, and of others not.
+    weight_grads = [part.weight_grads for part in parts if part.weight_grads is not None]
+    if weight_grads:
+        of_weight = jax.tree.map(_add, *weight_grads)
         grads = jax.tree.map(lambda grad, other: grad - total / weight * other, grads, of_weight)
     return jax.tree.map(lambda grad, like: (grad / weight).astype(like.dtype), grads, parts[0].grads)
 

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any, final
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax._coordinator import current_worker
+from tfdist_jax._coordinator import current_worker, tracing_alone
 from tfdist_jax._internals import default_device
 from tfdist_jax._parameter_server._engine import Engine
 from tfdist_jax._parameter_server._gradients import Loss, StepResult, apply_gradients, make_result, mean_params
 from tfdist_jax._parameter_server._modes import LocalSGD
-from tfdist_jax._parameter_server._served_trees import ServedParams, copy_arrays, fetch, leaves_like, store_trees
+from tfdist_jax._parameter_server._served_trees import (
+    ServedParams,
+    copy_arrays,
+    fetch,
+    flatten_batch,
+    leaves_like,
+    store_trees,
+)
+from tfdist_jax._parameter_server._trainer import must_be_settled
 from tfdist_jax._stateful._served_storage import bring
 
 if TYPE_CHECKING:
@@ -29,11 +37,13 @@ class _Own:
         opt_state: The state of its optimizer.
         params: Its parameters, trained and frozen ones; None before it has taken those of the servers.
         steps: How many steps it has made since.
+        kinds: The kinds of batches for which its step has been traced.
     """
 
     opt_state: Any
     params: tuple[Any, Any] | None = None
     steps: int = 0
+    kinds: set[Any] = dataclasses.field(default_factory=set)
 
 
 @final
@@ -74,6 +84,11 @@ class LocalTrainer:
         own, device = self._own[worker.index], default_device()
         params = self._pull() if own.params is None else own.params
         batch, opt_state = jax.tree.map(lambda leaf: bring(leaf, device), (batch, own.opt_state))
+        kind, *_ = flatten_batch(batch)
+        if kind not in own.kinds:
+            with tracing_alone():
+                self._step.trace(params, opt_state, batch)
+            own.kinds.add(kind)
         told, (trained, new_state) = self._step(params, opt_state, batch)
         result = make_result(*told)
         leaves_like("opt_state", new_state, own.opt_state)
@@ -122,16 +137,17 @@ class LocalTrainer:
 
     def state(self) -> dict[str, Any]:
         """Return the global parameters, the outer optimizer's state and those of the workers' optimizers."""
-        return {**self.served.state, "workers": copy_arrays([own.opt_state for own in self._own])}
+        with self._lock:
+            must_be_settled(self)
+            return {**self.served.state, "workers": copy_arrays([own.opt_state for own in self._own])}
 
     def load(self, state: Any) -> None:
         """Go on from others."""
-        present = [own.opt_state for own in self._own]
-        own_states = copy_arrays(state["workers"])
-        leaves_like("workers", own_states, present)
-        self.served.load(state)
-        for own, opt_state in zip(self._own, own_states, strict=True):
-            own.opt_state, own.params = opt_state, None
+        with self._lock:
+            leaves_like("workers", state["workers"], [own.opt_state for own in self._own])
+            self.served.load(state)
+            for own, opt_state in zip(self._own, copy_arrays(state["workers"]), strict=True):
+                own.opt_state, own.params = opt_state, None
 
 
 def _size_of(tree: Any) -> int:

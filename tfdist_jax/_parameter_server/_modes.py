@@ -1,9 +1,8 @@
 """How the workers of a parameter server train together."""
 
 import dataclasses
+import operator
 from typing import TYPE_CHECKING, Any, final
-
-from tfdist_jax._coordinator import check_options
 
 if TYPE_CHECKING:
     import optax
@@ -19,7 +18,8 @@ class Asynchronous:
             applying of its own. With 0 batches are trained on one after another, in their order, as by one worker. None for any number.
 
     Raises:
-        ValueError: If it is no such number.
+        ValueError: If it is less than 0.
+        TypeError: If it is no whole number.
 
     Example:
         >>> import tfdist_jax as td
@@ -30,7 +30,8 @@ class Asynchronous:
     max_staleness: int | None = None
 
     def __post_init__(self) -> None:
-        check_options(self.max_staleness, None)
+        if self.max_staleness is not None:
+            object.__setattr__(self, "max_staleness", whole_number("max_staleness", self.max_staleness, least=0))
 
 
 @final
@@ -41,14 +42,18 @@ class Synchronous:
     In a round each worker takes one batch. As soon as all but `backup_workers` of them have come, their mean is applied and the next round
     begins. What comes later is dropped; its worker misses rounds as long as it still computes, and no round waits for it.
 
+    Should the optimizer fail on a round's mean, its error is that of the batch which came last, and so is raised as any batch's. The other
+    batches of the round have their results, as if they had been applied, but nothing of the round has been.
+
+    Ref: Chen et al. 2016, Revisiting Distributed Synchronous SGD, https://arxiv.org/abs/1604.00981
+
     Attributes:
         backup_workers: For how many workers, the slowest ones, a round does not wait. With 0 a round is as many batches as there are
             workers, in their order, and equal trainings have equal bits.
 
     Raises:
-        ValueError: If it is no such number.
-
-    Ref: Chen et al. 2016, Revisiting Distributed Synchronous SGD, https://arxiv.org/abs/1604.00981
+        ValueError: If it is less than 0.
+        TypeError: If it is no whole number.
 
     Example:
         >>> import tfdist_jax as td
@@ -59,7 +64,7 @@ class Synchronous:
     backup_workers: int = 0
 
     def __post_init__(self) -> None:
-        _check_number("backup_workers", self.backup_workers, least=0)
+        object.__setattr__(self, "backup_workers", whole_number("backup_workers", self.backup_workers, least=0))
 
 
 @final
@@ -71,17 +76,20 @@ class LocalSGD:
     steps, the global parameters minus the mean of the workers' are a gradient for the outer optimizer; all workers go on from what it
     makes of the global parameters, with the states of their optimizers as they are.
 
+    Should the outer optimizer fail, its error is that of the batch which came last, and so is raised as any batch's. The other batches of
+    the round have their results, but the global parameters stay as they are, and all workers go on from these.
+
+    Ref: Stich 2018, Local SGD Converges Fast and Communicates Little, https://arxiv.org/abs/1805.09767; Douillard et al. 2023, DiLoCo,
+    https://arxiv.org/abs/2311.08105
+
     Attributes:
         sync_every: How many steps each worker makes in between.
         outer_optimizer: What changes the global parameters, such as `optax.sgd(0.7, momentum=0.9, nesterov=True)` in DiLoCo. None if they
             become the mean of the workers', as in local SGD.
 
     Raises:
-        ValueError: If `sync_every` is no such number.
-        TypeError: If the optimizer is none of optax's kind.
-
-    Ref: Stich 2018, Local SGD Converges Fast and Communicates Little, https://arxiv.org/abs/1805.09767; Douillard et al. 2023, DiLoCo,
-    https://arxiv.org/abs/2311.08105
+        ValueError: If `sync_every` is less than 1.
+        TypeError: If it is no whole number, or the optimizer is none of optax's kind.
 
     Example:
         >>> import optax, tfdist_jax as td
@@ -93,7 +101,7 @@ class LocalSGD:
     outer_optimizer: "optax.GradientTransformation | None" = None
 
     def __post_init__(self) -> None:
-        _check_number("sync_every", self.sync_every, least=1)
+        object.__setattr__(self, "sync_every", whole_number("sync_every", self.sync_every, least=1))
         if self.outer_optimizer is not None:
             check_optimizer("outer_optimizer", self.outer_optimizer)
 
@@ -101,17 +109,13 @@ class LocalSGD:
 Mode = Asynchronous | Synchronous | LocalSGD
 
 
-def check_mode(mode: Any, workers: Any) -> None:
-    """Check how many workers train, and how.
+def check_mode(mode: Any, workers: int) -> None:
+    """Check how so many workers train.
 
     Raises:
-        ValueError: If there are no workers, or not enough for the mode.
-        TypeError: If something is of another type.
+        ValueError: If there are not enough for the mode.
+        TypeError: If it is none.
     """
-    if not isinstance(workers, int) or isinstance(workers, bool):
-        raise TypeError(f"`workers` is the number of workers, got {workers!r}.")
-    if workers < 1:
-        raise ValueError(f"`workers` is the number of workers, 1 or more, got {workers}.")
     if not isinstance(mode, Mode):
         raise TypeError(
             f"`mode` must be td.Asynchronous(...), td.Synchronous(...) or td.LocalSGD(...), one of them, got {mode!r}."
@@ -135,6 +139,20 @@ def check_optimizer(name: str, optimizer: Any) -> None:
         )
 
 
-def _check_number(name: str, number: Any, *, least: int) -> None:
-    if not isinstance(number, int) or isinstance(number, bool) or number < least:
-        raise ValueError(f"`{name}` is a whole number, {least} or more, got {number!r}.")
+def whole_number(name: str, number: Any, *, least: int) -> int:
+    """Return a number that a program gives, as one of Python's.
+
+    Raises:
+        ValueError: If it is less than it may be.
+        TypeError: If it is no whole number.
+    """
+    wanted = f"`{name}` must be a whole number, {least} or more, got {number!r}."
+    if isinstance(number, bool):
+        raise TypeError(wanted)
+    try:
+        whole = operator.index(number)
+    except TypeError as error:
+        raise TypeError(wanted) from error
+    if whole < least:
+        raise ValueError(wanted)
+    return whole

@@ -14,7 +14,15 @@ from tfdist_jax._parameter_server._asynchronous import AsynchronousTrainer
 from tfdist_jax._parameter_server._engine import count_workers, find_processes, jobs_of, make_engine
 from tfdist_jax._parameter_server._gradients import Loss
 from tfdist_jax._parameter_server._local_sgd import LocalTrainer
-from tfdist_jax._parameter_server._modes import Asynchronous, LocalSGD, Mode, Synchronous, check_mode, check_optimizer
+from tfdist_jax._parameter_server._modes import (
+    Asynchronous,
+    LocalSGD,
+    Mode,
+    Synchronous,
+    check_mode,
+    check_optimizer,
+    whole_number,
+)
 from tfdist_jax._parameter_server._served_trees import ServedParams, copy_arrays, fetch
 from tfdist_jax._parameter_server._synchronous import SynchronousTrainer
 from tfdist_jax._parameter_server._trainer import Trainer
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 _DEFAULT = Asynchronous()
 # Each holds a batch: data that are read faster than workers train on them would fill the memory.
 _WAITING_PER_WORKER = 32
+_LAST_S = 10
 
 
 @final
@@ -87,7 +96,7 @@ class ParameterServer:
             NotImplementedError: If workers of `td.LocalSGD` are other processes.
             RuntimeError: If this process is a server or a worker of a cluster.
         """
-        count = count_workers() if workers is None else workers
+        count = count_workers() if workers is None else whole_number("workers", workers, least=1)
         check_mode(mode, count)
         if isinstance(mode, LocalSGD) and find_processes() is not None:
             raise NotImplementedError(
@@ -106,8 +115,8 @@ class ParameterServer:
         )
         self._trainer: Trainer | None = None
         self._is_stopped = False
-        # How many batches have been scheduled since the last round that `join` or an error has ended.
-        self._scheduled = 0
+        # How many batches had been scheduled when `join` or an error ended the last round.
+        self._scheduled_before = 0
         # Held while batches are scheduled or waited for.
         self._lock = threading.Lock()
 
@@ -176,11 +185,10 @@ class ParameterServer:
         trainer = self._must_have_trainer("schedule")
         own = jax.tree.map(lambda leaf: np.array(leaf) if isinstance(leaf, np.ndarray) else leaf, batch)
         with self._lock, self._settling_after_errors(trainer):
-            number = self._scheduled
+            # Counted where they wait, so that no interrupt leaves a worker without its turn.
+            number = self._coordinator.num_scheduled - self._scheduled_before
             train = functools.partial(trainer.train, number, own)
-            result = self._coordinator.schedule(train, worker=trainer.worker_for(number))
-            self._scheduled += 1  # Not before: an interrupt would leave a worker without its turn.
-            return result
+            return self._coordinator.schedule(train, worker=trainer.worker_for(number))
 
     def join(self) -> None:
         """Wait until all batches have been trained on.
@@ -189,7 +197,7 @@ class ParameterServer:
         mean of the parameters of those workers that have made steps. The next round begins anew, with the first worker.
 
         Raises:
-            RuntimeError: After `stop`, or in the loss function.
+            RuntimeError: After `stop`, also if another thread calls it meanwhile, or in the loss function.
             Exception: The first error of a batch.
         """
         self._must_be_outside("join")
@@ -200,18 +208,36 @@ class ParameterServer:
             self._settle(trainer)
 
     def done(self) -> bool:
-        """Return whether all batches have been trained on.
+        """Return whether all batches have been trained on: not as long as another thread schedules some, or waits for them.
 
         Raises:
-            Exception: The first error of a batch.
+            Exception: The first error of a batch; if another thread waits in `join`, that raises it.
         """
         self._must_be_outside("done")
-        return self._coordinator.done()
+        if self._trainer is None:
+            return self._coordinator.done()
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            with self._settling_after_errors(self._trainer):
+                return self._coordinator.done()
+        finally:
+            self._lock.release()
 
     def stop(self) -> None:
-        """End the workers' threads, and cancel the batches that wait. Parameters and statistics stay."""
+        """End the workers' threads, which have some seconds for the batches they are at, and cancel the batches that wait.
+
+        Parameters and statistics stay. What has come of a last round that is not complete is applied, as by `join`, if the threads have
+        ended: else when `stop` is called again.
+        """
         self._is_stopped = True
         self._coordinator.stop()
+        # A signal's handler may stop what its own thread waits for, which applies the last round itself then.
+        if self._trainer is not None and self._coordinator.is_idle and self._lock.acquire(timeout=_LAST_S):
+            try:
+                self._settle(self._trainer)
+            finally:
+                self._lock.release()
 
     def __enter__(self) -> Self:
         """Return this."""
@@ -261,12 +287,7 @@ class ParameterServer:
             (3.0, 4.0)
         """
         self._must_be_outside("state")
-        trainer = self._must_have_trainer("state")
-        if not trainer.is_settled:
-            raise RuntimeError(
-                "A round is not complete, and what workers have computed for it is not in the parameters: call `join` before `state`."
-            )
-        return trainer.state()
+        return self._must_have_trainer("state").state()
 
     @state.setter
     def state(self, state: Any) -> None:
@@ -300,7 +321,7 @@ class ParameterServer:
             raise
 
     def _settle(self, trainer: Trainer) -> None:
-        self._scheduled = 0
+        self._scheduled_before = self._coordinator.num_scheduled
         trainer.settle()
 
     def _must_be_outside(self, name: str) -> None:

@@ -174,7 +174,15 @@ class ServedParams:
         return {"params": join_frozen(trained, frozen), "opt_state": opt_state}
 
     def load(self, state: Any) -> None:
-        """Let the servers hold another state, as `state` gives one."""
+        """Let the servers hold another state, as `state` gives one.
+
+        Raises:
+            ValueError: If it is not like the present one.
+        """
+        cells = [tree.with_arrays(tree.cells) for tree in (self.trained, self.frozen)]
+        # As they are given: copies have types of JAX.
+        leaves_like("params", state["params"], join_frozen(*cells))
+        self.opt_state.check(state["opt_state"])
         params, opt_state = copy_arrays((state["params"], state["opt_state"]))
         trained, frozen = split_frozen(params)
         store_trees((self.trained, trained), (self.frozen, frozen), (self.opt_state, opt_state))
@@ -182,6 +190,14 @@ class ServedParams:
 
 def _as_array(leaf: Any) -> Any:
     return leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf)
+
+
+def flatten_batch(batch: Any) -> tuple[Any, Any, list[Any]]:
+    """Return the kind of a batch, for each of which programs are made, its structure and its arrays."""
+    leaves, structure = jax.tree.flatten(batch)
+    arrays = list(map(_as_array, leaves))
+    kind = structure, tuple((x.shape, x.dtype, getattr(x, "weak_type", False)) for x in arrays)
+    return kind, structure, arrays
 
 
 @final
@@ -196,9 +212,7 @@ class BatchProgram:
 
     def __call__(self, batch: Any) -> Any:
         """Run the function on the worker that this thread stands for."""
-        leaves, structure = jax.tree.flatten(batch)
-        arrays = list(map(_as_array, leaves))
-        kind = structure, tuple((x.shape, x.dtype, getattr(x, "weak_type", False)) for x in arrays)
+        kind, structure, arrays = flatten_batch(batch)
         program = self._programs.get(kind) or self._make(kind, structure, arrays)
         return program(arrays)
 

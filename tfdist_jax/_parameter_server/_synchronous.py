@@ -1,5 +1,6 @@
 """Synchronous training with backup workers."""
 
+import operator
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -10,6 +11,7 @@ from tfdist_jax._coordinator import current_worker
 from tfdist_jax._parameter_server._engine import Engine
 from tfdist_jax._parameter_server._gradients import Loss, StepResult, Sums, apply_gradients, make_result, mean_gradient
 from tfdist_jax._parameter_server._served_trees import BatchProgram, ServedParams, fetch, store_trees
+from tfdist_jax._parameter_server._trainer import must_be_settled
 
 if TYPE_CHECKING:
     import optax
@@ -34,9 +36,9 @@ class SynchronousTrainer:
         )
         self._lock = threading.Lock()
         self._round = 0
-        # The workers that have taken a batch in this round, and what has come of batches, by their numbers.
+        # The workers that have taken a batch in this round, and what has come of batches, with their numbers.
         self._begun: set[int] = set()
-        self._come: dict[int, Sums] = {}
+        self._come: list[tuple[int, Sums]] = []
 
     def may_take(self, worker: int) -> bool:
         """Whether a worker has taken no batch in this round."""
@@ -64,15 +66,15 @@ class SynchronousTrainer:
             if of_round != self._round:
                 self._statistics.count(dropped=1)
                 return make_result(loss, aux, is_dropped=True)
-            self._come[number] = sums
+            self._come.append((number, sums))
             if len(self._come) == self._needed:
                 self._end_round()
         return make_result(loss, aux)
 
     def _end_round(self) -> None:
-        come, self._come = [self._come[number] for number in sorted(self._come)], {}
+        come, self._come = sorted(self._come, key=operator.itemgetter(0)), []
         try:
-            self._change(come)
+            self._change([sums for _, sums in come])
         finally:
             self._begun.clear()
             self._round += 1
@@ -98,7 +100,9 @@ class SynchronousTrainer:
 
     def state(self) -> dict[str, Any]:
         """Return the parameters and the optimizer's state."""
-        return self.served.state
+        with self._lock:
+            must_be_settled(self)
+            return self.served.state
 
     def load(self, state: Any) -> None:
         """Go on from others."""

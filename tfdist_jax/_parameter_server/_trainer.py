@@ -37,7 +37,11 @@ class Trainer(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return a copy of all that a training goes on from."""
+        """Return a copy of all that a training goes on from, as of one moment.
+
+        Raises:
+            RuntimeError: If it is not settled.
+        """
         ...
 
     def load(self, state: Any) -> None:
@@ -47,3 +51,16 @@ class Trainer(Protocol):
             ValueError: If it is not like the present one.
         """
         ...
+
+
+def must_be_settled(trainer: Trainer) -> None:
+    """Check that nothing is yet to be applied.
+
+    Raises:
+        RuntimeError: If something is.
+    """
+    if not trainer.is_settled:
+        raise RuntimeError(
+            "A round is not complete, and what workers have computed for it is not in the parameters: call `join` before `state`; after "
+            "`stop`, while a worker still trained, `stop` again."
+        )

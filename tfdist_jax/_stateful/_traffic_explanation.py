@@ -25,7 +25,7 @@ class TrafficExplanation:
 
     Attributes:
         name: The step's name.
-        workers: How many workers there are.
+        workers: How many workers there are; None if the coordinator runs the step itself.
         max_staleness: How many other functions may end while one runs; None for any number.
         pulled: By server, the bytes that a worker reads of its variables in a step.
         pushed: By server, the bytes that a worker sends it in a step. What two servers need is sent to both.
@@ -34,7 +34,7 @@ class TrafficExplanation:
     """
 
     name: str
-    workers: int
+    workers: int | None
     max_staleness: int | None
     pulled: dict[str, int]
     pushed: dict[str, int]
@@ -55,12 +55,14 @@ class TrafficExplanation:
 
     @property
     def _who(self) -> str:
-        return f"{self.workers} worker(s) with variables on {len(self.pulled)} server(s)"
+        who = "the coordinator" if self.workers is None else f"{self.workers} worker(s)"
+        return f"{who} with variables on {len(self.pulled)} server(s)"
 
     def _sections(self) -> list[Section]:
         table = [(name, format_mib(size), format_mib(self.pushed[name])) for name, size in self.pulled.items()]
+        who = "The coordinator" if self.workers is None else "A worker"
         notes = [
-            f"A worker reads {format_mib(sum(self.pulled.values()))} MiB in a step and sends {format_mib(sum(self.pushed.values()))} MiB, "
+            f"{who} reads {format_mib(sum(self.pulled.values()))} MiB in a step and sends {format_mib(sum(self.pushed.values()))} MiB, "
             f"in {self.updates} update(s). Where workers and servers are threads of one process, nothing goes over a network."
         ]
         notes += [
@@ -68,7 +70,14 @@ class TrafficExplanation:
             for name, count, size in self.rows
         ]
         columns = ("server", "#MiB read a step", "#MiB sent a step")
-        return [Section("Servers", columns, table, notes), Section("Staleness", notes=[_staleness(self.max_staleness)])]
+        staleness = _WITHOUT_WORKERS if self.workers is None else _staleness(self.max_staleness)
+        return [Section("Servers", columns, table, notes), Section("Staleness", notes=[staleness])]
+
+
+_WITHOUT_WORKERS = (
+    "The coordinator runs this step itself. It has not seen updates that come while it does, of functions that workers run meanwhile: "
+    "`join` before waits for them."
+)
 
 
 def _staleness(most: int | None) -> str:
@@ -87,19 +96,20 @@ def tell_traffic(program: CellProgram, name: str, strategy: Any) -> None:
     Args:
         program: Any program; others tell of themselves.
         name: What it is called.
-        strategy: The one that has the workers.
+        strategy: The one that has the workers; another one, or none, if no worker runs the step.
     """
     tell = BEFORE_RUN.get()
     if tell is None or not isinstance(program, ServedProgram):
         return
     parts = ServedParts.of(program.captured)
     if any(cell.trainable for cell in _changed(parts)):
-        options = strategy.coordinator_options
-        explanation = _explain(parts, name, workers=len(strategy.workers), max_staleness=options["max_staleness"])
+        options = getattr(strategy, "coordinator_options", None)
+        workers, most = (None, None) if options is None else (len(strategy.workers), options["max_staleness"])
+        explanation = _explain(parts, name, workers=workers, max_staleness=most)
         tell(explanation, None, ())
 
 
-def _explain(parts: ServedParts, name: str, *, workers: int, max_staleness: int | None) -> TrafficExplanation:
+def _explain(parts: ServedParts, name: str, *, workers: int | None, max_staleness: int | None) -> TrafficExplanation:
     pulled: collections.Counter[str] = collections.Counter()
     pushed: collections.Counter[str] = collections.Counter()
     for cell, variable in parts.reads:

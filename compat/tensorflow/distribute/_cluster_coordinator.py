@@ -318,9 +318,12 @@ def _make_cancelled() -> CancelledError:
 def _call(strategy: ParameterServerStrategy, fn: Callable[..., Any], arguments: Any, tell: Any = None) -> Any:
     own = lambda leaf: leaf.of_current_worker() if isinstance(leaf, PerWorkerValues) else leaf
     args, kwargs = jax.tree.map(own, arguments, is_leaf=_is_opaque)
-    BEFORE_RUN.set(tell)  # A worker's thread knows nothing of who has scheduled the function.
-    with strategy.scope():
-        return fn(*args, **kwargs)
+    token = BEFORE_RUN.set(tell)  # A worker's thread knows nothing of who has scheduled the function.
+    try:
+        with strategy.scope():
+            return fn(*args, **kwargs)
+    finally:
+        BEFORE_RUN.reset(token)
 
 
 def _is_opaque(leaf: Any) -> bool:
