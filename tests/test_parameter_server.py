@@ -236,6 +236,23 @@ def test_servers_and_workers_may_be_processes(serve, processes, mode):
     server.state = server.state
 
 
+@pytest.mark.parametrize(
+    "mode",
+    [MODES[1], MODES[2], td.LocalSGD(sync_every=6, outer_optimizer=optax.sgd(1.0))],
+    ids=["in order", "sync", "local"],
+)
+def test_optimizers_that_want_the_loss_get_it(serve, mode):
+    batches, params, tx = make_batches(6), jax.tree.map(jnp.asarray, make_params()), optax.polyak_sgd(0.1)
+    opt_state = tx.init(params)
+    for batch in batches:
+        (loss, _), grads = grads_of(params, batch)
+        updates, opt_state = tx.update(grads, opt_state, params, value=loss)
+        params = optax.apply_updates(params, updates)
+    server = serve(tx=tx, mode=mode, workers=1)
+    train(server, batches)
+    assert_close(server.params, params, rtol=1e-5)
+
+
 def test_no_gradient_is_lost_and_none_is_staler_than_allowed(serve):
     server = serve(distance, optax.sgd(1.0), params=jnp.zeros(3), has_aux=False, mode=td.Asynchronous(max_staleness=2))
     summed = serve(lambda params, batch: (params * batch).sum(), optax.sgd(1.0), params=jnp.zeros(()), has_aux=False)

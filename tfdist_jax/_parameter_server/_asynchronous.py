@@ -38,7 +38,8 @@ class AsynchronousTrainer:
         loss, aux, grads = self._loss.mean_and_grads(served.trained.read(), served.frozen.read(), batch)
 
         def apply() -> None:
-            trained, opt_state = apply_gradients(self._tx, grads, served.opt_state.read(), served.trained.read())
+            opt_state, trained = served.opt_state.read(), served.trained.read()
+            trained, opt_state = apply_gradients(self._tx, grads, opt_state, trained, loss)
             served.trained.write(trained)
             served.opt_state.write(opt_state)
 

@@ -133,8 +133,8 @@ def _value_of(node: Any) -> Any:
     return unwrap(node)
 
 
-def mean_gradient(parts: Sequence[Sums]) -> Any:
-    """Return the gradient of the mean over several batches: of the sum of all totals divided by the sum of all weights.
+def mean_and_gradient(parts: Sequence[Sums]) -> tuple[Any, Any]:
+    """Return the mean loss over several batches, the sum of all totals divided by the sum of all weights, and its gradient.
 
     It is added up in the order of the batches, of short types in float32.
     """
@@ -145,7 +145,8 @@ def mean_gradient(parts: Sequence[Sums]) -> Any:
     if weight_grads:
         of_weight = jax.tree.map(_add, *weight_grads)
         grads = jax.tree.map(lambda grad, other: grad - total / weight * other, grads, of_weight)
-    return jax.tree.map(lambda grad, like: (grad / weight).astype(like.dtype), grads, parts[0].grads)
+    grads = jax.tree.map(lambda grad, like: (grad / weight).astype(like.dtype), grads, parts[0].grads)
+    return total / weight, grads
 
 
 def mean_params(params: Sequence[Any]) -> Any:
@@ -160,9 +161,12 @@ def _add(first: jax.Array, *others: jax.Array) -> jax.Array:
     return total
 
 
-def apply_gradients(tx: "optax.GradientTransformation", grads: Any, opt_state: Any, trained: Any) -> tuple[Any, Any]:
-    """Return what an optimizer makes of parameters, and its new state."""
+def apply_gradients(
+    tx: "optax.GradientTransformation", grads: Any, opt_state: Any, trained: Any, loss: Any = None
+) -> tuple[Any, Any]:
+    """Return what an optimizer makes of parameters, and its new state; some want the loss, too."""
     import optax  # Who has an optimizer has loaded it; it takes longer than all of this library.
 
-    updates, opt_state = tx.update(grads, opt_state, trained)
+    extra = {} if loss is None else {"value": loss}
+    updates, opt_state = optax.with_extra_args_support(tx).update(grads, opt_state, trained, **extra)
     return optax.apply_updates(trained, updates), opt_state

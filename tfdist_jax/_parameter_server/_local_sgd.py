@@ -65,7 +65,7 @@ class LocalTrainer:
         def step(params: tuple[Any, Any], opt_state: Any, batch: Any) -> Any:
             trained, frozen = params
             loss_value, aux, grads = loss.mean_and_grads(trained, frozen, batch)
-            return (loss_value, aux), apply_gradients(tx, grads, opt_state, trained)
+            return (loss_value, aux), apply_gradients(tx, grads, opt_state, trained, loss_value)
 
         self._step = jax.jit(step)
         self._merge = jax.jit(self._change)

@@ -85,7 +85,7 @@ class LocalSGD:
     Attributes:
         sync_every: How many steps each worker makes in between.
         outer_optimizer: What changes the global parameters, such as `optax.sgd(0.7, momentum=0.9, nesterov=True)` in DiLoCo. None if they
-            become the mean of the workers', as in local SGD.
+            become the mean of the workers', as in local SGD. It may want no `value`, since a round has no loss.
 
     Raises:
         ValueError: If `sync_every` is less than 1.

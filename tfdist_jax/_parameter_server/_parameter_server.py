@@ -83,7 +83,8 @@ class ParameterServer:
         Args:
             loss_fn: `loss_fn(params, batch)` giving `(loss, aux)`. The loss is a scalar, the mean over the batch, or `(sum, weight)`; `aux`
                 any pytree. It is compiled, once for each kind of batch.
-            tx: The optimizer; of `td.LocalSGD` each worker's.
+            tx: The optimizer; of `td.LocalSGD` each worker's. One that wants the loss as `value` gets it, such as `optax.polyak_sgd`; those
+                that want more than this, such as `optax.lbfgs`, cannot be used.
             workers: Their number. None for as many as the cluster has; without one for each device, but at least two.
             mode: `td.Asynchronous(...)`, `td.Synchronous(...)` or `td.LocalSGD(...)`. Synchronous gradients are those of the mean of a
                 round's losses, whatever their batches' sizes; where losses are `(sum, weight)`, of the sum of all divided by the

@@ -9,7 +9,14 @@ import jax
 
 from tfdist_jax._coordinator import current_worker
 from tfdist_jax._parameter_server._engine import Engine
-from tfdist_jax._parameter_server._gradients import Loss, StepResult, Sums, apply_gradients, make_result, mean_gradient
+from tfdist_jax._parameter_server._gradients import (
+    Loss,
+    StepResult,
+    Sums,
+    apply_gradients,
+    make_result,
+    mean_and_gradient,
+)
 from tfdist_jax._parameter_server._served_trees import BatchProgram, ServedParams, fetch, store_trees
 from tfdist_jax._parameter_server._trainer import must_be_settled
 
@@ -31,9 +38,12 @@ class SynchronousTrainer:
         """Train `served`, with the optimizer `tx`, on the first `needed` gradients of each round."""
         self.served, self._needed, self._statistics, self._home = served, needed, engine.statistics, engine.home
         self._compute = BatchProgram(lambda batch: loss.sums(served.trained.read(), served.frozen.read(), batch))
-        self._apply = jax.jit(
-            lambda parts, opt_state, trained: apply_gradients(tx, mean_gradient(parts), opt_state, trained)
-        )
+
+        def apply(parts: Sequence[Sums], opt_state: Any, trained: Any) -> tuple[Any, Any]:
+            mean, grads = mean_and_gradient(parts)
+            return apply_gradients(tx, grads, opt_state, trained, mean)
+
+        self._apply = jax.jit(apply)
         self._lock = threading.Lock()
         self._round = 0
         # The workers that have taken a batch in this round, and what has come of batches, with their numbers.
