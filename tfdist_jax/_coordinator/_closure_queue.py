@@ -23,12 +23,14 @@ class Closure:
         result: What has become of it.
         worker: Which worker is to run it; None for any.
         number: Which one it is of all that were scheduled; None for what a worker makes for itself.
+        notes: What its runs leave for the next one, if it runs again.
     """
 
     fn: Callable[[], Any]
     result: RemoteValue = dataclasses.field(default_factory=RemoteValue)
     worker: int | None = None
     number: int | None = None
+    notes: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
 
 @final

@@ -75,6 +75,11 @@ class RayServers:
         if self._ray.is_initialized():
             self.actors[server].call.remote("drop", self.session, cells)
 
+    def record(self, plan: Plan) -> dict[str, Any]:
+        """Return what the runs of the present closure have noted when they came to run this plan."""
+        worker: Any = current_worker()
+        return {} if worker is None else worker.record(plan.name)
+
     def run(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
         """Run a plan on the worker that this thread stands for, or in this process where it stands for none or would compute nothing."""
         worker: Any = current_worker()
@@ -137,8 +142,8 @@ class RayWorker:
         # What cannot leave this process is computed here, beside that of other workers.
         devices = jax.local_devices(backend="cpu")
         self.device = devices[index % len(devices)]
-        self._closure: int | None = None
-        self._oldest, self._calls = lambda: 0, itertools.count()
+        self._closure = Closure(lambda: None)
+        self._oldest, self._calls, self._records = lambda: 0, itertools.count(), itertools.count()
         self._lost = ""
         self._connect(None)
 
@@ -156,7 +161,7 @@ class RayWorker:
 
     def run(self, closure: Closure, oldest: Callable[[], int]) -> Any:
         """Call the closure's function here, whose programs run there."""
-        self._closure, self._oldest, self._calls = closure.number, oldest, itertools.count()
+        self._closure, self._oldest, self._calls, self._records = closure, oldest, itertools.count(), itertools.count()
         with being_worker(self), jax.default_device(self.device):
             return closure.fn()
 
@@ -169,7 +174,11 @@ class RayWorker:
 
     def next_call(self, turn: int | None = None) -> Caller:
         """Return which run of a program the next one for the present closure is."""
-        return Caller(self._servers.session, self._closure, next(self._calls), self._oldest(), turn)
+        return Caller(self._servers.session, self._closure.number, next(self._calls), self._oldest(), turn)
+
+    def record(self, plan: str) -> dict[str, Any]:
+        """Return what the runs of the present closure have noted when they came to run this plan."""
+        return self._closure.notes.setdefault((next(self._records), plan), {})
 
     def run_plan(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
         """Run a plan there.

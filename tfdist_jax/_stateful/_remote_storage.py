@@ -35,6 +35,10 @@ class Servers(Protocol):
         """Keep others from changing what servers hold, in whose place this thread changes it. It may be entered again within."""
         ...
 
+    def record(self, plan: Plan) -> dict[str, Any]:
+        """Return what the runs of a closure have noted when they came to run this plan; to be called once before each run of a plan."""
+        ...
+
     def run(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
         """Run a plan on the worker that this thread stands for, or here where it stands for none."""
         ...

@@ -10,6 +10,7 @@ from typing import Any, final
 import jax
 
 from tfdist_jax._autodiff._tape import is_recording, observe_read
+from tfdist_jax._coordinator import WorkerLostError
 from tfdist_jax._internals import default_device, setting
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
@@ -151,9 +152,25 @@ class ServedProgram:
         before = [cell.stored for cell in alone]
         with CELLS, deferring_signals():
             held = [cell.storage.load(cell.stored) for cell in planned.local]
-            assigned = planned.at_once.assign(values)
+            assigned = self._assign_at_once(planned, values, held)
         with _taking_back(assigned):
             return self._finish_plan(planned, values, held, before)
+
+    def _assign_at_once(
+        self, planned: PlannedProgram, values: Values, held: list[Any]
+    ) -> Sequence[tuple[Cell, Any, Any]]:
+        """Assign to cells on no server what waits for nothing, unless an earlier run of the closure has; `held` is then what it has read."""
+        if not planned.at_once.cells:
+            return ()
+        places = {id(cell): i for i, cell in enumerate(planned.local)}
+        own = [places[id(cell)] for cell in planned.at_once.cells]
+        record = planned.servers.record(planned.plan)
+        if record:
+            for place, array in zip(own, record["read"], strict=True):
+                held[place] = array
+            return ()
+        record["read"] = [held[place] for place in own]
+        return planned.at_once.assign(values)
 
     def _finish_plan(self, planned: PlannedProgram, values: Values, held: Sequence[Any], before: Sequence[Any]) -> Any:
         # A program of this process would take NumPy's arrays of 64 bits as narrower ones, too.
@@ -269,6 +286,8 @@ def _taking_back(assigned: Sequence[tuple[Cell, Any, Any]]) -> Iterator[None]:
     """Let cells hold again what they have held before, in the place of what was assigned, if what comes next fails."""
     try:
         yield
+    except WorkerLostError:
+        raise  # It runs again, and does not assign once more.
     except BaseException:
         with CELLS, deferring_signals():
             for cell, old, new in assigned:

@@ -239,10 +239,11 @@ def _union(parts: list[Any]) -> Any:
 
 
 def tell_unused_servers(strategy: str) -> None:
-    """Warn if TF_CONFIG has parameter servers, of which a strategy of one process makes no use."""
+    """Warn if TF_CONFIG has parameter servers, of which a strategy of one process makes no use. An evaluator needs none."""
     resolver = TFConfigClusterResolver()
     # A text that is of no use need not be, where it has nothing to do with servers.
-    if '"ps"' in tf_config() and resolver.cluster_spec().as_dict().get("ps"):
+    has_servers = '"ps"' in tf_config() and resolver.cluster_spec().as_dict().get("ps")
+    if has_servers and resolver.task_type != "evaluator":
         _log.warning(
             "TF_CONFIG has parameter servers (the job 'ps'), but `%s` uses the devices of this process alone: each task that runs this "
             "program, as %s %s does, trains for itself. Make a `tf.distribute.ParameterServerStrategy` in the chief and call "

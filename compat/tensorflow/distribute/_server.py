@@ -19,7 +19,8 @@ _log = logging.getLogger("tfdist_jax")
 class Server:
     """Drop-in for `tf.distribute.Server`: a task "worker" or "ps" of a cluster of parameter servers.
 
-    Servers and workers are threads of the process that makes the strategy: a server listens nowhere and does nothing.
+    Where servers and workers are processes, as under `tfdist-jax launch --parameter-servers`, `join` makes this process the task. Elsewhere
+    they are threads of the process that makes the strategy: a server listens nowhere then, and does nothing. Nothing starts before `join`.
     Ref: https://www.tensorflow.org/api_docs/python/tf/distribute/Server
     """
 
@@ -40,7 +41,7 @@ class Server:
             task_index: Its index; the only one, if None.
             protocol: "grpc" or another one, for `target`.
             config: Accepted.
-            start: Accepted: there is nothing to start.
+            start: Accepted: a task starts by `join`.
 
         Raises:
             TypeError: If the cluster is none.
@@ -63,7 +64,7 @@ class Server:
         return with_protocol(f"localhost:{port}", self._protocol)
 
     def start(self) -> None:
-        """Do nothing: there is nothing to start."""
+        """Do nothing: a task starts by `join`."""
 
     def join(self) -> None:
         """Wait until the process is ended, as TensorFlow's servers do, and be the task meanwhile, if tasks are processes of their own.

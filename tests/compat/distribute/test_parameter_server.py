@@ -333,6 +333,29 @@ def test_what_is_told_of_a_step_before_it_runs_is_what_is_counted_then(coordinat
     assert "at most 3 other(s) end" in str(explanation)
 
 
+def test_what_a_step_that_the_coordinator_runs_itself_reads_and_sends_is_told(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        v = tf.Variable(tf.zeros(256))
+
+    @tf.function
+    def step():
+        v.assign_add(tf.ones(256))
+
+    told = []
+    before = BEFORE_RUN.set(lambda step, mesh, args: told.append(step))
+    try:
+        step()
+        coordinator.schedule(step).fetch()
+    finally:
+        BEFORE_RUN.reset(before)
+    alone, scheduled = told
+    assert (alone.workers, scheduled.workers) == (None, 2)
+    assert "step, by the coordinator with variables on 1 server(s)" in str(alone)
+    assert "The coordinator runs this step itself." in str(alone) and alone.pushed == scheduled.pushed
+    assert coordinator._native.schedule(BEFORE_RUN.get).result() is None  # Workers' threads forget who has asked.
+
+
 def test_inputs_that_could_not_be_made_fail_what_uses_them(coordinate):
     _, coordinator = coordinate()
 
@@ -448,16 +471,19 @@ def test_other_tasks_than_the_coordinator_are_told_or_refused(job, remedy, caplo
 
 
 @pytest.mark.parametrize("name", ["MirroredStrategy", "experimental.CentralStorageStrategy"])
-@pytest.mark.parametrize("jobs", [["worker", "ps"], ["worker"]])
-def test_strategies_of_one_process_tell_that_they_use_no_servers(name, jobs, caplog, monkeypatch):
-    config = {"cluster": {job: ["localhost:1"] for job in jobs}, "task": {"type": "worker", "index": 0}}
+@pytest.mark.parametrize(
+    ("jobs", "task", "times"),
+    [(["worker", "ps"], "worker", 1), (["worker"], "worker", 0), (["worker", "ps", "evaluator"], "evaluator", 0)],
+)
+def test_strategies_of_one_process_tell_that_they_use_no_servers(name, jobs, task, times, caplog, monkeypatch):
+    config = {"cluster": {job: ["localhost:1"] for job in jobs}, "task": {"type": task, "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     kind = tf.distribute
     for part in name.split("."):
         kind = getattr(kind, part)
     kind(["/cpu:0"])
     told = [record.getMessage() for record in caplog.records if "has parameter servers" in record.getMessage()]
-    assert len(told) == jobs.count("ps") and all(f"`{kind.__name__}` uses" in text for text in told)
+    assert len(told) == times and all(f"`{kind.__name__}` uses" in text for text in told)
 
 
 @pytest.mark.parametrize(
