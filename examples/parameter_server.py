@@ -2,12 +2,14 @@
 
 A plain TensorFlow program but for `fit`, which TensorFlow's own Keras 3 does not have with parameter servers. On JAX, all workers and
 servers in one process: `tfdist-jax run examples/parameter_server.py`; each in its own:
-`tfdist-jax launch --workers 2 --parameter-servers 2 examples/parameter_server.py`, also with `--evaluator`.
+`tfdist-jax launch --workers 2 --parameter-servers 2 examples/parameter_server.py`, also with `--evaluator`. A training that was broken off
+goes on in its folder; each new one needs a folder of its own.
 """
 
 import argparse
 import os
 import socket
+import sys
 import tempfile
 
 import numpy as np
@@ -92,14 +94,17 @@ def train_with_loop(strategy, train, test, epochs, folder):
         losses = strategy.run(replica, args=next(iterator))
         return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
 
-    checkpoint = tf.train.Checkpoint(table=table, kernel=kernel, optimizer=optimizer)
+    epochs_done = tf.Variable(tf.constant(0), trainable=False)
+    checkpoint = tf.train.Checkpoint(table=table, kernel=kernel, optimizer=optimizer, epochs_done=epochs_done)
     manager = tf.train.CheckpointManager(checkpoint, os.path.join(folder, "loop"), max_to_keep=2)
+    manager.restore_or_initialize()
     steps = len(train[0]) // BATCH
     iterator = iter(coordinator.create_per_worker_dataset(per_worker_dataset_fn))
-    for epoch in range(epochs):
+    for epoch in range(int(epochs_done.numpy()), epochs):
         accuracy.reset_state()
         losses = [coordinator.schedule(train_step, args=(iterator,)) for _ in range(steps)]
         coordinator.join()
+        epochs_done.assign(epoch + 1)
         manager.save()
         print(f"epoch {epoch + 1}/{epochs} - last loss: {losses[-1].fetch():.4f} - accuracy: {accuracy.result():.4f}")
 
@@ -181,7 +186,12 @@ def evaluate(test, epochs, folder):
 
 
 def coordinate(resolver, folder, epochs):
-    """Be the coordinator: train both ways."""
+    """Be the coordinator: train both ways, from where another process has stopped."""
+    finished = os.path.join(folder, "finished")
+    if os.path.exists(finished):  # An evaluator would find the last checkpoint of that one, and end.
+        sys.exit(
+            f"The folder {folder!r} has a training that is finished. Give another one as `--folder`, or delete it."
+        )
     partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(min_shard_bytes=16 << 10, max_shards=2)
     strategy = tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
     train, test = digits()
@@ -190,6 +200,8 @@ def coordinate(resolver, folder, epochs):
     train_with_fit(strategy, train, epochs, folder)
     if "evaluator" not in resolver.cluster_spec().jobs:
         evaluate(test, epochs, folder)
+    with open(finished, "w"):
+        pass
 
 
 def main():

@@ -47,6 +47,14 @@ def test_parameter_servers_and_an_evaluator_are_what_tf_config_says(run_program,
         printed.append(ran.stdout)
     assert "Epoch 2/2" in printed[0] and "after step" not in printed[0]
     assert "after step 44: test accuracy" in printed[1]
+    program = (EXAMPLES / "parameter_server.py", "--epochs", "3", "--folder", str(tmp_path / "saved"))
+    config = json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}})
+    again = run_program(*program, devices=2, env={"TF_CONFIG": config})
+    assert again.returncode == 1 and "has a training that is finished" in again.stderr
+    (tmp_path / "saved" / "finished").unlink()
+    resumed = run_program(*program, devices=2, env={"TF_CONFIG": config})
+    assert resumed.returncode == 0, resumed.stderr
+    assert re.findall(r"epoch (\d)/3", resumed.stdout) == ["3"]
 
 
 @pytest.mark.slow("trains under three strategies")
