@@ -353,7 +353,8 @@ def test_what_a_step_that_the_coordinator_runs_itself_reads_and_sends_is_told(co
     assert (alone.workers, scheduled.workers) == (None, 2)
     assert "step, by the coordinator with variables on 1 server(s)" in str(alone)
     assert "The coordinator runs this step itself." in str(alone) and alone.pushed == scheduled.pushed
-    assert coordinator._native.schedule(BEFORE_RUN.get).result() is None  # Workers' threads forget who has asked.
+    kept = coordinator._native.make_on_each(BEFORE_RUN.get)
+    assert [value.result() for value in kept] == [None, None]  # Workers' threads forget who has asked.
 
 
 def test_inputs_that_could_not_be_made_fail_what_uses_them(coordinate):
