@@ -66,8 +66,8 @@ def train_with_loop(strategy, train, test, epochs, folder):
         kernel = tf.Variable(random.normal((WIDTH, 10), stddev=0.3))
         optimizer = tf.keras.optimizers.Adam(0.02)
         accuracy = tf.keras.metrics.SparseCategoricalAccuracy()
-    variables = [*table.variables, kernel]
-    optimizer.build(variables)
+        variables = [*table.variables, kernel]
+        optimizer.build(variables)
     print("The table's parts:", [(part.shape.as_list(), part.device) for part in table.variables])
 
     def dataset_fn(context):
