@@ -159,7 +159,7 @@ class ServedProgram:
     def _assign_at_once(
         self, planned: PlannedProgram, values: Values, held: list[Any]
     ) -> Sequence[tuple[Cell, Any, Any]]:
-        """Assign to cells on no server what waits for nothing, unless an earlier run of the closure has; `held` is then what it has read."""
+        """Assign to cells on no server what waits for nothing, but not again if the closure runs again; `held` is what it has read then."""
         if not planned.at_once.cells:
             return ()
         places = {id(cell): i for i, cell in enumerate(planned.local)}

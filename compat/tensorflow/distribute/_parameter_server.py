@@ -36,7 +36,7 @@ class ParameterServerStrategy(Strategy):
     TFDIST_PARAMETER_SERVERS=processes: each worker computes on a device of its own, as far as there are enough, and variables are in the
     host's memory. Else each task is a process, which calls `tf.distribute.Server(...).join()`.
 
-    A function reads the variables that it uses when it starts; what `optimizer.apply_gradients`, `assign_add` and the like do is done to the
+    A function reads the variables that it uses when it starts; what `optimizer.apply_gradients`, `assign_add` and so on do is done to the
     values that the servers have by then, one function's after another's. `assign` replaces a value.
 
     Ref: https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/ParameterServerStrategy
