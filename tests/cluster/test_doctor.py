@@ -193,7 +193,7 @@ def test_what_parameter_servers_lack_is_told(doctor, cluster):
     assert wrong.wait() == 1 and '"threads" or "processes"' in wrong.log
     far = ["192.0.2.1:1", "192.0.2.2:2", "192.0.2.3:3"]
     wrong = doctor(TF_CONFIG=servers(far, "chief", 0), TFDIST_PARAMETER_SERVERS="threads")
-    assert wrong.wait() == 1 and "192.0.2.3:3 is on another machine" in wrong.log
+    assert wrong.wait() == 1 and "192.0.2.1:1 is on another machine" in wrong.log
 
 
 def test_parameter_servers_that_are_threads_need_nothing(doctor, cluster):
