@@ -1,6 +1,7 @@
 """Parameter servers and workers as processes, under `tfdist-jax launch`: they train, go, freeze and come back."""
 
 import pytest
+from environment import LIMIT_S
 
 pytestmark = pytest.mark.slow("starts of Ray, and of an interpreter for each server and worker")
 
@@ -99,9 +100,9 @@ found = model.evaluate(tf.data.Dataset.from_tensor_slices((x[1500:], y[1500:])).
 result("fit", [found["accuracy"], int(model.optimizer.iterations)])
 """
     )
-    options = ("--workers", "2", "--parameter-servers", "2", "--max-restarts", "3", "--heartbeat-timeout", "2")
+    options = ("--workers", "2", "--parameter-servers", "2", "--max-restarts", "3", "--heartbeat-timeout", "5")
     launcher = launch(program, *options)
-    assert launcher.wait() == 0, launcher.log
+    assert launcher.wait(2 * LIMIT_S) == 0, launcher.log
     done, count, closures = launcher.result("loop")
     assert done == [16.0, 456.0, 896.0, 1336.0] and count == 334 and closures == 334
     accuracy, iterations = launcher.result("fit")
@@ -134,7 +135,7 @@ result("end", [float(total), int(count)])
 """
     )
     launcher = launch(program, "--workers", "2", "--parameter-servers", "2", "--max-restarts", "2")
-    assert launcher.wait() == 0, launcher.log
+    assert launcher.wait(2 * LIMIT_S) == 0, launcher.log
     assert "A server has gone, and the variables that it held with it" in launcher.result("error")
     assert [launcher.result(f"restored{i}") for i in range(3)] == [0, 20, 30]
     assert launcher.result("end") == [160.0, 40]
@@ -159,7 +160,7 @@ result("stranger", told)
 """
     )
     launcher = launch(program, "--workers", "1", "--parameter-servers", "1")
-    assert launcher.wait() == 0, launcher.log
+    assert launcher.wait(2 * LIMIT_S) == 0, launcher.log
     code, told = launcher.result("stranger")
     assert code != 0 and "InvalidAuthToken" in told
 
@@ -205,7 +206,7 @@ for mode in (td.Asynchronous(), td.Asynchronous(max_staleness=0), td.Synchronous
 """
     )
     launcher = launch(program, "--workers", "2", "--parameter-servers", "1", "--max-restarts", "1")
-    assert launcher.wait() == 0, launcher.log
+    assert launcher.wait(2 * LIMIT_S) == 0, launcher.log
     assert "has 2. Leave it out" in launcher.result("wrong")
     for name in ("Asynchronous0None", "Asynchronous00", "Synchronous40"):
         weights, closures, pulled = launcher.result(name)
