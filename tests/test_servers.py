@@ -83,6 +83,14 @@ def test_messages_wait_for_the_end_of_anothers_turn(server):
     assert add(server, 1)[0] == [4, 5]
 
 
+def test_a_message_that_fails_changes_nothing(server):
+    adding, missing = ADDING.calls[0], ServerCall("add", (99,), (0,), (None,))
+    for sender in (Sender("us", (0, 0, 0, "program")), Sender("us")):
+        with pytest.raises(KeyError):
+            server.handle(Message(0, calls=(adding, missing)), [np.float32(5)], sender)
+    assert float(server.get("us", [7])[0]) == 1 and add(server, 2, 0, 0, 1) == ([1, 3], 0)
+
+
 def test_programs_of_a_closure_are_told_apart(server):
     server.handle(ADDING, [np.float32(1)], Sender("us", (0, 0, 0, "one")))
     server.handle(ADDING, [np.float32(1)], Sender("us", (0, 0, 0, "other")))

@@ -1,6 +1,6 @@
 """Servers and workers in processes of their own: what they are told, and how they do it, whatever carries the messages."""
 
-from tfdist_jax._servers._connect import connect as connect, serve as serve
+from tfdist_jax._servers._connect import connect as connect
 from tfdist_jax._servers._plan import (
     Call as Call,
     ExportedPart as ExportedPart,
@@ -12,6 +12,7 @@ from tfdist_jax._servers._plan import (
     load_part as load_part,
 )
 from tfdist_jax._servers._runner import Ask as Ask, BeforeChanges as BeforeChanges, Outcome as Outcome, Runner as Runner
+from tfdist_jax._servers._serve import serve as serve
 from tfdist_jax._servers._server import (
     Answer as Answer,
     Caller as Caller,

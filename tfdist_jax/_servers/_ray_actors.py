@@ -69,10 +69,10 @@ class WorkerActor:
             StaleSenderError: If another coordinator uses the worker.
         """
         ray: Any = importlib.import_module("ray")  # It is an extra.
-        servers, parts, plan = self._servers, self._parts, self._plans[name]
+        servers, parts, plans = self._servers, self._parts, self._plans
         self._must_be_of(caller.session)  # After those have been read, which another coordinator would replace before.
         ask = lambda messages, sent, number: ask_servers(ray, servers, messages, sent, caller.sender(name, number))
-        outcome = Runner(parts).run(plan, arguments, ask)
+        outcome = Runner(parts).run(plans[name], arguments, ask)
         outcome.results[:] = map(np.asarray, outcome.results)
         return outcome
 

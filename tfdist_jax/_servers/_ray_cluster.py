@@ -190,7 +190,11 @@ class RayCluster:
         return None
 
     def start_actor(self, kind: type) -> Any:
-        """Start this task's actor, which ends with this process, and return it when it is there."""
+        """Start this task's actor, which ends with this process, and return it when it is there.
+
+        Raises:
+            ValueError: If Ray refuses it, also when there is no earlier one of this name any more.
+        """
         job, index = self._task or ("", 0)
         options = {
             "name": f"{job} {index}",
@@ -198,9 +202,14 @@ class RayCluster:
             "max_concurrency": _THREADS + 2 * len(self._jobs["worker"]),
             "scheduling_strategy": self._own_node(),
         }
+        deadline = time.monotonic() + Timeouts.of_environment().start_s
         while True:
-            with contextlib.suppress(ValueError):  # One of the process that was this task before is still there.
+            try:
                 actor = self.ray.remote(kind).options(**options).remote({name: os.environ.get(name) for name in _OWN})
+            except ValueError:  # One of the process that was this task before is still there.
+                if time.monotonic() > deadline:
+                    raise
+            else:
                 self.ray.get(actor.ping.remote())
                 return actor
             with contextlib.suppress(ValueError):

@@ -189,7 +189,8 @@ class Server:
             raise StaleSenderError("The closure has ended on another worker.")
 
     def _do(self, message: Message, values: dict[int, Any]) -> list[Any]:
-        held = self._arrays
+        # If something fails, nothing is changed.
+        held = collections.ChainMap[int, Any]({}, self._arrays)
         # Of what is seen as NumPy's, no other array gets the memory.
         values.update({value: np.asarray(held[cell]) for cell, value in message.reads})
         for call in message.calls:
@@ -199,4 +200,6 @@ class Server:
             values.update({value: output for value, output in pairs if value is not None})
             held.update(zip(call.written, outputs[len(outputs) - len(call.written) :], strict=True))
         held.update({cell: values[value] for cell, value in message.assigned})
-        return [values[value] for value in message.returned]
+        returned = [values[value] for value in message.returned]
+        self._arrays.update(held.maps[0])
+        return returned

@@ -58,6 +58,7 @@ class RemoteArray:
     """An array on a server.
 
     Attributes:
+        owner: Keeps it on the server as long as anybody refers to it.
         number: By which the server knows it.
         shape: Its shape.
         dtype: Its type.
@@ -66,7 +67,7 @@ class RemoteArray:
 
     def __init__(self, owner: "_Owner", array: Any) -> None:
         """Stand for an array like this one, of a cell that has a number."""
-        self._owner, self.number = owner, owner.number
+        self.owner, self.number = owner, owner.number
         self.shape, self.dtype, self.weak_type = array.shape, array.dtype, bool(getattr(array, "weak_type", False))
 
 
@@ -109,7 +110,7 @@ class RemoteStorage(ServedStorage):
         """Send a value to the server."""
         if isinstance(array, Tracer):
             return array
-        new = RemoteArray(_Owner(self.servers, self.index) if held is None else held._owner, array)  # noqa: SLF001
+        new = RemoteArray(_Owner(self.servers, self.index) if held is None else held.owner, array)
         self.servers.set(self.index, {new.number: np.asarray(array)})
         return new
 
@@ -122,4 +123,4 @@ def as_arrays(values: Sequence[Any]) -> list[jax.Array]:
 
 def renew(cell: Cell) -> None:
     """Let a cell, whose value its server has changed, hold something new, by which others see that it has."""
-    cell.stored = RemoteArray(cell.stored._owner, cell.stored)  # noqa: SLF001
+    cell.stored = RemoteArray(cell.stored.owner, cell.stored)

@@ -111,9 +111,10 @@ def update(fn: Callable[[], Any], cells: Sequence[Any]) -> Any:
     scope = current_scope()
     served = {cell.storage for cell in cells if cell.storage.is_served}
     if scope is None or not scope.is_traced:
-        with changing(), contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             for storage in served:
                 stack.enter_context(storage.taking_turn())
+            stack.enter_context(changing())  # Last: who holds the cells waits for no server.
             return fn()
     if scope.is_update or not served:
         with changing():

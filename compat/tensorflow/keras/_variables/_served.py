@@ -1,5 +1,6 @@
 """Keras variables on servers, which several workers change at once."""
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,8 @@ def note_read(variable: Any, array: Any) -> None:
 def assign_now(variable: Any, value: Any) -> None:
     """Give a served variable a value outside of programs; of one to which workers add, a worker's change is added to that of others."""
     before = closure_memory().pop(id(variable), None)
-    with _state.CELLS:
+    turn = contextlib.nullcontext() if before is None else variable.storage.taking_turn()
+    with turn, _state.CELLS:
         new = value if before is None else _state.read_now(variable) + (value - before)
         _state.store(variable, new)
 
