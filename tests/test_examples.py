@@ -57,6 +57,20 @@ def test_parameter_servers_and_an_evaluator_are_what_tf_config_says(run_program,
     assert re.findall(r"epoch (\d)/3", resumed.stdout) == ["3"]
 
 
+@pytest.mark.exhaustive
+@pytest.mark.slow("trains two models in five processes, and evaluates in a sixth")
+def test_digits_are_learned_with_parameter_servers_in_processes(run_script, tmp_path):
+    runner = ("-m", "tfdist_jax", "launch", "--workers", "2", "--parameter-servers", "2", "--evaluator", "--verbose")
+    ran = run_script(EXAMPLES / "parameter_server.py", "--folder", str(tmp_path / "saved"), runner=runner)
+    assert ran.returncode == 0, ran.stderr
+    accuracies = re.findall(
+        r"custom loop: test accuracy (\S+) as the coordinator, (\S+) as the workers find it", ran.stdout
+    )
+    fitted = re.findall(r"after step 132: test accuracy (\S+)", ran.stdout)
+    assert min(map(float, (*accuracies[0], *fitted))) > 0.9, ran.stdout
+    assert "AutoGraph" not in ran.stderr
+
+
 @pytest.mark.slow("trains under three strategies")
 def test_flax_losses_are_the_same_under_all_strategies(run_script):
     losses = {}

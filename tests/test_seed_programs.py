@@ -30,6 +30,7 @@ RUNS = {
     "s4_keras_guide": r"Number of devices: 2\n(.|\n)*Restoring from ./ckpt/ckpt-1.keras\n(.|\n)* val_loss: ",
 }
 LAUNCHED = ("s0_workers", "s1_resnet_workers")
+SERVED = ("s0_parameter_server", "s1_resnet_parameter_server")
 OPTIONS = {"s0_tpu": "--emulate-tpu"}
 LATER = (
     "s3_estimator",
@@ -52,6 +53,19 @@ def test_program_runs(run_script, run_prepared, name):
         ran = run_script(FOLDER / f"{name}.py", runner=("-m", "tfdist_jax", "launch", "--workers", "2"))
     else:
         ran = run_prepared(FOLDER / f"{name}.py", option=OPTIONS.get(name, "--devices"))
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(RUNS[name], ran.stdout, re.MULTILINE), ran.stdout
+    assert "nan" not in ran.stdout
+
+
+@needs_programs
+@pytest.mark.slow("ResNets and guides, as published, in five processes")
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] * ("resnet" in name)) for name in SERVED]
+)
+def test_program_runs_with_servers_and_workers_in_processes(run_script, name):
+    runner = ("-m", "tfdist_jax", "launch", "--workers", "2", "--parameter-servers", "2")
+    ran = run_script(FOLDER / f"{name}.py", runner=runner)
     assert ran.returncode == 0, ran.stderr
     assert re.search(RUNS[name], ran.stdout, re.MULTILINE), ran.stdout
     assert "nan" not in ran.stdout

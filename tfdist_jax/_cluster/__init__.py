@@ -7,6 +7,7 @@ from tfdist_jax._cluster._agreement import (
 )
 from tfdist_jax._cluster._detect import (
     LAUNCHED as LAUNCHED,
+    LAUNCHER as LAUNCHER,
     RESTART as RESTART,
     RESTART_HEADING as RESTART_HEADING,
     detect_cluster as detect_cluster,

@@ -1,9 +1,12 @@
 """Which tasks a cluster of parameter servers has, and which of them may be its coordinator."""
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
-from tfdist_jax._cluster import are_processes
+from tfdist_jax._cluster import LAUNCHED, LAUNCHER, are_processes
+from tfdist_jax._servers import serve
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver
 from tfdist_jax.compat.tensorflow.train._cluster_spec import ClusterSpec
 
@@ -14,9 +17,12 @@ _KINDS = ("chief", "worker", "evaluator", "ps")
 def find_jobs(resolver: ClusterResolver, *, is_given: bool) -> Mapping[str, Sequence[str]]:
     """Return the addresses of servers, workers and the chief; no addresses at all if a cluster is neither given nor in TF_CONFIG.
 
+    A program that makes the strategy in every task, as one for a single process does, has the launcher's servers and workers serve here,
+    and never returns in them.
+
     Raises:
         ValueError: If there is no server or no worker, if tasks are none of a coordinator's cluster, or this is none of them.
-        RuntimeError: If this is a task that others are to give work to, each in its process.
+        RuntimeError: If this is a task that others are to give work to, each in its process, and no launcher has started it.
     """
     spec = resolver.cluster_spec()
     if not spec:
@@ -32,8 +38,22 @@ def find_jobs(resolver: ClusterResolver, *, is_given: bool) -> Mapping[str, Sequ
         if not jobs[job]:
             raise ValueError(f"There must be at least one {job}: the cluster is {spec.as_dict()}.")
     if resolver.task_type in ("worker", "ps", "evaluator"):
-        _tell_place(resolver, has_processes=are_processes(jobs))
+        has_processes = are_processes(jobs)
+        if has_processes and LAUNCHED in os.environ and resolver.task_type != "evaluator":
+            _serve(jobs, resolver.task_type, resolver.task_id or 0)
+        _tell_place(resolver, has_processes=has_processes)
     return jobs
+
+
+def _serve(jobs: Mapping[str, Sequence[str]], task: str, index: int) -> NoReturn:
+    _log.warning(
+        "This process is the task %s %d of %s, and the program makes its strategy in it without asking which task it is: it serves from "
+        "here on, as with `tf.distribute.Server(...).join()`. Call that first in servers and workers, and they are there sooner.",
+        task,
+        index,
+        LAUNCHER,
+    )
+    serve(jobs, task, index)
 
 
 def _check(spec: ClusterSpec, resolver: ClusterResolver) -> None:

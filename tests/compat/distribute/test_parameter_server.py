@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax._program import BEFORE_RUN
+from tfdist_jax.compat.tensorflow.distribute import _parameter_jobs
 from tfdist_jax.compat.tensorflow.distribute._cluster_coordinator import ClosureInputError
 
 LIMIT_S = 60
@@ -469,6 +470,24 @@ def test_other_tasks_than_the_coordinator_are_told_or_refused(job, remedy, caplo
     monkeypatch.setenv("TFDIST_PARAMETER_SERVERS", "processes")
     with pytest.raises(RuntimeError, match=f"is the task {job} 0 .*which only the chief may.*{remedy}"):
         tf.distribute.ParameterServerStrategy(resolver)
+
+
+@pytest.mark.parametrize("job", ["worker", "ps"])
+def test_tasks_of_the_launcher_serve_though_the_program_does_not_ask_which_it_is(job, caplog, monkeypatch):
+    served = []
+
+    def serve(jobs, task, index):
+        served.append((jobs["ps"], jobs["worker"], task, index))
+        raise SystemExit(0)
+
+    monkeypatch.setattr(_parameter_jobs, "serve", serve)
+    monkeypatch.setenv("TFDIST_PARAMETER_SERVERS", "processes")
+    cluster = {"chief": ["localhost:3"], "worker": ["localhost:1"], "ps": ["localhost:2"]}
+    monkeypatch.setenv("TFDIST_JAX_CLUSTER", json.dumps({"cluster": cluster, "task": {"type": job, "index": 0}}))
+    with pytest.raises(SystemExit):
+        tf.distribute.ParameterServerStrategy()
+    assert served == [(["localhost:2"], ["localhost:1"], job, 0)]
+    assert "it serves from here on" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["MirroredStrategy", "experimental.CentralStorageStrategy"])
