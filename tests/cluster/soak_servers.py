@@ -55,7 +55,7 @@ def strike(kind, target, after_s):
     if kind == "worker's task killed":
         pid = int((folder / f"worker{target}").read_text())
     else:
-        actor = strategy.workers[target]._actor if "worker" in kind else strategy._servers[0].servers.actors[target]
+        actor = strategy.workers[target]._peer.actor if "worker" in kind else strategy._servers[0].servers.peers[target].actor
         pid = ray.get(actor.ping.remote())["pid"]
     os.kill(pid, signal.SIGSTOP if "frozen" in kind else signal.SIGKILL)
 

@@ -29,7 +29,7 @@ def pid(actor):
     return ray.get(actor.ping.remote())["pid"]
 
 def pid_of_worker(index):
-    return pid(strategy.workers[index]._actor)
+    return pid(strategy.workers[index]._peer.actor)
 
 def pid_of_task(task):
     return max(json.loads(path.read_text()) for path in released.parent.glob(f"pid_{task}_*"))
@@ -123,7 +123,7 @@ while int(count) < 40:
     train(10)
     manager.save()
     if attempt == 0 and int(count) == 20:
-        os.kill(pid(strategy._servers[1].servers.actors[1]), signal.SIGKILL)
+        os.kill(pid(strategy._servers[1].servers.peers[1].actor), signal.SIGKILL)
         try:
             train(10)
         except tf.errors.UnavailableError as error:

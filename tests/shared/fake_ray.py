@@ -6,7 +6,9 @@ import threading
 import types
 from typing import Any
 
+from tfdist_jax._servers._connections import Endpoint
 from tfdist_jax._servers._ray_actors import ServerActor, WorkerActor
+from tfdist_jax._servers._ray_peers import Peer
 
 
 class RayActorError(Exception):
@@ -45,13 +47,14 @@ class FakeRay:
         """Start a task's actor, or start it again."""
         self.actors[job, index] = FakeActor(ServerActor if job == "ps" else WorkerActor, self._threads)
 
-    def wait_for_actor(self, job: str, index: int, is_over: Any = None) -> "FakeActor | None":
+    def wait_for_peer(self, job: str, index: int, is_over: Any = None) -> Peer | None:
         """Return a task's actor, as soon as it is there; None if `is_over()`."""
         while self.actors[job, index].is_gone:
             if is_over is not None and is_over():
                 return None
             threading.Event().wait(0.01)
-        return self.actors[job, index]
+        actor = self.actors[job, index]
+        return Peer(actor, actor.endpoint)
 
     def threads_of(self, job: str, index: int) -> set[threading.Thread]:
         """Return the threads in which an actor's methods run."""
@@ -93,7 +96,9 @@ class FakeActor:
 
     def __init__(self, kind: type, threads: Any) -> None:
         """Make its object."""
-        self._object, self._threads = kind({}), threads
+        self._object, self._threads = kind({}, "127.0.0.1"), threads
+        self._listener = self._object.listener
+        self._answer, self._listener.answer = self._listener.answer, self._answer_call
         self._goes_on = threading.Event()
         self._goes_on.set()
         self.is_gone = False
@@ -132,9 +137,23 @@ class FakeActor:
         finally:
             self.running.discard(threading.current_thread())
 
+    def _answer_call(self, method: str, arguments: Any) -> Any:
+        self._goes_on.wait()
+        self.running.add(threading.current_thread())
+        try:
+            return self._answer(method, arguments)
+        finally:
+            self.running.discard(threading.current_thread())
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it answers."""
+        return self._listener.endpoint
+
     def end(self) -> None:
         """Go: who waits for it is told."""
         self.is_gone = True
+        self._listener.close()
         self._goes_on.set()
         for answer in self._asked:
             if not answer.done():

@@ -19,13 +19,14 @@ from typing import Any, final
 from tfdist_jax._cluster import PARAMETER_SERVERS, SECRET, Timeouts
 from tfdist_jax._cluster._addresses import host_and_port, resolve
 from tfdist_jax._servers._ray_node import Node, in_numbers
+from tfdist_jax._servers._ray_peers import Peer
 
 _log = logging.getLogger("tfdist_jax")
 _ADDRESS = "RAY_ADDRESS"
 _TOKEN, _MODE = "RAY_AUTH_TOKEN", "RAY_AUTH_MODE"
 _NAMESPACE = "tfdist_jax"
 _SOON_S = 0.5
-# Messages that an actor answers at once, beside those of closures: each worker may wait with one, and the coordinator with another one.
+# Calls by Ray that an actor answers at once: of tasks who look whether it is there.
 _THREADS = 32
 # What an actor takes from its task's environment; the rest is that of the task that has started the machine's node.
 _OWN = ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "TF_CONFIG", "XLA_FLAGS", "XLA_PYTHON_CLIENT_MEM_FRACTION")
@@ -148,8 +149,8 @@ class RayCluster:
         first = next(task for task in tasks if resolve(host_and_port(self._jobs[task[0]][task[1]])[0]) == own)
         return first == self._task
 
-    def wait_for_actor(self, job: str, index: int, is_over: Callable[[], bool] | None = None) -> Any:
-        """Return the actor of a task, when its process has started it and it answers.
+    def wait_for_peer(self, job: str, index: int, is_over: Callable[[], bool] | None = None) -> Any:
+        """Return a task's actor, a `Peer`, when its process has started it and it answers.
 
         Args:
             job: The task's job.
@@ -161,9 +162,9 @@ class RayCluster:
         """
         limits, start, told = Timeouts.of_environment(), time.monotonic(), 0
         while is_over is None or not is_over():
-            actor = self._find_actor(job, index)
-            if actor is not None:
-                return actor
+            peer = self._find_peer(job, index)
+            if peer is not None:
+                return peer
             waited = time.monotonic() - start
             if waited > limits.warn_s * 2**told:
                 _log.warning(
@@ -176,17 +177,17 @@ class RayCluster:
                 )
         return None
 
-    def _find_actor(self, job: str, index: int) -> Any:
+    def _find_peer(self, job: str, index: int) -> Peer | None:
         """Return the actor of a task; None if there is none that answers soon."""
         try:
             actor = self.ray.get_actor(f"{job} {index}")
-            self.ray.get(actor.ping.remote(), timeout=_SOON_S)
+            endpoint = self.ray.get(actor.ping.remote(), timeout=_SOON_S)["endpoint"]
         except ValueError:  # There is none of this name.
             time.sleep(_SOON_S)
         except (self.ray.exceptions.GetTimeoutError, self.ray.exceptions.RayActorError):
             return None
         else:
-            return actor
+            return Peer(actor, endpoint)
         return None
 
     def start_actor(self, kind: type) -> Any:
@@ -199,13 +200,14 @@ class RayCluster:
         options = {
             "name": f"{job} {index}",
             "num_cpus": 0,
-            "max_concurrency": _THREADS + 2 * len(self._jobs["worker"]),
+            "max_concurrency": _THREADS,
             "scheduling_strategy": self._own_node(),
         }
+        environment = {name: os.environ.get(name) for name in _OWN}
         deadline = time.monotonic() + Timeouts.of_environment().start_s
         while True:
             try:
-                actor = self.ray.remote(kind).options(**options).remote({name: os.environ.get(name) for name in _OWN})
+                actor = self.ray.remote(kind).options(**options).remote(environment, self._own_host())
             except ValueError:  # One of the process that was this task before is still there.
                 if time.monotonic() > deadline:
                     raise

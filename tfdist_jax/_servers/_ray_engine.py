@@ -7,17 +7,18 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
 import numpy as np
 
+from tfdist_jax._cluster import Timeouts
 from tfdist_jax._coordinator import Closure, WorkerLostError, being_worker, current_worker
 from tfdist_jax._errors import ServerLostError, make_server_lost_error
 from tfdist_jax._servers._plan import ExportedPart, Part, Plan
-from tfdist_jax._servers._ray_actors import ActorLostError, ask_servers, wait_for_servers, wait_while_alive
 from tfdist_jax._servers._ray_cluster import RayCluster
+from tfdist_jax._servers._ray_peers import ActorLostError, Peer, ask, ask_servers, call_servers
 from tfdist_jax._servers._runner import BeforeChanges, Outcome, Runner
 from tfdist_jax._servers._server import Caller
 
@@ -31,28 +32,26 @@ class RayServers:
 
     Attributes:
         session: What the coordinator calls itself.
-        actors: The servers' actors.
+        peers: The servers.
     """
 
     def __init__(self, cluster: RayCluster, count: int) -> None:
         """Wait for so many servers, and let them forget what they hold for another coordinator."""
         self._ray = cluster.ray
         self.session = secrets.token_hex(8)
-        self.actors = [cluster.wait_for_actor("ps", i) for i in range(count)]
-        self._wait((actor.call.remote("begin", self.session) for actor in self.actors), self.actors)
+        self.peers = [cluster.wait_for_peer("ps", i) for i in range(count)]
+        self._call(self.peers, "begin", *[[self.session]] * count)
         self._known: set[str] = set()
         self._lock = threading.Lock()
         self._own, self._turns = _Own(), itertools.count()
 
     def set(self, server: int, arrays: Mapping[int, np.ndarray]) -> None:
         """Let a server hold arrays."""
-        actor = self.actors[server]
-        self._wait([actor.call.remote("set", self.session, arrays)], [actor])
+        self._call([self.peers[server]], "set", [self.session, arrays])
 
     def get(self, server: int, cells: Sequence[int]) -> list[np.ndarray]:
         """Return arrays that a server holds."""
-        actor = self.actors[server]
-        return self._wait([actor.call.remote("get", self.session, cells)], [actor])[0]
+        return self._call([self.peers[server]], "get", [self.session, cells])[0]
 
     @contextlib.contextmanager
     def taking_turn(self) -> Iterator[None]:
@@ -62,18 +61,18 @@ class RayServers:
             return
         turn = self._own.turn = next(self._turns)
         try:
-            for actor in self.actors:  # All in one order: who has the first one gets the others.
-                self._wait([actor.call.remote("take_turn", self.session, turn)], [actor])
+            for peer in self.peers:  # All in one order: who has the first one gets the others.
+                self._call([peer], "take_turn", [self.session, turn])
             yield
         finally:
             self._own.turn = None
-            for actor in self.actors:
-                actor.call.remote("end_turn", self.session, turn)
+            for peer in self.peers:
+                peer.actor.call.remote("end_turn", self.session, turn)
 
     def drop(self, server: int, cells: Sequence[int]) -> None:
         """Let a server hold arrays no longer; nobody waits for that."""
         if self._ray.is_initialized():
-            self.actors[server].call.remote("drop", self.session, cells)
+            self.peers[server].actor.call.remote("drop", self.session, cells)
 
     def record(self, plan: Plan) -> dict[str, Any]:
         """Return what the runs of the present closure have noted when they came to run this plan."""
@@ -97,7 +96,7 @@ class RayServers:
         worker: Any = current_worker()
         caller = Caller(self.session, turn=self._own.turn) if worker is None else worker.next_call(self._own.turn)
         sender = functools.partial(caller.sender, plan.name)
-        ask = lambda messages, sent, number: ask_servers(self._ray, self.actors, messages, sent, sender(number))
+        ask = lambda messages, sent, number: ask_servers(self.peers, messages, sent, sender(number))
         with _as_users_error():
             return Runner({name: parts[name] for name in plan.parts}).run(plan, arguments, ask, before_changes)
 
@@ -110,19 +109,14 @@ class RayServers:
             for message in plan.messages:
                 exported = {name: parts[name].export("cpu") for name in message.parts}
                 of_servers.setdefault(message.server, {}).update(exported)
-            actors = [self.actors[server] for server in of_servers]
-            self._wait(
-                (
-                    a.call.remote("load", self.session, of_one)
-                    for a, of_one in zip(actors, of_servers.values(), strict=True)
-                ),
-                actors,
-            )
+            loads = [[self.session, of_one] for of_one in of_servers.values()]
+            self._call([self.peers[server] for server in of_servers], "load", *loads)
             self._known.add(plan.name)
 
-    def _wait(self, answers: Iterable[Any], servers: Sequence[Any]) -> list[Any]:
+    def _call(self, peers: Sequence[Peer], method: str, *arguments: Sequence[Any]) -> list[Any]:
+        """Call a method of servers, of each with arguments of its own."""
         with _as_users_error():
-            return wait_for_servers(self._ray, list(answers), servers)
+            return call_servers([(peer, method, given) for peer, given in zip(peers, arguments, strict=True)])
 
 
 class _Own(threading.local):
@@ -148,13 +142,15 @@ class RayWorker:
         self._connect(None)
 
     def _connect(self, is_over: Callable[[], bool] | None) -> None:
-        while (actor := self._cluster.wait_for_actor("worker", self.index, is_over)) is not None:
-            self._actor = actor
+        while (peer := self._cluster.wait_for_peer("worker", self.index, is_over)) is not None:
+            self._peer = peer
             self._known: set[str] = set()
+            limit_s = Timeouts.of_environment().heartbeat_s
             try:
-                self._platform = self._ask(self._actor.ping.remote())["platform"]
-                self._ask(self._actor.begin.remote(self._servers.session, self._servers.actors))
-            except WorkerLostError:
+                self._platform = ask(peer.actor.ping.remote(), limit_s)["platform"]
+                ask(peer.actor.begin.remote(self._servers.session, self._servers.peers), limit_s)
+            except ActorLostError as error:
+                self._give_up(error)
                 time.sleep(_SOON_S)
             else:
                 return
@@ -188,18 +184,22 @@ class RayWorker:
         """
         if plan.name not in self._known:
             exported = {name: parts[name].export(self._platform) for name in plan.parts}
-            self._ask(self._actor.load.remote(self._servers.session, plan, exported))
+            self._call("load", self._servers.session, plan, exported)
             self._known.add(plan.name)
         given = list(map(np.asarray, arguments))
-        return self._ask(self._actor.run.remote(plan.name, given, self.next_call()))
+        return self._call("run", plan.name, given, self.next_call())
 
-    def _ask(self, answer: Any) -> Any:
+    def _call(self, method: str, *arguments: Any) -> Any:
         try:
-            return wait_while_alive(self._ray, [answer], [self._actor])[0]
+            return self._peer.call(method, *arguments)
         except ActorLostError as error:
-            self._ray.kill(self._actor)  # It may come to life again.
-            self._lost = str(error)
+            self._give_up(error)
             raise WorkerLostError(str(error)) from error
+
+    def _give_up(self, error: ActorLostError) -> None:
+        """End the process: it may come to life again."""
+        self._ray.kill(self._peer.actor)
+        self._lost = str(error)
 
 
 @contextlib.contextmanager
@@ -208,5 +208,4 @@ def _as_users_error() -> Iterator[None]:
     try:
         yield
     except ServerLostError as error:
-        # A worker's error is wrapped by Ray, with all that has led to it there.
-        raise make_server_lost_error[-1](str(getattr(error, "cause", error))) from error
+        raise make_server_lost_error[-1](str(error)) from error

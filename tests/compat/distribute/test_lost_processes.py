@@ -144,7 +144,7 @@ def test_workers_that_cannot_come_back_are_an_error(training, rays, after_change
 
     def happen(number):
         if number == 2:
-            monkeypatch.setattr(rays[0], "wait_for_actor", refuse)
+            monkeypatch.setattr(rays[0], "wait_for_peer", refuse)
             rays[0].actors["worker", 0].end()
 
     after_changes(happen)
