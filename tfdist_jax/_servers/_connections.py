@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any, final
@@ -101,13 +102,12 @@ class Listener:
         with self._lock:
             self._accepted.add(accepted)
         try:
-            _set_up(accepted, _HANDSHAKE_S)
-            with Connection(os.dup(accepted.fileno())) as connection:
-                deliver_challenge(connection, self.endpoint.key)
-                answer_challenge(connection, self.endpoint.key)
-                _limit(accepted, 0)
+            with closing(_Channel(accepted, _HANDSHAKE_S)) as channel:
+                deliver_challenge(channel.connection, self.endpoint.key)
+                answer_challenge(channel.connection, self.endpoint.key)
+                channel.limit(0)
                 while True:
-                    self._answer_one(connection)
+                    self._answer_one(channel)
         except AuthenticationError as error:
             _log.warning("Somebody who does not know the key has been refused: %s.", error)
         except (EOFError, OSError):
@@ -115,16 +115,15 @@ class Listener:
         finally:
             with self._lock:
                 self._accepted.discard(accepted)
-            accepted.close()
 
-    def _answer_one(self, connection: Connection) -> None:
-        text, large = _receive(connection)
+    def _answer_one(self, channel: "_Channel") -> None:
+        text, large = channel.receive()
         try:
             answered = (True, self.answer(*pickle.loads(text, buffers=large)))
         except BaseException as error:
             error.add_note("In the process that was asked:\n" + "".join(traceback.format_exception(error)))
             answered = (False, _portable(error))
-        _send(connection, answered)
+        channel.send(answered)
 
 
 def _portable(error: BaseException) -> BaseException:
@@ -148,7 +147,7 @@ class Caller:
             limit_s: How long it may take to receive, or send, the next bytes of what is on its way.
         """
         self.endpoint, self._limit_s = endpoint, limit_s
-        self._idle: list[Connection] = []
+        self._idle: list[_Channel] = []
 
     @contextlib.contextmanager
     def calling(self, method: str, arguments: Sequence[Any]) -> Iterator["Call"]:
@@ -158,46 +157,45 @@ class Caller:
             ConnectionLostError: If the process is not there, or takes nothing.
         """
         with _as_lost():
-            connection = self._take()
-        call = Call(connection)
+            channel = self._take()
+        call = Call(channel)
         try:
             with _as_lost():
-                _send(connection, (method, arguments))
+                channel.send((method, arguments))
             yield call
         finally:
             if call.is_answered:
-                self._idle.append(connection)
+                self._idle.append(channel)
             else:
-                connection.close()  # An answer that comes later is nobody's.
+                channel.close()  # An answer that comes later is nobody's.
 
-    def _take(self) -> Connection:
+    def _take(self) -> "_Channel":
         with contextlib.suppress(IndexError):
             return self._idle.pop()
         connected = socket.create_connection((self.endpoint.host, self.endpoint.port), self._limit_s)
-        _set_up(connected, self._limit_s)
-        connection = Connection(connected.detach())
+        channel = _Channel(connected, self._limit_s)
         try:
-            answer_challenge(connection, self.endpoint.key)
-            deliver_challenge(connection, self.endpoint.key)
+            answer_challenge(channel.connection, self.endpoint.key)
+            deliver_challenge(channel.connection, self.endpoint.key)
         except BaseException:
-            connection.close()
+            channel.close()
             raise
-        return connection
+        return channel
 
 
 @final
 class Call:
     """A call that is under way."""
 
-    def __init__(self, connection: Connection) -> None:
-        """Wait for its answer on a connection."""
-        self._connection = connection
+    def __init__(self, channel: "_Channel") -> None:
+        """Wait for its answer."""
+        self._channel = channel
         self.is_answered = False
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether the answer comes within some seconds, or will not come at all."""
         with _as_lost():
-            return self._connection.poll(timeout_s)
+            return self._channel.connection.poll(timeout_s)
 
     def result(self) -> Any:
         """Return the answer, or raise the error that the method has raised.
@@ -206,7 +204,7 @@ class Call:
             ConnectionLostError: If the process has gone.
         """
         with _as_lost():
-            text, large = _receive(self._connection)
+            text, large = self._channel.receive()
         self.is_answered = True
         is_result, answer = pickle.loads(text, buffers=large)
         if not is_result:
@@ -226,47 +224,60 @@ def _as_lost() -> Iterator[None]:
         raise ConnectionLostError(f"The connection is lost: {error!r}.") from error
 
 
-def _set_up(connected: socket.socket, limit_s: float) -> None:
-    """Send at once what there is to send; fail when nothing comes, or goes, for so long."""
-    connected.settimeout(None)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    _limit(connected, limit_s)
+@final
+class _Channel:
+    """A connection, and its socket, over which large arrays go: the connection would copy them.
 
+    Attributes:
+        connection: It.
+    """
 
-def _limit(connected: socket.socket, seconds: float) -> None:
-    whole, rest = divmod(seconds, 1)
-    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-        connected.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(rest * 1e6)))
+    def __init__(self, connected: socket.socket, limit_s: float) -> None:
+        """Send at once what there is to send; fail when nothing comes, or goes, for so long."""
+        connected.settimeout(None)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._socket, self.connection = connected, Connection(os.dup(connected.fileno()))
+        self.limit(limit_s)
 
+    def limit(self, seconds: float) -> None:
+        """Fail when nothing comes, or goes, for so long; 0 for ever."""
+        whole, rest = divmod(seconds, 1)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(rest * 1e6)))
 
-def _send(connection: Connection, message: Any) -> None:
-    """Send what pickle knows, and the memory of large arrays as it is."""
-    large: list[memoryview] = []
+    def close(self) -> None:
+        self.connection.close()
+        self._socket.close()
 
-    def keep(buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes < _SMALL:
-            return True
-        large.append(raw)
-        return False
+    def send(self, message: Any) -> None:
+        """Send what pickle knows, and the memory of large arrays as it is."""
+        large: list[memoryview] = []
 
-    text = pickle.dumps(message, protocol=5, buffer_callback=keep)
-    connection.send((text, [raw.nbytes for raw in large]))
-    for raw in large:
-        connection.send_bytes(raw)
+        def keep(buffer: pickle.PickleBuffer) -> bool:
+            raw = buffer.raw()
+            if raw.nbytes < _SMALL:
+                return True
+            large.append(raw)
+            return False
 
+        text = pickle.dumps(message, protocol=5, buffer_callback=keep)
+        self.connection.send((text, [raw.nbytes for raw in large]))
+        for raw in large:
+            self._socket.sendall(raw)
 
-def _receive(connection: Connection) -> tuple[bytes, list[memoryview]]:
-    """Return what `pickle.loads` takes."""
-    text, sizes = connection.recv()
-    large = [_allocate(size) for size in sizes]
-    for memory in large:
-        connection.recv_bytes_into(memory)
-    return text, large
+    def receive(self) -> tuple[bytes, list[memoryview]]:
+        """Return what `pickle.loads` takes."""
+        text, sizes = self.connection.recv()
+        return text, [self._receive_array(size) for size in sizes]
 
-
-def _allocate(size: int) -> memoryview:
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size].data
+    def _receive_array(self, size: int) -> memoryview:
+        memory = np.empty(size + _ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % _ALIGNMENT
+        array, received = memory[start : start + size].data, 0
+        while received < size:
+            count = self._socket.recv_into(array[received:], 0, socket.MSG_WAITALL)
+            if not count:
+                raise EOFError
+            received += count
+        return array
