@@ -14,6 +14,7 @@ import struct
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from multiprocessing import AuthenticationError
@@ -148,6 +149,7 @@ class Caller:
         """
         self.endpoint, self._limit_s = endpoint, limit_s
         self._idle: list[_Channel] = []
+        weakref.finalize(self, _close_all, self._idle)
 
     @contextlib.contextmanager
     def calling(self, method: str, arguments: Sequence[Any]) -> Iterator["Call"]:
@@ -181,6 +183,11 @@ class Caller:
             channel.close()
             raise
         return channel
+
+
+def _close_all(channels: "list[_Channel]") -> None:
+    while channels:
+        channels.pop().close()
 
 
 @final
