@@ -132,6 +132,8 @@ class CaptureScope(StateScope):
 
     def read(self, cell: Cell) -> jax.Array:
         """Return the cell's value in the program; on first touch, an input of the program."""
+        if cell.storage.is_given and self._around is not None:
+            return self._around.read(cell)  # A run is given it before any update.
         value, earlier = self._present(cell), self._earlier.get(id(cell))
         if not earlier:
             return value
@@ -177,9 +179,10 @@ class Captured:
     """A traced function whose cells are explicit.
 
     Attributes:
-        jaxpr: Takes the arguments' arrays, then the values of `cells`; gives the results' arrays, then the new
-            values of `written`.
-        cells: Every cell the program reads.
+        jaxpr: Takes the arguments' arrays, then those of `given`, then the values of `cells`; gives the results' arrays, then the
+            new values of `written`.
+        given: The cells that stand for further arguments.
+        cells: Every other cell that the program reads.
         written: The cells it gives a new value.
         out_tree: Structure of the function's result.
         mesh: The mesh of the replica programs inside, or None.
@@ -188,6 +191,7 @@ class Captured:
     """
 
     jaxpr: ClosedJaxpr
+    given: tuple[Cell, ...]
     cells: tuple[Cell, ...]
     written: tuple[Cell, ...]
     out_tree: Any
@@ -218,10 +222,11 @@ def capture(fn: Callable[..., Any], arrays: Sequence[Any], *, around: CaptureSco
     types = [ShapedArray(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x for x in arrays]
     with restoring_trace(), pausing_garbage_collection():
         traced = jax.make_jaxpr(pure)(*types)
-    jaxpr, indices = reads_to_inputs(traced)
-    cells = tuple(found["cells"][index] for index in indices)
+    is_given = lambda index: found["cells"][index].storage.is_given
+    jaxpr, indices = reads_to_inputs(traced, order=lambda index: not is_given(index))
+    given, cells = (tuple(found["cells"][i] for i in indices if is_given(i) is wanted) for wanted in (True, False))
     kept = {name: found[name] for name in ("mesh", "checks", "updates")}
-    return Captured(jaxpr, cells, found["written"], found["tree"], **kept)
+    return Captured(jaxpr, given, cells, found["written"], found["tree"], **kept)
 
 
 def read_as_input(index: int, array: jax.Array) -> jax.Array:
@@ -230,10 +235,13 @@ def read_as_input(index: int, array: jax.Array) -> jax.Array:
         return _read_cell.bind(index=index, aval=_type_of(array))
 
 
-def reads_to_inputs(traced: ClosedJaxpr) -> tuple[ClosedJaxpr, list[int]]:
-    """Return a program that takes what it reads as inputs, behind its others, and the indices of these reads."""
+def reads_to_inputs(
+    traced: ClosedJaxpr, *, order: Callable[[int], Any] = lambda index: 0
+) -> tuple[ClosedJaxpr, list[int]]:
+    """Return a program that takes what it reads as inputs, behind its others, and the indices of these reads, sorted by `order`."""
     inner = traced.jaxpr
     reads = [eqn for eqn in inner.eqns if eqn.primitive is _read_cell]
+    reads.sort(key=lambda eqn: order(eqn.params["index"]))
     inputs = [*inner.invars, *(eqn.outvars[0] for eqn in reads)]
     rest = [eqn for eqn in inner.eqns if eqn.primitive is not _read_cell]
     # The names of the arguments no longer match the inputs.

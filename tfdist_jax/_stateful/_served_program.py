@@ -37,10 +37,11 @@ def make_program(fn: Callable[..., Any], arrays: Sequence[Any], **options: Any) 
 
     Args:
         fn: The function.
-        arrays: Arrays, or `jax.ShapeDtypeStruct`, like those that it will be called with.
+        arrays: Arrays, or `jax.ShapeDtypeStruct`, like those that it will be called with, before those of `captured.given`.
         options: Of `StatefulProgram`.
     """
     captured = capture(fn, arrays)
+    arrays = [*arrays, *(cell.stored for cell in captured.given)]
     if any(cell.storage.is_served for cell in captured.cells):
         return ServedProgram(captured)
     name = options.pop("name", None) or getattr(fn, "__name__", "step")

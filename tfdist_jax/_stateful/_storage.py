@@ -41,6 +41,7 @@ class Storage:
         place_name: What the place is called where arrays are kept; None if by their devices' names.
         device: The one device that arrays stay on, wherever they are computed; None if they go with what computes them.
         updates_apart: Whether optimizers' updates run behind the replicas, where arrays that are split over devices stay so.
+        is_given: Whether its cells stand for inputs that a program is found to need while it is traced: each run is given its own.
     """
 
     per_replica = False
@@ -49,6 +50,7 @@ class Storage:
     place_name: str | None = None
     device: Device | None = None
     updates_apart = False
+    is_given = False
 
     def place(self, cell: Cell, value: jax.Array) -> None:
         """Give a new cell its first value, the one of a replica; `value` stays the caller's."""
@@ -258,6 +260,14 @@ class DeviceStorage(Storage):
 
 
 PLAIN = Storage()
+
+
+@final
+class _GivenStorage(Storage):
+    is_given = True
+
+
+GIVEN = _GivenStorage()
 """The storage of cells that belong to no strategy."""
 
 

@@ -4,7 +4,6 @@ import collections
 import contextlib
 import functools
 import logging
-import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, final
 
@@ -63,20 +62,20 @@ class _Compiled:
         self._host_part = host_part
         self._returns_host_values = returns_host_values
         self._returns_tensors: bool | None = None
-        self._giving = threading.Lock()
+        numbers = {id(cell): number for cell, number in host_part.cells}
+        self._given = [numbers[id(cell)] for cell in program.captured.given]
 
     def compute_on_host(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """Return the values of the host part for a call's inputs; None if the program does not fit them."""
         return inputs if self._host_part.is_empty else self._host_part.compute(inputs)
 
+    def arguments(self, tensors: Sequence[jax.Array], values: Sequence[Any]) -> Sequence[jax.Array]:
+        """Return what the program is called with: a call's tensors, and what the host part gives it."""
+        return [*tensors, *(values[number] for number in self._given)] if self._given else tensors
+
     def __call__(self, tensors: Sequence[jax.Array], values: Sequence[Any]) -> Any:
         """Run the program on a call's tensors, and on the values of the host part."""
-        if self._host_part.cells:
-            with self._giving:
-                self._host_part.give(values)
-                results = self._run(tensors)
-        else:
-            results = self._run(tensors)
+        results = self._run(self.arguments(tensors, values))
         restored = self._restored(results)
         return fill_host_values(restored, values) if self._returns_host_values else restored
 
@@ -165,14 +164,14 @@ class CallCache:
 
     def find(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None
-    ) -> tuple[CellProgram, list[jax.Array]]:
-        """Return the program for this call, traced if need be, and the call's tensors.
+    ) -> tuple[CellProgram, Sequence[jax.Array]]:
+        """Return the program for this call, traced if need be, and what it is called with.
 
         Raises:
             NotCompilableError: If the function takes data or values from the host and so cannot be one program.
         """
-        compiled, tensors, _ = self._find(fn, args, kwargs, guard)
-        return compiled.program, tensors
+        compiled, tensors, values = self._find(fn, args, kwargs, guard)
+        return compiled.program, compiled.arguments(tensors, values)
 
     def _find(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], guard: Hashable = None

@@ -16,7 +16,7 @@ from jax.core import Tracer
 
 from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._stateful._state import leaving_programs, read
-from tfdist_jax._stateful._storage import PLAIN
+from tfdist_jax._stateful._storage import GIVEN
 from tfdist_jax.compat.tensorflow._names._symbolic import note_with
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError
 from tfdist_jax.compat.tensorflow._tensors._composite import Composite
@@ -44,17 +44,17 @@ def noting_host_part(part: "HostPart | None") -> Iterator[None]:
 
 @final
 class HostCell:
-    """Holds an array that the host part gives to the program, for which it is a cell like others.
+    """Stands for an array that the host part gives to each run of the program.
 
     Attributes:
-        stored: The array.
+        stored: The array that the function is traced with.
     """
 
-    storage = PLAIN
+    storage = GIVEN
     trainable = False
 
     def __init__(self, array: jax.Array) -> None:
-        """Hold the array that the function is traced with."""
+        """Hold that array."""
         self.stored = array
 
 
@@ -185,7 +185,7 @@ class HostPart:
 
     Attributes:
         values: What the function is traced with: its inputs, then the results of each operation.
-        cells: What holds the numbers that the program takes from the host part, with their places among the values.
+        cells: What stands for the numbers that the program takes from the host part, with their places among the values.
     """
 
     def __init__(self, inputs: Sequence[Any]) -> None:
@@ -211,11 +211,6 @@ class HostPart:
         """Note that a traced array is a value of the host part, and return it."""
         self._known[id(tracer)] = (tracer, number)
         return tracer
-
-    def give(self, values: Sequence[Any]) -> None:
-        """Let the cells hold what the program is to take from a call's values."""
-        for cell, number in self.cells:
-            cell.stored = values[number]
 
     def knows(self, leaf: Any) -> bool:
         """Tell whether a traced array is a value of the host part."""
