@@ -29,8 +29,14 @@ from tfdist_jax.compat.tensorflow._functions._results import (
 )
 from tfdist_jax.compat.tensorflow._functions._trace_types import TracingContext
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
+from tfdist_jax.compat.tensorflow._platform._errors import OutOfRangeError
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, holds_texts
-from tfdist_jax.compat.tensorflow._tensors._host_part import HostPart, noting_host_part
+from tfdist_jax.compat.tensorflow._tensors._host_part import (
+    HostPart,
+    NoElementError,
+    is_stood_for,
+    noting_host_part,
+)
 from tfdist_jax.compat.tensorflow._tensors._meeting import brought_together, is_of_devices
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, leaves_of, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import PerReplicaStrings
@@ -69,6 +75,15 @@ class _Compiled:
         """Return the values of the host part for a call's inputs; None if the program does not fit them."""
         return inputs if self._host_part.is_empty else self._host_part.compute(inputs)
 
+    def undo(self, values: Sequence[Any]) -> None:
+        """Let what the host has done for a call not have been."""
+        self._host_part.undo(values)
+
+    @property
+    def takes_elements(self) -> bool:
+        """Whether the host takes elements of iterators."""
+        return self._host_part.has_to_undo
+
     def arguments(self, tensors: Sequence[jax.Array], values: Sequence[Any]) -> Sequence[jax.Array]:
         """Return what the program is called with: a call's tensors, and what the host part gives it."""
         return [*tensors, *(values[number] for number in self._given)] if self._given else tensors
@@ -106,6 +121,7 @@ class CallCache:
         *,
         own_random: bool = False,
         makes_variables: bool = False,
+        takes_elements: bool = True,
         limit: int = 128,
         run: Callable[..., Any] | None = None,
     ) -> None:
@@ -114,6 +130,7 @@ class CallCache:
         Args:
             own_random: Give each program random numbers of its own.
             makes_variables: Let each call of the function make variables; they are refused in later calls else.
+            takes_elements: Let programs have elements of iterators as inputs, which are taken before each run.
             limit: How many programs to keep, forgetting the oldest.
             run: Calls a function, its arguments and those by name, while it is traced; None for nothing but that.
         """
@@ -121,6 +138,7 @@ class CallCache:
         self._run = run or (lambda fn, args, kwargs: fn(*args, **kwargs))
         self._own_random = own_random
         self._makes_variables = makes_variables
+        self._takes_elements = takes_elements
         # Several for one signature where strings give tensors of several sizes; None where there can be none.
         self._programs: dict[tuple[Any, ...], list[_Compiled] | None] = {}
         self._told = False
@@ -144,12 +162,17 @@ class CallCache:
         compiled, tensors, values = None, [], ()
         try:
             compiled, tensors, values = self._find(fn, args, kwargs, guard)
+        except NoElementError:
+            return _run_to_the_end(fn, args, kwargs)
         except NotCompilableError as error:
             if isinstance(error, ConcreteValueRequiredError) and not self._told:
                 self._told = True
                 warn_not_compiled(fn, make_uncompiled_plan(Way.PYTHON, error))
         # A tape sees a compiled function as one operation, in which it cannot follow a `while` loop.
-        if compiled is None or (is_recording() and compiled.program.has_float_loop):
+        if compiled is not None and is_recording() and compiled.program.has_float_loop:
+            compiled.undo(values)
+            compiled = None
+        if compiled is None:
             return restore_constants(as_results(fn(*args, **kwargs)))
         return compiled(tensors, values)
 
@@ -171,6 +194,7 @@ class CallCache:
             NotCompilableError: If the function takes data or values from the host and so cannot be one program.
         """
         compiled, tensors, values = self._find(fn, args, kwargs, guard)
+        compiled.undo(values)
         return compiled.program, compiled.arguments(tensors, values)
 
     def _find(
@@ -180,8 +204,8 @@ class CallCache:
         named = {name: in_order(value) for name, value in kwargs.items()}
         leaves, tree = jax.tree.flatten((in_order(tuple(args)), named))
         leaves = list(map(_as_argument, leaves))
-        inputs = [_input(leaf) for leaf in leaves if is_input(leaf) or holds_texts(leaf)]
-        tensors = [leaf for leaf in inputs if not isinstance(leaf, HostTensor)]
+        inputs = [_input(leaf) for leaf in leaves if is_input(leaf) or is_stood_for(leaf)]
+        tensors = [leaf for leaf in inputs if not is_stood_for(leaf)]
         key = (tree, tuple(map(signature, leaves)), guard, current_strategy(), current_device())
         found = self._find_known(key, inputs)
         if found is not None:
@@ -214,10 +238,12 @@ class CallCache:
             if values is None:
                 raise NotCompilableError(_CHANGING)
             if is_for_all_calls:
-                if len(known) == _MOST_SIZES:
+                if len(known) >= _MOST_SIZES and not compiled.takes_elements:
                     raise NotCompilableError(_MANY_SIZES)
                 # Those of the sizes that came last are tried first.
-                self._programs[key] = [compiled, *known]
+                self._programs[key] = [compiled, *known[: self._limit - 1]]
+        except NoElementError:
+            raise  # Another call may find one.
         except NotCompilableError:
             self._programs[key] = None
             raise
@@ -254,18 +280,18 @@ class CallCache:
             nonlocal host_part, returns_host_values
             host_part = HostPart(inputs)  # It may be traced twice.
             filled, given = list(leaves), iter(tensors)
-            for number, place in enumerate(i for i, leaf in enumerate(leaves) if is_input(leaf) or holds_texts(leaf)):
-                is_text = holds_texts(leaves[place])
-                filled[place] = host_part.stand_for(number) if is_text else host_part.know(next(given), number)
+            for number, place in enumerate(i for i, leaf in enumerate(leaves) if is_input(leaf) or is_stood_for(leaf)):
+                is_known = not is_stood_for(leaves[place])
+                filled[place] = host_part.know(next(given), number) if is_known else host_part.stand_for(number)
             args, kwargs = tree.unflatten(filled)
             args, kwargs = restore_dict_order(args), {name: restore_dict_order(value) for name, value in kwargs.items()}
-            with noting_host_part(host_part):
+            with host_part.noting_elements() if self._takes_elements else noting_host_part(host_part):
                 results = as_results(self._run(fn, args, kwargs))
             returns_host_values = has_host_values(results)
             return results
 
         name = getattr(fn, "__name__", "function").removeprefix("ag__")
-        tensors = [leaf for leaf in inputs if not isinstance(leaf, HostTensor)]
+        tensors = [leaf for leaf in inputs if not is_stood_for(leaf)]
         traced, is_for_all_calls = self._checked(functools.partial(make_program, program, tensors, name=name))
         tell_traffic(traced, name, current_strategy())
         host_part.finish()
@@ -308,6 +334,14 @@ _CREATED_AGAIN = (
 )
 
 
+def _run_to_the_end(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run a function as Python up to where an iterator has no element: what comes before has its effects."""
+    try:
+        return restore_constants(as_results(fn(*args, **kwargs)))
+    except StopIteration as error:
+        raise OutOfRangeError(None, None, "End of sequence") from error
+
+
 def _as_argument(leaf: Any) -> Any:
     if isinstance(leaf, PerReplicaStrings):
         return leaf.unknown()
@@ -323,7 +357,8 @@ def _is_array_of_texts(leaf: Any) -> bool:
 
 
 def _input(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct, HostTensor)) else convert_to_tensor(leaf)
+    is_one = isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct, HostTensor)) or is_stood_for(leaf)
+    return leaf if is_one else convert_to_tensor(leaf)
 
 
 def _without_number(kind: Hashable) -> Hashable:

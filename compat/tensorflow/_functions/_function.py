@@ -12,12 +12,14 @@ import jax
 from tfdist_jax._stateful._state import leaving_programs
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted, converting, with_features
 from tfdist_jax.compat.tensorflow._functions._calls import CallCache, is_input, is_traced, signature
+from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
 from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
 from tfdist_jax.compat.tensorflow._functions._retracing import trace_counter
 from tfdist_jax.compat.tensorflow._functions._signatures import CallForm, run_unchanged
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy, entering_scope
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OperatorNotAllowedInGraphError
 from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
+from tfdist_jax.compat.tensorflow._tensors._host_part import is_stood_for
 from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dict_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_spec import PerReplicaSpec
 from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
@@ -218,7 +220,9 @@ class Function:
         leaves, tree = jax.tree.flatten(given, is_leaf=is_spec)
         spec_of = lambda leaf: TensorSpec.from_tensor(convert_to_tensor(leaf))
         leaves = [spec_of(leaf) if is_input(leaf) or isinstance(leaf, HostTensor) else leaf for leaf in leaves]
-        key = (tree, *(repr(leaf) if isinstance(leaf, TensorSpec) else signature(leaf) for leaf in leaves))
+        # An iterator is a constant of a function for one signature.
+        kind_of = lambda leaf: ById(leaf) if is_stood_for(leaf) else signature(leaf)
+        key = (tree, *(repr(leaf) if isinstance(leaf, TensorSpec) else kind_of(leaf) for leaf in leaves))
         is_new = key not in self._concrete
         if is_new:
             args, kwargs = restore_dict_order(tree.unflatten(leaves))

@@ -1,4 +1,7 @@
-"""What a traced function computes on the host, of strings: it is noted while the function is traced, and done before each run."""
+"""What a traced function does on the host: it is noted while the function is traced, and done before each run.
+
+It computes what is of strings, and takes elements of iterators.
+"""
 
 import contextlib
 import dataclasses
@@ -14,8 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from tfdist_jax._autodiff._tape_trace import below_tapes
 from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
-from tfdist_jax._stateful._state import leaving_programs, read
+from tfdist_jax._internals import current_trace
+from tfdist_jax._stateful._state import current_scope, leaving_programs, read
 from tfdist_jax._stateful._storage import GIVEN
 from tfdist_jax.compat.tensorflow._names._symbolic import note_with
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError
@@ -27,6 +32,10 @@ from tfdist_jax.compat.tensorflow._tensors._ordered import in_order, restore_dic
 
 class HostValueRequiredError(NotCompilableError):
     """What the host is to compute with is known by its type only."""
+
+
+class NoElementError(NotCompilableError):
+    """An iterator has no next element, for whatever reason: the function has to run as Python, and to meet it there."""
 
 
 _part: ContextVar["HostPart | None"] = ContextVar("host_part", default=None)
@@ -69,6 +78,7 @@ class _Step:
         slots: Of these, their places among the parts, and among the values of the host part.
         tree: How the parts make up the arguments and those by name.
         has_effect: Whether it is called for what it does, and returns nothing.
+        take_back: Gets the arguments and the result of a run that is not to count; None if that changes nothing.
     """
 
     function: Callable[..., Any]
@@ -76,6 +86,7 @@ class _Step:
     slots: Sequence[tuple[int, int]]
     tree: Any
     has_effect: bool
+    take_back: Callable[..., Any] | None = None
 
     def compute(self, values: Sequence[Any] | Mapping[int, Any]) -> tuple[list[Any], Any]:
         """Return the results as tensors, and how they make up what the function has returned."""
@@ -84,11 +95,20 @@ class _Step:
 
     def call(self, values: Sequence[Any] | Mapping[int, Any]) -> tuple[list[Any], Any]:
         """Return the parts of what the function returns, and how they make it up."""
+        args, kwargs = self._arguments(values)
+        return jax.tree.flatten(in_order(self.function(*args, **kwargs)), is_leaf=_is_whole)
+
+    def undo(self, values: Sequence[Any], leaves: Sequence[Any], tree: Any) -> None:
+        """Let a run not have been, which has returned these parts."""
+        if self.take_back is not None:
+            args, kwargs = self._arguments(values)
+            self.take_back(*args, restore_dict_order(tree.unflatten(leaves)), **kwargs)
+
+    def _arguments(self, values: Sequence[Any] | Mapping[int, Any]) -> tuple[Any, Any]:
         parts = list(self.constants)
         for place, number in self.slots:
             parts[place] = values[number]
-        args, kwargs = restore_dict_order(self.tree.unflatten(parts))
-        return jax.tree.flatten(in_order(self.function(*args, **kwargs)), is_leaf=_is_whole)
+        return restore_dict_order(self.tree.unflatten(parts))
 
     def compute_rows(self, columns: Sequence[Any], count: int, form: tuple[Any, ...]) -> list[Any] | None:
         """Return the results for so many elements, each `[count, ...]`; None if they have not all the form of a result.
@@ -179,9 +199,9 @@ for _operator in (operator.eq, operator.ne, operator.add):
 
 @final
 class HostPart:
-    """The operations of strings in a traced function, and the values that they have for one call.
+    """The operations of strings in a traced function, and of iterators, and the values that they have for one call.
 
-    Sizes are part of a program, and may follow from strings: values of other sizes need another program.
+    Sizes are part of a program, and may follow from strings or elements: values of other sizes need another program.
 
     Attributes:
         values: What the function is traced with: its inputs, then the results of each operation.
@@ -192,9 +212,12 @@ class HostPart:
         """Note nothing yet.
 
         Args:
-            inputs: The function's tensors: those of strings, and the numbers that the host has.
+            inputs: The function's tensors: those of strings, and the numbers that the host has; and its iterators.
         """
         self.values: list[Any] = list(inputs)
+        self._num_inputs = len(inputs)
+        self._place: Any = None
+        self._has_failed = False
         self.cells: list[tuple[HostCell, int]] = []
         self._steps: list[tuple[_Step, tuple[Any, ...]]] = []
         self._known: dict[int, tuple[Any, int]] = {}
@@ -203,9 +226,45 @@ class HostPart:
         """Keep the values that the function was traced with no longer."""
         self.values, self._known = [], {}
 
-    def stand_for(self, number: int) -> TextTracer:
-        """Return what stands for an input of strings, by its number."""
-        return TextTracer(self, number, self.values[number])
+    @contextlib.contextmanager
+    def noting_elements(self) -> Iterator[None]:
+        """Let elements be taken, too, by the function that is traced inside; they do not count as taken."""
+        self._place = (current_scope(), below_tapes(current_trace()))
+        try:
+            with noting_host_part(self):
+                yield
+        finally:
+            self._place = None
+            if not self._has_failed:
+                self.undo(self.values)
+
+    @property
+    def takes_elements(self) -> bool:
+        """Whether elements are taken where it is noted, and it has called nothing for its effect, which could not be undone."""
+        if self._place is None or any(step.has_effect for step, _ in self._steps):
+            return False
+        scope, trace = self._place
+        return current_scope() is scope and below_tapes(current_trace()) is trace
+
+    @property
+    def has_to_undo(self) -> bool:
+        """Whether there is something to undo where a call is not to count."""
+        return any(step.take_back is not None for step, _ in self._steps)
+
+    def undo(self, values: Sequence[Any]) -> None:
+        """Let what has been done for a call not have been; these are its values as far as they are known."""
+        number, done = self._num_inputs, []
+        for step, (tree, *forms) in self._steps:
+            first, number = number, number + len(forms)
+            if number <= len(values):
+                done.append((step, values[first:number], tree))
+        for step, leaves, tree in reversed(done):
+            step.undo(values, leaves, tree)
+
+    def stand_for(self, number: int) -> HostTracer:
+        """Return what stands for an input of strings, or an iterator, by its number."""
+        value = self.values[number]
+        return (TextTracer if holds_texts(value) else TRACERS[type(value)])(self, number, value)
 
     def know(self, tracer: Any, number: int) -> Any:
         """Note that a traced array is a value of the host part, and return it."""
@@ -225,10 +284,19 @@ class HostPart:
         """Return what the host calls, by name and once each."""
         return list(dict.fromkeys(step.function.__name__ for step, _ in self._steps))
 
-    def note(self, function: Callable[..., Any], args: Any, kwargs: Any, *, has_effect: bool = False) -> Any:
+    def note(
+        self,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        *,
+        has_effect: bool = False,
+        take_back: Callable[..., Any] | None = None,
+    ) -> Any:
         """Let the host call a function before each run, and return what stands for its results.
 
-        One that `has_effect` is called in runs alone: what is traced may not come to run.
+        One that `has_effect` is called in runs alone: what is traced may not come to run. What one changes that returns something is
+        changed back by `take_back(*args, result, **kwargs)` where the call is not to count.
 
         Raises:
             ConcreteValueRequiredError: If an argument is a number that the program computes.
@@ -243,12 +311,16 @@ class HostPart:
                 "An operation of strings runs on the host, before the compiled program, and takes a number of which only the type is known "
                 "where a function is traced for a TensorSpec."
             )
-        step = _Step(function, constants, slots, tree, has_effect)
+        step = _Step(function, constants, slots, tree, has_effect, take_back)
         if has_effect:
             self._steps.append((step, (jax.tree.structure(None),)))
             return None
-        with leaving_programs(), noting_host_part(None):
-            leaves, tree = step.compute(self.values)
+        try:
+            with leaving_programs(), noting_host_part(None):
+                leaves, tree = step.compute(self.values)
+        except BaseException as error:
+            self._has_failed = _stays_done(error)
+            raise
         self._steps.append((step, (tree, *map(_form, leaves))))
         first = len(self.values)
         self.values += leaves
@@ -275,10 +347,8 @@ class HostPart:
 
     def _unknown(self, number: int) -> Any:
         value = self.values[number]
-        if holds_texts(value):
-            return TextTracer(self, number, value)
-        if isinstance(value, Composite):
-            return TRACERS[type(value)](self, number, value)
+        if holds_texts(value) or isinstance(value, Composite):
+            return self.stand_for(number)
         if not isinstance(value, jax.Array):
             return value
         cell = HostCell(value)
@@ -291,8 +361,15 @@ class HostPart:
         """Return the values for a call with other inputs; None if a program that was traced does not fit them."""
         values, effects = list(inputs), []
         for step, form in self._steps:
-            leaves, tree = step.compute(values)
+            try:
+                leaves, tree = step.compute(values)
+            except BaseException as error:
+                if not _stays_done(error):
+                    self.undo(values)
+                raise
             if (tree, *map(_form, leaves)) != form:
+                step.undo(values, leaves, tree)
+                self.undo(values)
                 if not effects:
                     return None
                 raise RuntimeError(
@@ -331,6 +408,22 @@ def _stack(leaves: Sequence[Any]) -> Any:
 
 TRACERS: dict[type, type[HostTracer]] = {}
 """What stands for values that have parts which are no tensors, by their classes: of these a program would know too much."""
+
+
+def is_stood_for(value: Any) -> bool:
+    """Tell whether a traced function gets something that stands for an argument, of which its program knows little."""
+    return holds_texts(value) or type(value) in TRACERS
+
+
+def part_for_elements() -> HostPart | None:
+    """Return the host part of the function that is being traced, if elements can be taken where it is; else None."""
+    part = _part.get()
+    return part if part is not None and part.takes_elements else None
+
+
+def _stays_done(error: BaseException) -> bool:
+    """Tell whether what the host has done before an error counts, as that of a graph's operations which fails."""
+    return isinstance(error, Exception) and not isinstance(error, NotCompilableError)
 
 
 def _is_whole(value: Any) -> bool:

@@ -1,15 +1,23 @@
 """Iterators over datasets."""
 
 import abc
+import collections
+import functools
+import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self, final
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, NoReturn, Self, final
 
 import jax
 import numpy as np
 
+from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
-from tfdist_jax.compat.tensorflow._platform._errors import OutOfRangeError
+from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OutOfRangeError
+from tfdist_jax.compat.tensorflow._tensors._host_part import TRACERS, NoElementError, part_for_elements
+from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer
+from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
+from tfdist_jax.compat.tensorflow._tensors._type_spec import TypeSpec
 from tfdist_jax.compat.tensorflow.data import _elements
 from tfdist_jax.compat.tensorflow.data._optional import Optional
 from tfdist_jax.compat.tensorflow.data._plan import Plan
@@ -118,14 +126,42 @@ class DatasetIterator(Resumable):
         self._tensors = _Tensors()
         self._draws = SeedLog(seeds)
         self._elements = self._plan.elements(self._draws)
+        self._given_back: collections.deque[Any] = collections.deque()
         self._position = 0
         self._rows: int | None = None
 
     def __next__(self) -> Any:
-        require_host()
+        scope = current_scope()
+        if scope is not None and scope.is_traced:
+            return _take_before_run(self)
         return self._take(self._take_next)
 
+    def take(self) -> Any:
+        """Return the next element for the run of a program.
+
+        Raises:
+            NoElementError: If there is none, or it could not be made: then that is still to come.
+        """
+        before = self._position
+        try:
+            return self._take(self._take_next)
+        except Exception as error:
+            if self._position > before:
+                self.give_back(_Failure(error))
+            raise NoElementError("There is no element for the run of a compiled function.") from error
+
+    def give_back(self, element: Any) -> None:
+        """Let the element that was taken last be the next one again."""
+        self._given_back.appendleft(element)
+        self._position -= 1
+
     def _take_next(self) -> Any:
+        if self._given_back:
+            element = self._given_back.popleft()
+            self._position += 1
+            if isinstance(element, _Failure):
+                raise element.error
+            return element
         try:
             element = next(self._elements)
         except StopIteration:
@@ -140,7 +176,8 @@ class DatasetIterator(Resumable):
 
     def as_numpy(self) -> Iterator[Any]:
         """Return an iterator over the elements that are left, with NumPy arrays, which this one does not count."""
-        return map(_elements.as_device_arrays, self._elements)
+        given_back, self._given_back = self._given_back, collections.deque()
+        return map(_elements.as_device_arrays, itertools.chain(given_back, self._elements))
 
     def _state(self) -> str:
         """Return where the iterator is, as JSON.
@@ -185,6 +222,79 @@ class DatasetIterator(Resumable):
     def element_spec(self) -> Any:
         """Types and shapes of the elements."""
         return self._plan.make_spec()
+
+    @functools.cached_property
+    def _type(self) -> Hashable:
+        specs, tree = jax.tree.flatten(self.element_spec, is_leaf=_is_spec)
+        return DatasetIterator, tree, *map(repr, specs)
+
+    def __tf_tracing_type__(self, context: Any) -> Hashable:
+        """Return what a compiled function knows of it: iterators over elements of the same types have the same programs."""
+        return self._type
+
+
+@final
+class _Failure:
+    """Stands for an element that could not be made."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+@final
+class IteratorTracer(HostTracer):
+    """Stands for an iterator that a function gets, while it is traced: elements are taken before each run, in the order of the trace."""
+
+    _what = "An iterator"
+
+    def __init__(self, notes: Any, number: int, example: DatasetIterator) -> None:
+        """Stand for an iterator like `example`."""
+        super().__init__(notes, number, example)
+        self.element_spec = example.element_spec
+
+    def __next__(self) -> Any:
+        """Return what stands for the next element."""
+        return _take_before_run(self)
+
+    get_next = __next__
+
+    def __iter__(self) -> NoReturn:
+        _refuse()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(self._kind, name):
+            raise AttributeError(f"{self._kind.__name__!r} object has no attribute {name!r}")
+        _refuse()
+
+
+TRACERS[DatasetIterator] = IteratorTracer
+DatasetIterator.register(IteratorTracer)
+
+
+def _take_before_run(iterator: DatasetIterator | IteratorTracer) -> Any:
+    """Let an element be taken before each run of the function that is being traced, and return what stands for it.
+
+    Raises:
+        NeedsHostError: If it is asked for in a conditional or a loop of the program, or its sizes are not those of tensors: the function
+            has to run as Python.
+    """
+    part = part_for_elements()
+    specs = jax.tree.leaves(iterator.element_spec, is_leaf=_is_spec)
+    if part is None or not specs or not all(isinstance(spec, TensorSpec) for spec in specs):
+        _refuse()
+    return part.note(DatasetIterator.take, (iterator,), {}, take_back=DatasetIterator.give_back)
+
+
+def _refuse() -> NoReturn:
+    require_host()
+    raise InaccessibleTensorError(
+        "An iterator that a function got as an argument is out of scope: what stood for it did so only while the function was traced. "
+        "Take elements in the function, and not in what it calls on the host, such as a `tf.py_function`."
+    )
+
+
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, TypeSpec)
 
 
 @final

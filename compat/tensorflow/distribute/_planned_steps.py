@@ -24,7 +24,9 @@ class PlannedStep:
     """
 
     plan: ExecutionPlan | None = None
-    programs: CallCache = dataclasses.field(default_factory=functools.partial(CallCache, makes_variables=True))
+    programs: CallCache = dataclasses.field(
+        default_factory=functools.partial(CallCache, makes_variables=True, takes_elements=False)
+    )
 
 
 @final

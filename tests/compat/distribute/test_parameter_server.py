@@ -49,11 +49,10 @@ def test_metrics_count_all_that_workers_give_them(coordinate, is_compiled):
 
     @tf.function
     def step(iterator):
-        x = next(iterator)  # This function runs as Python.
         if is_compiled:
-            strategy.run(update, args=(x,))
+            strategy.run(update, args=(next(iterator),))
         else:
-            update(x)
+            update(iterator.get_next_as_optional().get_value())  # With it the function runs as Python.
 
     data = tf.data.Dataset.from_tensors(np.arange(8, dtype="f4")).repeat()
     iterator = iter(coordinator.create_per_worker_dataset(data))
@@ -65,6 +64,48 @@ def test_metrics_count_all_that_workers_give_them(coordinate, is_compiled):
     assert float(auc.true_positives[0] + auc.false_positives[0]) == 800
     mean.reset_state()
     assert float(mean.result()) == 0 and (coordinator.statistics.pushed_bytes > 0) == is_compiled
+
+
+def test_workers_take_elements_of_their_own_iterators_for_one_program(coordinate):
+    strategy, coordinator = coordinate(workers=3)
+    with strategy.scope():
+        v = tf.Variable(0, dtype=tf.int64)
+    runs = []
+
+    @tf.function
+    def step(iterator):
+        runs.append(1)
+        v.assign_add(next(iterator))
+        return iterator.get_next()
+
+    made = coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.range(1000))
+    iterator = iter(made)
+    results = [coordinator.schedule(step, args=(iterator,)) for _ in range(60)]
+    coordinator.join()
+    second = [int(result.fetch()) for result in results]
+    each = [second.count(n) for n in range(1, max(second) + 1, 2)]  # How many workers have come so far.
+    assert len(runs) == 1 and set(second) == set(range(1, max(second) + 1, 2))
+    assert each == sorted(each, reverse=True) and each[0] <= 3 and sum(each) == 60
+    assert int(v) == sum(second) - 60
+
+
+def test_worker_at_the_end_of_its_data_says_so_and_goes_on_with_other_data(coordinate):
+    strategy, coordinator = coordinate(workers=1)
+    with strategy.scope():
+        v = tf.Variable(0, dtype=tf.int64)
+
+    @tf.function
+    def step(iterator):
+        v.assign_add(next(iterator))
+
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.range(4)))
+    for _ in range(5):
+        coordinator.schedule(step, args=(iterator,))
+    with pytest.raises(tf.errors.OutOfRangeError):
+        coordinator.join()
+    coordinator.schedule(step, args=(iter(coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.range(4))),))
+    coordinator.join()
+    assert int(v) == 6
 
 
 def test_a_value_that_was_assigned_is_what_the_next_change_begins_with(coordinate):
