@@ -103,6 +103,18 @@ def test_iterator_that_is_no_argument_is_the_one_of_the_trace():
     assert [int(step()) for _ in range(3)] == [0, 1, 2] and len(runs) == 1
 
 
+def test_iterator_that_the_function_makes_begins_in_each_call():
+    data = tf.data.Dataset.range(5)
+
+    @tf.function
+    def step(other):
+        iterator = iter(data)
+        return [next(iterator), next(other), next(iterator)]
+
+    other = numbers()
+    assert [[int(value) for value in step(other)] for _ in range(3)] == [[0, n, 1] for n in range(3)]
+
+
 def test_python_loop_takes_an_element_each_time():
     step, runs = counting(lambda iterator, n: sum(next(iterator) for _ in range(n)))
     iterator = numbers(9)

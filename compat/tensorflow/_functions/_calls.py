@@ -380,6 +380,8 @@ def signature(leaf: Any) -> Hashable:
         return HostTensor, np.shape(
             leaf
         )  # Another program for other strings is not needed: the host computes with them.
+    if is_stood_for(leaf):
+        return type(leaf)  # Which program fits an iterator, its elements tell.
     if isinstance(leaf, HostTensor) and leaf.size <= _LARGEST_KEY:
         return (HostTensor, leaf.shape, *leaf.ravel().tolist())
     tracing_type = getattr(type(leaf), "__tf_tracing_type__", None)

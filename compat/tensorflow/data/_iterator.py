@@ -2,10 +2,9 @@
 
 import abc
 import collections
-import functools
 import itertools
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, Self, final
 
 import jax
@@ -15,9 +14,7 @@ from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OutOfRangeError
 from tfdist_jax.compat.tensorflow._tensors._host_part import TRACERS, NoElementError, part_for_elements
-from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer
-from tfdist_jax.compat.tensorflow._tensors._shape import TensorSpec
-from tfdist_jax.compat.tensorflow._tensors._type_spec import TypeSpec
+from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer, TextTracer
 from tfdist_jax.compat.tensorflow.data import _elements
 from tfdist_jax.compat.tensorflow.data._optional import Optional
 from tfdist_jax.compat.tensorflow.data._plan import Plan
@@ -115,11 +112,16 @@ class Resumable(abc.ABC):
 
 @final
 class DatasetIterator(Resumable):
-    """What `iter(dataset)` gives: tensors, one element after the other."""
+    """What `iter(dataset)` gives: tensors, one element after the other.
+
+    Attributes:
+        is_of_program: Whether a function made it while it was traced: each run is to have one of its own.
+    """
 
     def __init__(self, plan: Plan) -> None:
         """Hand the elements of a plan out as tensors."""
         self._plan = plan
+        self.is_of_program = _is_traced()
         self._start(None)
 
     def _start(self, seeds: Mapping[str, list[int]] | None) -> None:
@@ -131,8 +133,7 @@ class DatasetIterator(Resumable):
         self._rows: int | None = None
 
     def __next__(self) -> Any:
-        scope = current_scope()
-        if scope is not None and scope.is_traced:
+        if _is_traced():
             return _take_before_run(self)
         return self._take(self._take_next)
 
@@ -223,15 +224,6 @@ class DatasetIterator(Resumable):
         """Types and shapes of the elements."""
         return self._plan.make_spec()
 
-    @functools.cached_property
-    def _type(self) -> Hashable:
-        specs, tree = jax.tree.flatten(self.element_spec, is_leaf=_is_spec)
-        return DatasetIterator, tree, *map(repr, specs)
-
-    def __tf_tracing_type__(self, context: Any) -> Hashable:
-        """Return what a compiled function knows of it: iterators over elements of the same types have the same programs."""
-        return self._type
-
 
 @final
 class _Failure:
@@ -250,7 +242,12 @@ class IteratorTracer(HostTracer):
     def __init__(self, notes: Any, number: int, example: DatasetIterator) -> None:
         """Stand for an iterator like `example`."""
         super().__init__(notes, number, example)
-        self.element_spec = example.element_spec
+        self.is_of_program = False
+
+    @property
+    def element_spec(self) -> Any:
+        """Types and shapes of the elements: of iterators with others there is another program, if they are asked for."""
+        return self.notes.note(getattr, (self, "element_spec"), {})
 
     def __next__(self) -> Any:
         """Return what stands for the next element."""
@@ -275,14 +272,22 @@ def _take_before_run(iterator: DatasetIterator | IteratorTracer) -> Any:
     """Let an element be taken before each run of the function that is being traced, and return what stands for it.
 
     Raises:
-        NeedsHostError: If it is asked for in a conditional or a loop of the program, or its sizes are not those of tensors: the function
-            has to run as Python.
+        NeedsHostError: If it is asked for in a conditional or a loop of the program, of an iterator that is the program's own, or is made
+            of other things than tensors: the function has to run as Python.
     """
-    part = part_for_elements()
-    specs = jax.tree.leaves(iterator.element_spec, is_leaf=_is_spec)
-    if part is None or not specs or not all(isinstance(spec, TensorSpec) for spec in specs):
+    part = None if iterator.is_of_program else part_for_elements()
+    if part is None:
         _refuse()
-    return part.note(DatasetIterator.take, (iterator,), {}, take_back=DatasetIterator.give_back)
+    element = part.note(DatasetIterator.take, (iterator,), {}, take_back=DatasetIterator.give_back)
+    leaves = _elements.leaves(element)
+    if not leaves or not all(isinstance(leaf, jax.Array | TextTracer) for leaf in leaves):
+        _refuse()
+    return element
+
+
+def _is_traced() -> bool:
+    scope = current_scope()
+    return scope is not None and scope.is_traced
 
 
 def _refuse() -> NoReturn:
@@ -291,10 +296,6 @@ def _refuse() -> NoReturn:
         "An iterator that a function got as an argument is out of scope: what stood for it did so only while the function was traced. "
         "Take elements in the function, and not in what it calls on the host, such as a `tf.py_function`."
     )
-
-
-def _is_spec(value: Any) -> bool:
-    return isinstance(value, TypeSpec)
 
 
 @final
