@@ -308,3 +308,65 @@ def test_what_stood_for_an_iterator_is_of_no_use_outside_of_the_trace():
     step(numbers())
     with pytest.raises(TypeError, match="out of scope"):
         next(kept[0])
+
+
+def test_specs_that_a_function_asks_for_are_those_of_its_iterator():
+    step, runs = counting(lambda iterator: next(iterator) * (iterator.element_spec.shape[0] or 100))
+    data = tf.data.Dataset.range(4)
+    both = [data.batch(2, drop_remainder=True), data.batch(2)]
+    for _ in range(2):
+        assert [step(iter(batches)).numpy().tolist() for batches in both] == [[0, 2], [0, 100]]
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "rows"),
+    [
+        (lambda n: tf.ragged.constant([[1.0] * (n + 1), [2.0]]), [3.0, 4.0, 5.0]),
+        (lambda n: tf.SparseTensor([[n, 0]], [2.0 + n], [3, 3]), [2.0, 3.0, 4.0]),
+    ],
+    ids=["ragged", "sparse"],
+)
+def test_elements_of_changing_sizes_run_as_python(make, rows):
+    total = tf.reduce_sum if rows[0] == 3.0 else tf.sparse.reduce_sum
+
+    @tf.function
+    def step(iterator):
+        return total(next(iterator))
+
+    first, *others = [tf.data.Dataset.from_tensors(make(n)) for n in range(3)]
+    for other in others:
+        first = first.concatenate(other)
+    iterator = iter(first)
+    assert [float(step(iterator)) for _ in range(3)] == rows and step.experimental_get_tracing_count() == 1
+
+
+def test_data_made_in_python_is_made_once_for_each_element():
+    made = []
+
+    def make():
+        for n in range(4):
+            made.append(n)
+            yield n
+
+    data = tf.data.Dataset.from_generator(make, output_signature=tf.TensorSpec([], tf.int64))
+    step, _ = counting(lambda iterator: next(iterator) + next(iterator))
+    iterator = iter(data)
+    assert [int(step(iterator)), int(step(iterator))] == [1, 5] and made == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["one", "mirrored"])
+def test_elements_are_inputs_under_a_strategy(kind):
+    devices = ["cpu:0", "cpu:1"]
+    strategy = tf.distribute.OneDeviceStrategy("cpu:1") if kind == "one" else tf.distribute.MirroredStrategy(devices)
+    with strategy.scope():
+        v = tf.Variable(1.0)
+
+    def step(iterator):
+        v.assign_add(next(iterator))
+        return strategy.reduce("SUM", strategy.run(lambda: v * 1.0), axis=None)
+
+    step, runs = counting(step)
+    iterator = iter(tf.data.Dataset.from_tensor_slices([1.0, 2.0, 3.0]))
+    count = strategy.num_replicas_in_sync
+    assert [float(step(iterator)) for _ in range(3)] == [2.0 * count, 4.0 * count, 7.0 * count] and len(runs) == 1
