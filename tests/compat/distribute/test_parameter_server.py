@@ -89,6 +89,30 @@ def test_workers_take_elements_of_their_own_iterators_for_one_program(coordinate
     assert int(v) == sum(second) - 60
 
 
+def test_rate_that_the_host_looks_up_is_the_one_of_the_run(coordinate):
+    strategy, coordinator = coordinate(workers=1)
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, 0.0)
+
+    class Looked(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return table.lookup(tf.constant("rate"))
+
+    with strategy.scope():
+        v = tf.Variable(0.0)
+        optimizer = keras.optimizers.SGD(Looked())
+        optimizer.build([v])
+
+    @tf.function
+    def step():
+        optimizer.apply_gradients([(tf.constant(-1.0), v)])
+
+    for rate in (1.0, 10.0):
+        table.insert(tf.constant("rate"), tf.constant(rate))
+        coordinator.schedule(step)
+        coordinator.join()
+    assert float(v) == 11
+
+
 def test_worker_at_the_end_of_its_data_says_so_and_goes_on_with_other_data(coordinate):
     strategy, coordinator = coordinate(workers=1)
     with strategy.scope():
