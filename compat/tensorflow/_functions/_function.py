@@ -48,9 +48,11 @@ class Function:
     Variables that the function reads or writes are inputs and outputs too. Called inside another compiled
     function it becomes part of that.
 
-    Python `if`, `while` and `for` on tensors become part of the program. A function that iterates over a dataset runs
-    as Python around the compiled functions and strategy steps that it calls. So does one whose shapes depend on
-    values, or with a gradient through a `while` loop without a bound: XLA's programs have neither.
+    Python `if`, `while` and `for` on tensors become part of the program. Elements of a dataset's iterator are inputs, which are taken
+    before each run, in the order of the function; if there is none, the function runs as Python up to there. A function that iterates
+    over a dataset, or asks for elements in the program's loops and conditionals, runs as Python around the compiled functions and
+    strategy steps that it calls. So does one whose shapes depend on values, or with a gradient through a `while` loop without a bound:
+    XLA's programs have neither.
     Ref: https://www.tensorflow.org/api_docs/python/tf/function
     """
 

@@ -23,9 +23,9 @@ from tfdist_jax.compat.tensorflow.saved_model._structures import NotSavableError
 _PLATFORMS = ("cpu", "cuda", "tpu")
 _RANKS = 6  # Scalars, up to batches of volumes with channels.
 _TEXTS = (
-    "it computes with strings or tables, which the host does before a program runs, and a SavedModel holds programs only. Save a function "
-    "of what the strings become, such as the model behind its TextVectorization or StringLookup; a Keras model is saved whole by "
-    "`model.save('name.keras')`"
+    "it computes with strings or tables, or takes elements of an iterator, which the host does before a program runs, and a SavedModel "
+    "holds programs only. Save a function of the elements, or of what the strings become, such as the model behind its TextVectorization "
+    "or StringLookup; a Keras model is saved whole by `model.save('name.keras')`"
 )
 
 

@@ -98,6 +98,13 @@ def _text_of_numbers(x):
 COUNTS = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
 
 
+_elements = iter(tf.data.Dataset.from_tensors(1.0).repeat())
+
+
+def _taking(x):
+    return x * next(_elements)
+
+
 def _counting(x):
     COUNTS.insert(tf.constant([1], tf.int64), tf.constant([2], tf.int64))
     return x
@@ -130,6 +137,7 @@ REFUSED = [
     (_text, STRINGS, "strings or tables.*TextVectorization"),
     (_text_of_numbers, ANY, "strings"),
     (_counting, ANY, "strings or tables"),
+    (_taking, ANY, "takes elements of an iterator.*Save a function of the elements"),
     (_printing, ANY, "tf.print"),
     (_calling, ANY, "tf.numpy_function"),
     (_checking, ANY, "leave the checks out"),
