@@ -260,6 +260,7 @@ class DeviceStorage(Storage):
 
 
 PLAIN = Storage()
+"""The storage of cells that belong to no strategy."""
 
 
 @final
@@ -268,7 +269,7 @@ class _GivenStorage(Storage):
 
 
 GIVEN = _GivenStorage()
-"""The storage of cells that belong to no strategy."""
+"""The storage of cells that stand for inputs of each run."""
 
 
 @functools.cache
