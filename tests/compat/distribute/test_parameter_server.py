@@ -303,7 +303,7 @@ def test_digits_are_learned_asynchronously(coordinate):
         return data.repeat().batch(32)
 
     iterator = iter(coordinator.create_per_worker_dataset(make_dataset))
-    for _ in range(500):
+    for _ in range(650):
         coordinator.schedule(step, args=(iterator,))
     coordinator.join()
     for start in range(1500, len(x), 33):
