@@ -7,6 +7,7 @@ from tfdist_jax._coordinator._closure_queue import (
 )
 from tfdist_jax._coordinator._coordinator import Coordinator as Coordinator, check_options as check_options
 from tfdist_jax._coordinator._remote_value import RemoteValue as RemoteValue
+from tfdist_jax._coordinator._rounds import Rounds as Rounds
 from tfdist_jax._coordinator._statistics import Snapshot as Snapshot, Statistics as Statistics
 from tfdist_jax._coordinator._worker import (
     EmbeddedWorker as EmbeddedWorker,

@@ -1,0 +1,102 @@
+"""Rounds: what workers compute of the same values is put together, but for what comes too late."""
+
+import operator
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tfdist_jax._coordinator._statistics import Statistics
+
+
+@final
+class Rounds:
+    """Lets each worker take one closure in a round, and ends a round when enough of them have given their part.
+
+    A worker that is late misses rounds, and its part is dropped. While a worker is gone, the others take its closures, too.
+    Ref: Chen et al. 2016, Revisiting Distributed Synchronous SGD, https://arxiv.org/abs/1604.00981
+
+    Attributes:
+        lock: Held while a round changes.
+    """
+
+    def __init__(self, needed: int, end: Callable[[Sequence[Any]], None], statistics: Statistics) -> None:
+        """Begin the first round.
+
+        Args:
+            needed: How many parts end a round.
+            end: Called with the parts of a round, in the order of their closures; what it raises is raised where the last one was given.
+            statistics: Where rounds are counted, and what is dropped.
+        """
+        self._needed, self._end_with, self._statistics = needed, end, statistics
+        self.lock = threading.Lock()
+        self._number = 0
+        # The workers that have taken a closure in this round, those that are gone, and the parts with the numbers of their closures.
+        self._begun: list[int] = []
+        self._gone: set[int] = set()
+        self._parts: list[tuple[int, Any]] = []
+
+    def may_take(self, worker: int) -> bool:
+        """Whether a worker may take a closure: once in a round, or as often as others are missing. It waits for nothing."""
+        return worker not in self._begun or (bool(self._gone) and len(self._begun) < self._needed)
+
+    def begin(self, worker: int) -> int:
+        """Note that a worker has taken a closure, and return the round of it."""
+        with self.lock:
+            self._begun.append(worker)
+            return self._number
+
+    def give_up(self, worker: int, of_round: int) -> None:
+        """Note that nothing will come of a closure for its round, which would wait for it."""
+        with self.lock:
+            if of_round == self._number:
+                self._begun.remove(worker)
+
+    def add(self, of_round: int, number: int, part: Any) -> bool:
+        """Add a part to its round, which ends if it was the last one.
+
+        Args:
+            of_round: The round, as of `begin`.
+            number: The closure's number.
+            part: What has come of it.
+
+        Returns:
+            Whether it counts; not if it comes too late, which is counted as dropped.
+        """
+        with self.lock:
+            if of_round != self._number:
+                self._statistics.count(dropped=1)
+                return False
+            self._parts.append((number, part))
+            if len(self._parts) == self._needed:
+                self._end()
+            return True
+
+    def leave(self, worker: int) -> None:
+        """Let others take the place of a worker that is gone."""
+        with self.lock:
+            self._gone.add(worker)
+
+    def come_back(self, worker: int) -> None:
+        """Let a worker take its place again."""
+        with self.lock:
+            self._gone.discard(worker)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a round has not begun yet."""
+        return not self._begun and not self._parts
+
+    def settle(self) -> None:
+        """End a round with the parts that there are, if there are some."""
+        with self.lock:
+            if self._parts:
+                self._end()
+
+    def _end(self) -> None:
+        parts, self._parts = sorted(self._parts, key=operator.itemgetter(0)), []
+        try:
+            self._end_with([part for _, part in parts])
+            self._statistics.count(rounds=1)
+        finally:
+            self._begun.clear()
+            self._number += 1
