@@ -5,6 +5,7 @@ import functools
 import keras
 import numpy as np
 import pytest
+from served_strategies import KINDS, make as make, statistics
 from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
@@ -13,31 +14,6 @@ from tfdist_jax.compat.tensorflow.keras._training._served_steps import ServedSte
 X = np.linspace(-1, 1, 30 * 6, dtype="f4").reshape(30, 6) ** 3
 Y = (X[:, :1] > 0).astype("f4")
 Creator = tf.keras.utils.experimental.DatasetCreator
-
-
-def make_strategy(workers=2, **options):
-    jobs = {"worker": workers, "ps": 2}
-    spec = {job: [f"localhost:{2222 + i}" for i in range(count)] for job, count in jobs.items()}
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec(spec))
-    return tf.distribute.ParameterServerStrategy(resolver, **options)
-
-
-@pytest.fixture
-def make():
-    made = []
-
-    def make(*args, **options):
-        made.append(make_strategy(*args, **options))
-        return made[-1]
-
-    yield make
-    for strategy in made:
-        if strategy.coordinator is not None:
-            strategy.coordinator._native.stop()
-
-
-def statistics(strategy):
-    return tf.distribute.coordinator.ClusterCoordinator(strategy).statistics
 
 
 def make_model(strategy, model=keras.Sequential, **options):
@@ -49,30 +25,9 @@ def make_model(strategy, model=keras.Sequential, **options):
     return model
 
 
-class InTensorFlowsForm(keras.Sequential):
-    def train_step(self, data):
-        x, y = data
-        with tf.GradientTape() as tape:
-            loss = self.compute_loss(y=y, y_pred=self(x, training=True))
-        weights = self.trainable_variables
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-        return {"loss": loss, "rows": tf.shape(x)[0]}
-
-
 class InJaxsForm(keras.Sequential):
     def train_step(self, state, data):
         return {"loss": 0.0}, state
-
-
-KINDS = {
-    "Keras's step": {},
-    "several in a call": {"steps_per_execution": 3},
-    "clipped SGD": {"optimizer": lambda: keras.optimizers.SGD(0.1, momentum=0.9, global_clipnorm=0.1)},
-    "accumulating": {"optimizer": lambda: keras.optimizers.Adam(0.02, gradient_accumulation_steps=2)},
-    "scaled": {"optimizer": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))},
-    "the user's step": {"model": InTensorFlowsForm},
-    "eagerly": {"run_eagerly": True},
-}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -113,8 +68,9 @@ def test_digits_are_learned_by_four_workers(make):
     assert max(statistics(strategy).staleness) > 0
 
 
-def test_every_batch_counts_once_whichever_worker_gets_it(make):
-    model = make_model(make(4))
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_every_batch_counts_once_whichever_worker_gets_it(make, run_eagerly):
+    model = make_model(make(4), run_eagerly=run_eagerly)
     seen = []
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(4)
     for _ in range(3):

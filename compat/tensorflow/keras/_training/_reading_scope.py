@@ -5,7 +5,7 @@ from typing import Any, final
 
 import jax
 
-from tfdist_jax._stateful._state import Cell, Merge, StateScope
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, read_now
 from tfdist_jax.compat.tensorflow.keras._variables._variables import held_by_step
 
 
@@ -14,14 +14,14 @@ class ReadingScope(StateScope):
     """Reads cells through the scope around it and refuses to write them, where new values would not outlive a trace."""
 
     def __init__(self, outer: Any, refused: Iterable[Any]) -> None:
-        """Read through `outer`, but none of the `refused` variables, whose values the step has got otherwise."""
+        """Read through `outer`, outside of programs if None, but none of the `refused` variables, whose values the step has got otherwise."""
         self._outer = outer
         self._refused = {id(variable) for variable in refused}
 
     @property
     def is_traced(self) -> bool:
         """Whether the step is being traced."""
-        return self._outer.is_traced
+        return self._outer is not None and self._outer.is_traced
 
     def read(self, cell: Cell) -> jax.Array:
         """Return the cell's value."""
@@ -32,7 +32,7 @@ class ReadingScope(StateScope):
                 "A Keras model read a tf.Variable with a value per replica (synchronization=ON_READ), which only "
                 "`strategy.run` supports. Make it a Keras metric or a weight of the model."
             )
-        return self._outer.read(cell)
+        return read_now(cell) if self._outer is None else self._outer.read(cell)
 
     def write(self, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Refuse: what a step changes has to be part of the model."""

@@ -43,6 +43,7 @@ from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient impo
     reduce_apart,
     reduce_gradients,
 )
+from tfdist_jax.compat.tensorflow.keras._variables._served import assign_now, note_read
 from tfdist_jax.compat.tensorflow.keras._variables._tensor_attributes import LOGITS
 from tfdist_jax.compat.tensorflow.keras._variables._variables import merge_of
 
@@ -128,7 +129,11 @@ class Step(abc.ABC):
             if value is not None
         ]
         for variable, value in changed:
-            _state.write(variable, jnp.asarray(value, variable.dtype), merge=merge_of(variable))
+            array = jnp.asarray(value, variable.dtype)
+            if _state.current_scope() is None and variable.storage.is_served:
+                assign_now(variable, array)
+            else:
+                _state.write(variable, array, merge=merge_of(variable))
         shown = _results(self.model, {id(variable) for variable, _ in changed})
         return {name: shown[name] if value is None else value for name, value in results.logs.items()}
 
@@ -197,7 +202,11 @@ class Step(abc.ABC):
             new = {id(variable): scope.get_current_value(variable) for variable, _ in pairs}
         changed = {id(variable): new[id(variable)] for variable, old in pairs if new[id(variable)] is not old}
         changes = [changed.get(id(variable)) for variable in self._merged_variables()]
-        return OwnResults(self._own_logs(logs, changed.keys()), changes), other
+        results = OwnResults(self._own_logs(logs, changed.keys()), changes)
+        for variable, old in pairs:
+            if variable.storage.is_served:
+                note_read(variable, old)  # Last: it is what the changes begin with.
+        return results, other
 
     def _run_on_state(self, batch: Any, count: int | None = None) -> tuple[State, Any]:
         """Run a step in JAX's form; return the values that it has got, of the first `count` kinds, and what it returns."""
