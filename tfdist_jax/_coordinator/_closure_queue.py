@@ -141,6 +141,11 @@ class ClosureQueue:
             numbers = [closure.number for closure in (*first, *self._running) if closure.number is not None]
             return min(numbers, default=self._newest + 1)
 
+    @property
+    def are_some_gone(self) -> bool:
+        """Whether a worker is gone at present."""
+        return bool(self._gone)
+
     def leave(self, worker: int) -> None:
         """Let the others take a worker's turns until it is back."""
         with self._changed:

@@ -19,25 +19,26 @@ class Rounds:
         lock: Held while a round changes.
     """
 
-    def __init__(self, needed: int, end: Callable[[Sequence[Any]], None], statistics: Statistics) -> None:
+    def __init__(self, workers: int, needed: int, end: Callable[[Sequence[Any]], None], statistics: Statistics) -> None:
         """Begin the first round.
 
         Args:
-            needed: How many parts end a round.
+            workers: How many closures may be taken in a round.
+            needed: How many parts end it.
             end: Called with the parts of a round, in the order of their closures; what it raises is raised where the last one was given.
             statistics: Where rounds are counted, and what is dropped.
         """
-        self._needed, self._end_with, self._statistics = needed, end, statistics
+        self._workers, self._needed, self._end_with, self._statistics = workers, needed, end, statistics
         self.lock = threading.Lock()
         self._number = 0
-        # The workers that have taken a closure in this round, those that are gone, and the parts with the numbers of their closures.
+        # The workers that have taken a closure in this round, and the parts with the numbers of their closures.
         self._begun: list[int] = []
-        self._gone: set[int] = set()
         self._parts: list[tuple[int, Any]] = []
 
-    def may_take(self, worker: int) -> bool:
-        """Whether a worker may take a closure: once in a round, or as often as others are missing. It waits for nothing."""
-        return worker not in self._begun or (bool(self._gone) and len(self._begun) < self._needed)
+    def may_take(self, worker: int, *, are_some_gone: bool = False) -> bool:
+        """Whether a worker may take a closure: one in a round, or more where others are gone. It waits for nothing."""
+        begun = len(self._begun)
+        return begun < self._workers and (worker not in self._begun or (are_some_gone and begun < self._needed))
 
     def begin(self, worker: int) -> int:
         """Note that a worker has taken a closure, and return the round of it."""
@@ -70,16 +71,6 @@ class Rounds:
             if len(self._parts) == self._needed:
                 self._end()
             return True
-
-    def leave(self, worker: int) -> None:
-        """Let others take the place of a worker that is gone."""
-        with self.lock:
-            self._gone.add(worker)
-
-    def come_back(self, worker: int) -> None:
-        """Let a worker take its place again."""
-        with self.lock:
-            self._gone.discard(worker)
 
     @property
     def is_settled(self) -> bool:

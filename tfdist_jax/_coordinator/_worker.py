@@ -68,9 +68,12 @@ def closure_memory() -> dict[Any, Any]:
 _TRACING = threading.RLock()
 
 
-def tracing_alone() -> contextlib.AbstractContextManager[Any]:
-    """Keep the other workers from tracing: user code may make variables when it runs first, and threads know nothing of each other."""
-    return contextlib.nullcontext() if current_worker() is None else _TRACING
+def tracing_alone(*, always: bool = False) -> contextlib.AbstractContextManager[Any]:
+    """Keep the other workers from tracing: user code may make variables when it runs first, and threads know nothing of each other.
+
+    Outside of closures nobody is kept from it, but `always`.
+    """
+    return contextlib.nullcontext() if current_worker() is None and not always else _TRACING
 
 
 @contextlib.contextmanager

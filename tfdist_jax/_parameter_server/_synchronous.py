@@ -42,7 +42,7 @@ class SynchronousTrainer:
             return apply_gradients(tx, grads, opt_state, trained, mean)
 
         self._apply = jax.jit(apply)
-        self._rounds = Rounds(needed, self._change, engine.statistics)
+        self._rounds = Rounds(len(engine.workers), needed, self._change, engine.statistics)
 
     def may_take(self, worker: int) -> bool:
         """Whether a worker has taken no batch in this round."""

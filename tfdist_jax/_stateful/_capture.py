@@ -60,7 +60,10 @@ class CaptureScope(StateScope):
         cells: The touched cells, in the order of their first touch.
         mesh: The mesh of the replica programs inside, if there are any.
         checks: What to call when the program has run.
+        is_over: Whether the function has been traced, or has failed.
     """
+
+    is_over = False
 
     def __init__(
         self, inputs: Sequence[tuple[Tracer, jax.Array]] = (), *, around: "CaptureScope | None" = None
@@ -211,8 +214,11 @@ def capture(fn: Callable[..., Any], arrays: Sequence[Any], *, around: CaptureSco
             [(tracer, array) for tracer, array in pairs if isinstance(tracer, Tracer) and array is not None],
             around=around,
         )
-        with releasing_failed_trace(), entering(scope):
-            results, found["tree"] = jax.tree.flatten(fn(*arrays))
+        try:
+            with releasing_failed_trace(), entering(scope):
+                results, found["tree"] = jax.tree.flatten(fn(*arrays))
+        finally:
+            scope.is_over = True
         written = scope.writes()
         found.update(cells=scope.cells, mesh=scope.mesh, checks=tuple(scope.checks), updates=scope.updates)
         found["written"] = tuple(cell for cell, *_ in written)

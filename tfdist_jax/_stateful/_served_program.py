@@ -14,7 +14,9 @@ from tfdist_jax._coordinator import WorkerLostError
 from tfdist_jax._internals import default_device, setting
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
+from tfdist_jax._stateful._handed_over import current_outbox
 from tfdist_jax._stateful._remote_storage import RemoteStorage, as_arrays, renew
+from tfdist_jax._stateful._round_checks import must_leave_weights_to_rounds
 from tfdist_jax._stateful._served_assignments import AtOnce
 from tfdist_jax._stateful._served_lookups import bytes_of
 from tfdist_jax._stateful._served_parts import ServedParts
@@ -39,8 +41,12 @@ def make_program(fn: Callable[..., Any], arrays: Sequence[Any], **options: Any) 
         fn: The function.
         arrays: Arrays, or `jax.ShapeDtypeStruct`, like those that it will be called with, before those of `captured.given`.
         options: Of `StatefulProgram`.
+
+    Raises:
+        NotImplementedError: If it is a closure's of a round, and changes weights by itself.
     """
     captured = capture(fn, arrays)
+    must_leave_weights_to_rounds(captured)
     arrays = [*arrays, *(cell.stored for cell in captured.given)]
     if any(cell.storage.is_served for cell in captured.cells):
         return ServedProgram(captured)
@@ -89,6 +95,10 @@ class ServedProgram:
         if OUTCOME_CHECKS and setting("jax_debug_nans"):
             with jax.debug_nans(False):  # JAX's check would come first.
                 return self(arrays)
+        outbox = current_outbox()
+        if outbox is not None:
+            for cell in self.captured.cells:
+                outbox.must_be_open(cell)
         values = Values(self._constants)
         values.give(self._parts.arguments, arrays)
         if self._planned is not None and (self.captured.written or not is_recording()):

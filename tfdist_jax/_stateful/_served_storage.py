@@ -5,13 +5,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, final
 
 import jax
+import jax.numpy as jnp
 from jax.core import Tracer
 
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import default_device
 from tfdist_jax._sharding._mesh import Device
 from tfdist_jax._stateful._capture import CaptureScope, capture
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, changing, current_scope, read, write
+from tfdist_jax._stateful._handed_over import current_outbox, is_collecting
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, cell_name, changing, current_scope, read, write
 from tfdist_jax._stateful._storage import Storage
 
 
@@ -54,6 +56,21 @@ class ServedStorage(Storage):
             value = cell.storage.load(cell.stored)
             cell.storage = self
             self.adopt(cell, value)
+
+    def must_be_readable(self, cell: Cell) -> None:
+        """Refuse what a closure has handed over to others."""
+        outbox = current_outbox()
+        if outbox is not None:
+            outbox.must_be_open(cell)
+
+    def must_be_changeable(self, cell: Cell) -> None:
+        """Refuse that a closure of a round, which runs as Python, changes weights: whether by gradients is not known."""
+        if cell.trainable and is_collecting() and jnp.issubdtype(self.example(cell.stored).dtype, jnp.inexact):
+            raise NotImplementedError(
+                f"A function that runs as Python changes {cell_name(cell)!r}, which is trainable, in a round of workers. There a gradient "
+                "counts by the round's mean, or is dropped, and whether this is one is not known. Use `optimizer.apply_gradients`, or make "
+                "the variable with trainable=False: each function's change counts."
+            )
 
     def write(self, scope: StateScope, cell: Cell, array: jax.Array, merge: Merge) -> None:
         """Write in a program; where the changes of several replicas would be added up, so are those of several workers.

@@ -164,6 +164,7 @@ def read_now(cell: Cell) -> Any:
 def read(cell: Cell) -> jax.Array:
     """Return the value of `cell`, noticed by recording tapes."""
     scope = _scope.get()
+    cell.storage.must_be_readable(cell)
     array = read_now(cell) if scope is None else cell.storage.read(scope, cell)
     return observe_read(cell, array, trainable=cell.trainable)
 
@@ -180,6 +181,7 @@ def write(cell: Cell, array: jax.Array, *, merge: Merge = Merge.SAME) -> None:
         cell.storage.write(scope, cell, array, merge)
     else:
         must_have_value(array)
+        cell.storage.must_be_changeable(cell)
         store(cell, array)
 
 

@@ -88,6 +88,12 @@ class Storage:
             return put(_copy(array), held.sharding)  # The transfer alone would share memory, which a step may reuse.
         return jnp.asarray(np.asarray(array)) if array.committed and len(array.devices()) == 1 else array
 
+    def must_be_readable(self, cell: Cell) -> None:
+        """Come before a cell is read, to refuse it."""
+
+    def must_be_changeable(self, cell: Cell) -> None:
+        """Come before a cell is changed outside of programs, to refuse it."""
+
     def read(self, scope: StateScope, cell: Cell) -> jax.Array:
         """Return a cell's value at the present point of the program that `scope` stands for."""
         return scope.read(cell)

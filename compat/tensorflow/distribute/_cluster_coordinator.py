@@ -1,9 +1,10 @@
 """`tf.distribute.coordinator`: closures for workers, and what comes of them."""
 
+import contextlib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -172,6 +173,9 @@ class ClusterCoordinator:
             **strategy.coordinator_options,
             make_cancelled=_make_cancelled,
         )
+        if strategy.rounds is not None:
+            rounds, native = strategy.rounds, self._native
+            native.restrict(lambda worker: rounds.may_take(worker, are_some_gone=native.are_some_gone))
 
     @property
     def strategy(self) -> ParameterServerStrategy:
@@ -224,29 +228,50 @@ class ClusterCoordinator:
                 "`tf.distribute.experimental.coordinator.RemoteValue` used as an input to scheduled function is not yet supported: "
                 "fetch it, and give the function its value."
             )
-        return RemoteValue(
-            self._native.schedule(functools.partial(_call, self._strategy, fn, arguments, BEFORE_RUN.get()))
-        )
+        return RemoteValue(self._schedule(functools.partial(_call, self._strategy, fn, arguments, BEFORE_RUN.get())))
 
     def schedule_plainly(self, run: Callable[[], Any]) -> _coordinator.RemoteValue:
         """Let a worker call a function, which need be no `tf.function`."""
-        return self._native.schedule(functools.partial(_call, self._strategy, run, ((), {}), BEFORE_RUN.get()))
+        return self._schedule(functools.partial(_call, self._strategy, run, ((), {}), BEFORE_RUN.get()))
+
+    def _schedule(self, fn: Callable[[], Any]) -> _coordinator.RemoteValue:
+        with self._settling_after_errors():
+            return self._native.schedule(fn)
 
     def join(self) -> None:
         """Wait until all scheduled functions have run.
 
+        Of synchronous training with `backup_workers`, the mean of the gradients of a last round that is not complete is applied.
+
         Raises:
             Exception: As `schedule`.
         """
-        self._native.join()
+        with self._settling_after_errors():
+            self._native.join()
+            self._settle()
 
     def done(self) -> bool:
-        """Return whether all scheduled functions have run.
+        """Return whether all scheduled functions have run; a last round that is not complete is left to `join`.
 
         Raises:
             Exception: As `schedule`.
         """
-        return self._native.done()
+        with self._settling_after_errors():
+            return self._native.done()
+
+    def _settle(self) -> None:
+        if self._strategy.rounds is not None:
+            self._strategy.rounds.settle()
+
+    @contextlib.contextmanager
+    def _settling_after_errors(self) -> Iterator[None]:
+        """Let no incomplete round be left behind by an error that cancels the rest of it."""
+        try:
+            yield
+        except BaseException:
+            if self._native.is_idle:  # Else this thread was interrupted, or does not wait, and workers go on.
+                self._settle()
+            raise
 
     def create_per_worker_dataset(self, dataset_fn: Any) -> PerWorkerDataset:
         """Let each worker make a dataset; make iterators of it with `iter`, and give these to scheduled functions.

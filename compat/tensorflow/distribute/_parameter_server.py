@@ -8,7 +8,8 @@ import jax
 
 import tfdist_jax
 from tfdist_jax._cluster import are_processes
-from tfdist_jax._coordinator import EmbeddedWorker, Statistics, check_options
+from tfdist_jax._coordinator import EmbeddedWorker, Rounds, Statistics, Worker, check_options
+from tfdist_jax._parameter_server._modes import Asynchronous, Mode, Synchronous, check_mode
 from tfdist_jax._servers import connect
 from tfdist_jax._stateful._remote_storage import RemoteStorage
 from tfdist_jax._stateful._served_storage import EmbeddedServedStorage
@@ -24,6 +25,7 @@ from tfdist_jax.compat.tensorflow.distribute._partitioned_variables import make_
 from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
 from tfdist_jax.compat.tensorflow.distribute._resolver_base import ClusterResolver
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
+from tfdist_jax.compat.tensorflow.distribute._worker_rounds import RoundUpdates, RoundWorker
 
 _WORKERS = 2
 
@@ -50,6 +52,7 @@ class ParameterServerStrategy(Strategy):
         variable_partitioner: Any = None,
         *,
         max_staleness: int | None = None,
+        backup_workers: int | None = None,
         report_every_s: float | None = None,
     ) -> None:
         """Have as many servers and workers as there are tasks "ps" and "worker".
@@ -62,12 +65,17 @@ class ParameterServerStrategy(Strategy):
                 if variables stay whole. Keras's variables always do.
             max_staleness: Beyond TensorFlow: how many other functions may end, at most, while one runs, so many updates has it not seen.
                 With 0 they run one after another, as they are scheduled: synchronous training. None for any number.
+            backup_workers: Beyond TensorFlow: workers train in rounds, synchronously, and for so many of them, the slowest ones, a round
+                does not wait. In a round each worker runs one function; as soon as all but `backup_workers` have run, optimizers apply the
+                mean of their gradients, and the next round begins. What comes later is dropped, and counted. With 0 that is training on
+                all their batches together. None for asynchronous training.
             report_every_s: Beyond TensorFlow: after how many seconds each time the coordinator's statistics are logged; None for never.
 
         Raises:
-            ValueError: If there is no server or no worker, if the cluster has tasks of another kind, or an option is no such number.
+            ValueError: If there is no server or no worker, if the cluster has tasks of another kind, if an option is no such number, or
+                there are options of asynchronous and of synchronous training.
             RuntimeError: In a process that is a worker, a server or an evaluator, where these are processes of their own.
-            TypeError: If the partitioner cannot be called.
+            TypeError: If the partitioner cannot be called, or `backup_workers` is no whole number.
         """
         if cluster_resolver is not None and not isinstance(cluster_resolver, ClusterResolver):
             raise ValueError(
@@ -79,27 +87,34 @@ class ParameterServerStrategy(Strategy):
                 f"a type, got {variable_partitioner!r}."
             )
         check_options(max_staleness, report_every_s)
+        mode = _find_mode(max_staleness, backup_workers)
         resolver = cluster_resolver or TFConfigClusterResolver()
         jobs = find_jobs(resolver, is_given=cluster_resolver is not None)
         devices = [device for device in jax.local_devices() if device.platform != "cpu"] or jax.local_devices()
         super().__init__(tfdist_jax.SingleDevice(devices[0]))
         self._cluster_resolver = resolver
         count = len(jobs["worker"]) or max(_WORKERS, len(devices))
+        check_mode(mode, count)
         self.statistics = Statistics(count)
         self.parameter_devices = tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]) or 1))
+        (host, *_) = local_devices("CPU")
         if are_processes(jobs):
             servers, self.workers = connect(jobs)
             places = enumerate(self.parameter_devices)
             self._servers = [RemoteStorage(servers, i, self.statistics, name) for i, name in places]
         else:
-            self.workers = [EmbeddedWorker(i, devices[i % len(devices)]) for i in range(count)]
-            (host, *_) = local_devices("CPU")
+            self.workers: list[Worker] = [EmbeddedWorker(i, devices[i % len(devices)]) for i in range(count)]
             self._servers = [EmbeddedServedStorage(host, self.statistics, name) for name in self.parameter_devices]
         self._num_variables = 0
         if variable_partitioner is not None:
             self.variable_creator = functools.partial(make_partitioned, variable_partitioner)
         self.coordinator_options = {"max_staleness": max_staleness, "report_every_s": report_every_s}
         self.coordinator: Any = None
+        self.rounds: Rounds | None = None
+        if isinstance(mode, Synchronous):
+            updates = RoundUpdates(self, host, self.statistics)
+            rounds = self.rounds = Rounds(count, count - mode.backup_workers, updates.apply, self.statistics)
+            self.workers = [RoundWorker(worker, rounds, self.statistics) for worker in self.workers]
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
@@ -140,3 +155,15 @@ class ParameterServerStrategy(Strategy):
     def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> Any:
         """Let `dataset_fn` make a dataset on each worker, once iterators are made of it."""
         return DatasetOfEachWorker(lambda: dataset_fn(InputContext(1, 0, self.num_replicas_in_sync)))
+
+
+def _find_mode(max_staleness: int | None, backup_workers: int | None) -> Mode:
+    """Return how workers train."""
+    if backup_workers is None:
+        return Asynchronous(max_staleness)
+    if max_staleness is not None:
+        raise ValueError(
+            f"`max_staleness` is of asynchronous training, and `backup_workers` of synchronous training in rounds, where no gradient is "
+            f"stale; got {max_staleness!r} and {backup_workers!r}. Leave one out."
+        )
+    return Synchronous(backup_workers)

@@ -292,3 +292,36 @@ def test_a_step_that_outlives_its_coordinator_changes_nothing_of_the_next_ones(c
     with pytest.raises(StaleSenderError, match="Another coordinator"):
         coordinator.join()
     assert ended == [StaleSenderError] and float(servers.get(0, [v.stored.number])[0]) == 100
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_no_round_waits_for_a_worker_that_has_gone(coordinate, rays, comes_back):
+    strategy, coordinator = coordinate(workers=3, backup_workers=0)
+    with strategy.scope():
+        weight, seen = keras.Variable(np.ones(2, "f4")), tf.Variable(0.0, trainable=False)
+        optimizer = keras.optimizers.SGD(0.25, momentum=0.5)
+
+    @tf.function
+    def step(x):
+        seen.assign_add(1.0)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x * weight - 1.0) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, [weight]), [weight], strict=True))
+
+    batches = np.random.RandomState(0).rand(24, 2).astype("f4")
+    expected, speed = np.ones(2), 0.0
+    for i in range(0, 24, 3):
+        gradient = np.mean((batches[i : i + 3] * expected - 1) * batches[i : i + 3], axis=0)
+        speed = 0.5 * speed - 0.25 * gradient
+        expected = expected + speed
+    for i, x in enumerate(batches):
+        if i == 12:
+            coordinator.join()
+            rays[0].actors["worker", 1].end()
+            if comes_back:
+                rays[0].start("worker", 1)
+        coordinator.schedule(step, args=(tf.constant(x),))
+    coordinator.join()
+    np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-5)
+    told = coordinator.statistics
+    assert (told.closures, told.rounds, told.dropped, told.retries, float(seen)) == (24, 8, 0, 1, 24)

@@ -13,6 +13,7 @@ from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import get_stateless_scope
+from tfdist_jax.compat.tensorflow.keras._training._round_gradients import give_to_round
 from tfdist_jax.compat.tensorflow.keras._training._summed_updates import apply_summed
 from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import (
     join_overwriting,
@@ -60,6 +61,8 @@ def _applying(original: Callable[..., Any]) -> Callable[..., Any]:
         if not self.built:
             self.build(trainable_variables)
         variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)
+        if give_to_round(self, grads, variables):
+            return
         context = replica_context()
         if context is None:
             update(lambda: _apply_if_finite(self, list(grads), variables), [*self.variables, *variables])

@@ -15,6 +15,7 @@ from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow._variables._scatter import scattered
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer, get_stateless_scope
+from tfdist_jax.compat.tensorflow.keras._training._round_gradients import give_to_round
 from tfdist_jax.compat.tensorflow.keras._training._summed_updates import apply_summed
 
 
@@ -43,6 +44,8 @@ def _reducing(original: Callable[..., Any]) -> Callable[..., Any]:
         # A step without state gets gradients that are summed.
         if get_stateless_scope() is not None or (context is not None and context.is_updating):
             return change(self, trainable_variables, grads)
+        if give_to_round(self, grads, trainable_variables):
+            return None
         apply_now = functools.partial(change, self, trainable_variables)
         if context is None:
             return update(lambda: apply_together(apply_now, grads), cells)

@@ -18,6 +18,7 @@ from tfdist_jax._runtime import runs_on_cpu
 from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._sharding._input import pad_to_equal
 from tfdist_jax._sharding._placement import local, replicated_sharding
+from tfdist_jax._stateful._handed_over import is_collecting
 from tfdist_jax._stateful._served_program import CellProgram, make_program
 from tfdist_jax._stateful._state import current_scope, load, store
 from tfdist_jax._stateful._traffic_explanation import tell_traffic
@@ -238,14 +239,16 @@ class StepFunction:
     def _find_program(self, ids: Any, sizes: Sizes, batches: Any) -> tuple[Checked, list[Any]]:
         leaves, tree = jax.tree.flatten(batches)
         types = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-        return self._program((ids, current_device()), sizes, tree, types, self._find_reset() is not None), leaves
+        return self._program(
+            (ids, current_device(), is_collecting()), sizes, tree, types, self._find_reset() is not None
+        ), leaves
 
     def _find_reset(self) -> Callable[[], None] | None:
         call = METRIC_RESET.get()
         return None if call is None or call.model is not self._model else call.left
 
     def _make_program(self, key: Any, sizes: Sizes, tree: Any, types: Sequence[Any], resets: bool) -> Checked:
-        """Compile the step for batches of one shape; for the present variables and device scope, which are its `key`."""
+        """Compile the step for batches of one shape; for its `key`: present variables, device scope, and who gets gradients."""
         del key
         reset = self._find_reset() if resets else None
 

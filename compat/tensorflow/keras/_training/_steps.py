@@ -28,6 +28,7 @@ from tfdist_jax.compat.tensorflow.keras._training._loss_scaling import (
 )
 from tfdist_jax.compat.tensorflow.keras._training._optimizer import overriding
 from tfdist_jax.compat.tensorflow.keras._training._reading_scope import ReadingScope
+from tfdist_jax.compat.tensorflow.keras._training._round_gradients import give_to_round
 from tfdist_jax.compat.tensorflow.keras._training._summed_updates import can_postpone, postpone, sum_laid_out
 from tfdist_jax.compat.tensorflow.keras._training._sync_batch_norm import meets_other_replicas
 from tfdist_jax.compat.tensorflow.keras._training._train_step_signature import (
@@ -268,10 +269,11 @@ class TrainStep(Step):
         return results._replace(gradients=gradients)
 
     def finish_alone(self, results: OwnResults) -> Logs:
-        """Apply the gradients of one worker to what the weights are by then."""
+        """Apply the gradients of one worker to what the weights are by then, or give them to its round."""
         trainable, _, optimizer, _ = self.variables()
-        apply = functools.partial(_apply_in_place, self.model.optimizer, results.gradients, trainable)
-        update(apply, [*trainable, *optimizer])
+        if not give_to_round(self.model.optimizer, results.gradients, trainable):
+            apply = functools.partial(_apply_in_place, self.model.optimizer, results.gradients, trainable)
+            update(apply, [*trainable, *optimizer])
         return super().finish_alone(results)
 
     def _loss_and_results(self, weights: list[Any], batch: Any) -> tuple[Any, OwnResults]:

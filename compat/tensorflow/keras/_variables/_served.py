@@ -20,6 +20,7 @@ def note_read(variable: Any, array: Any) -> None:
 
 def assign_now(variable: Any, value: Any) -> None:
     """Give a served variable a value outside of programs; of one to which workers add, a worker's change is added to that of others."""
+    variable.storage.must_be_changeable(variable)
     before = closure_memory().pop(id(variable), None)
     turn = contextlib.nullcontext() if before is None else variable.storage.taking_turn()
     with turn, _state.CELLS:

@@ -1,0 +1,85 @@
+"""Keras's loops under `ParameterServerStrategy(backup_workers=...)`: each round of steps is one update."""
+
+import keras
+import numpy as np
+import pytest
+from served_strategies import KINDS, make as make, statistics
+from sklearn.datasets import load_digits
+
+import tfdist_jax.compat.tensorflow as tf
+
+X = np.linspace(-1, 1, 36 * 6, dtype="f4").reshape(36, 6) ** 3
+Y = (X[:, :1] > 0).astype("f4")
+
+
+def make_model(strategy, model=keras.Sequential, **options):
+    keras.utils.set_random_seed(3)
+    with strategy.scope():
+        layers = [keras.layers.Dense(8, "tanh"), keras.layers.Dense(1, kernel_regularizer="l2")]
+        model = model([keras.Input((6,)), *layers])
+        model.compile(**{"optimizer": keras.optimizers.Adam(0.02), "loss": "mse", "metrics": ["mae"], **options})
+    return model
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "several in a call"])
+def test_fit_in_rounds_of_all_workers_is_that_of_larger_batches(make, kind):
+    results = []
+    for strategy, size in ((make(3, backup_workers=0), 4), (tf.distribute.OneDeviceStrategy("/cpu:0"), 12)):
+        options = dict(KINDS[kind])
+        if "optimizer" in options:
+            options["optimizer"] = options["optimizer"]()
+        model = make_model(strategy, **options)
+        history = model.fit(X, Y, batch_size=size, epochs=3, shuffle=False, verbose=0, validation_data=(X[:9], Y[:9]))
+        results.append((history.history, model.evaluate(X, Y, verbose=0), model.get_weights(), model.optimizer))
+    (history, again, weights, optimizer), (expected, expected_again, expected_weights, other) = results
+    # The user's step returns what it has seen of the last batch.
+    names = [name for name in expected if kind != "the user's step" or name.startswith("val_")]
+    for name in names:
+        np.testing.assert_allclose(history[name], expected[name], rtol=1e-4)
+    np.testing.assert_allclose(again, expected_again, rtol=1e-4)
+    for one, another in zip(weights, expected_weights, strict=True):
+        np.testing.assert_allclose(one, another, rtol=1e-4, atol=1e-5)
+    assert int(optimizer.iterations) == int(other.iterations)
+
+
+def test_an_epochs_last_round_may_have_fewer_steps(make):
+    strategy = make(2, backup_workers=0)
+    model = make_model(strategy)
+    model.fit(X, Y, batch_size=12, epochs=2, verbose=0)
+    told = statistics(strategy)
+    assert (told.closures, told.rounds, told.dropped, int(model.optimizer.iterations)) == (6, 4, 0, 4)
+
+
+def test_batches_one_by_one_are_rounds_of_their_own(make):
+    model, one = make_model(make(2, backup_workers=0)), make_model(tf.distribute.OneDeviceStrategy("/cpu:0"))
+    for _ in range(2):
+        found, expected = model.train_on_batch(X[:8], Y[:8]), one.train_on_batch(X[:8], Y[:8])
+        np.testing.assert_allclose(found, expected, rtol=2e-5)
+    for weights, expected in zip(model.get_weights(), one.get_weights(), strict=True):
+        np.testing.assert_allclose(weights, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_several_steps_in_a_call_are_refused(make):
+    model = make_model(make(2, backup_workers=0), steps_per_execution=3)
+    with pytest.raises(NotImplementedError, match="steps_per_execution=1"):
+        model.fit(X, Y, batch_size=4, verbose=0)
+
+
+@pytest.mark.parametrize("backup_workers", [0, 1])
+def test_digits_are_learned_by_four_workers_in_rounds(make, backup_workers):
+    strategy = make(4, backup_workers=backup_workers)
+    x, y = load_digits(return_X_y=True)
+    order = np.random.RandomState(0).permutation(len(x))
+    x, y = (x[order] / 16).astype("f4"), y[order]
+    keras.utils.set_random_seed(0)
+    with strategy.scope():
+        layers = [keras.layers.Dense(64, "relu"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.1)]
+        model = keras.Sequential([keras.Input((64,)), *layers, keras.layers.Dense(10)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"])
+    history = model.fit(x[:1500], y[:1500], batch_size=16, epochs=12, verbose=0, validation_data=(x[1500:], y[1500:]))
+    told = statistics(strategy)
+    assert history.history["val_accuracy"][-1] >= 0.95 and int(model.optimizer.iterations) == told.rounds
+    if not backup_workers:  # 94 batches.
+        assert (told.rounds, told.dropped) == (12 * 24, 0)
+    print(history.history["val_accuracy"][-1], told)
