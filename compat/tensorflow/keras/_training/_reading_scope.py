@@ -14,7 +14,7 @@ class ReadingScope(StateScope):
     """Reads cells through the scope around it and refuses to write them, where new values would not outlive a trace."""
 
     def __init__(self, outer: Any, refused: Iterable[Any]) -> None:
-        """Read through `outer`, outside of programs if None, but none of the `refused` variables, whose values the step has got otherwise."""
+        """Read through `outer` (None: outside of programs), but no `refused` variables, whose values the step has got otherwise."""
         self._outer = outer
         self._refused = {id(variable) for variable in refused}
 
