@@ -1,7 +1,7 @@
 """`tf.distribute.ParameterServerStrategy`: variables on servers, which workers change one after another, without waiting for each other."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -45,6 +45,7 @@ class ParameterServerStrategy(Strategy):
     """
 
     keeps_replica_values = False
+    workers: Sequence[Worker]
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class ParameterServerStrategy(Strategy):
             places = enumerate(self.parameter_devices)
             self._servers = [RemoteStorage(servers, i, self.statistics, name) for i, name in places]
         else:
-            self.workers: list[Worker] = [EmbeddedWorker(i, devices[i % len(devices)]) for i in range(count)]
+            self.workers = [EmbeddedWorker(i, devices[i % len(devices)]) for i in range(count)]
             self._servers = [EmbeddedServedStorage(host, self.statistics, name) for name in self.parameter_devices]
         self._num_variables = 0
         if variable_partitioner is not None:
