@@ -132,6 +132,11 @@ def hand_over(
         outbox.close(changed, scope)
 
 
+def is_handed_over(cell: Cell) -> bool:
+    """Whether what a program assigns to a cell is handed over."""
+    return isinstance(cell, _Slot)
+
+
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Held:

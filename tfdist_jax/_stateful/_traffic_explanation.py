@@ -11,6 +11,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from tfdist_jax._explain._html import make_page
 from tfdist_jax._explain._sections import Section, format_mib, write_sections
 from tfdist_jax._program import BEFORE_RUN
+from tfdist_jax._stateful._handed_over import is_handed_over
 from tfdist_jax._stateful._served_lookups import bytes_of
 from tfdist_jax._stateful._served_parts import ServedParts
 from tfdist_jax._stateful._served_program import CellProgram, ServedProgram
@@ -31,6 +32,8 @@ class TrafficExplanation:
         pushed: By server, the bytes that a worker sends it in a step. What two servers need is sent to both.
         rows: Of variables of which rows alone are read: name, number of rows of them all, and bytes that are read.
         updates: How often in a step something is sent.
+        given: The bytes of gradients that a worker gives to a round of all workers; None if it sends them to servers itself.
+        backup_workers: For how many workers a round does not wait.
     """
 
     name: str
@@ -40,6 +43,8 @@ class TrafficExplanation:
     pushed: dict[str, int]
     rows: tuple[tuple[str, int, int], ...]
     updates: int
+    given: int | None = None
+    backup_workers: int = 0
 
     def __repr__(self) -> str:
         return write_sections(f"{self.name}, by {self._who}", self._sections())
@@ -69,9 +74,23 @@ class TrafficExplanation:
             f"Of {name}, which has {count} rows, only those are read that are looked up: {format_mib(size)} MiB."
             for name, count, size in self.rows
         ]
+        if self.given is not None:
+            notes.append(
+                f"It gives {format_mib(self.given)} MiB of gradients to its round. The mean of a round's gradients is sent to the servers."
+            )
         columns = ("server", "#MiB read a step", "#MiB sent a step")
-        staleness = _WITHOUT_WORKERS if self.workers is None else _staleness(self.max_staleness)
-        return [Section("Servers", columns, table, notes), Section("Staleness", notes=[staleness])]
+        return [Section("Servers", columns, table, notes), Section("Staleness", notes=[self._staleness])]
+
+    @property
+    def _staleness(self) -> str:
+        if self.workers is None:
+            return _WITHOUT_WORKERS
+        if self.given is None:
+            return _staleness(self.max_staleness)
+        return (
+            f"None: all gradients of a round are of the same values. A round waits for all workers but {self.backup_workers} "
+            f"(`backup_workers={self.backup_workers}`), whose gradients are dropped."
+        )
 
 
 _WITHOUT_WORKERS = (
@@ -102,14 +121,14 @@ def tell_traffic(program: CellProgram, name: str, strategy: Any) -> None:
     if tell is None or not isinstance(program, ServedProgram):
         return
     parts = ServedParts.of(program.captured)
-    if any(cell.trainable for cell in _changed(parts)):
-        options = getattr(strategy, "coordinator_options", None)
-        workers, most = (None, None) if options is None else (len(strategy.workers), options["max_staleness"])
-        explanation = _explain(parts, name, workers=workers, max_staleness=most)
-        tell(explanation, None, ())
+    if any(cell.trainable or is_handed_over(cell) for cell in _changed(parts)):
+        tell(_explain(parts, name, strategy), None, ())
 
 
-def _explain(parts: ServedParts, name: str, *, workers: int | None, max_staleness: int | None) -> TrafficExplanation:
+def _explain(parts: ServedParts, name: str, strategy: Any) -> TrafficExplanation:
+    options = getattr(strategy, "coordinator_options", None)
+    workers, most = (None, None) if options is None else (len(strategy.workers), options["max_staleness"])
+    given = [value for cell, value in parts.assignments.in_the_end if is_handed_over(cell)]
     pulled: collections.Counter[str] = collections.Counter()
     pushed: collections.Counter[str] = collections.Counter()
     for cell, variable in parts.reads:
@@ -128,11 +147,13 @@ def _explain(parts: ServedParts, name: str, *, workers: int | None, max_stalenes
     return TrafficExplanation(
         name,
         workers,
-        max_staleness,
+        most,
         {server: pulled[server] for server in servers},
         {server: pushed[server] for server in servers},
         tuple(rows),
         sum(bool(stage.updates) for stage in parts.stages),
+        bytes_of(given) if given else None,
+        getattr(strategy, "backup_workers", None) or 0,
     )
 
 

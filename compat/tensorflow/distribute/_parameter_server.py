@@ -41,6 +41,10 @@ class ParameterServerStrategy(Strategy):
     A function reads the variables that it uses when it starts; what `optimizer.apply_gradients`, `assign_add` and so on do is done to the
     values that the servers have by then, one function's after another's. `assign` replaces a value.
 
+    Beyond TensorFlow, `backup_workers` makes training synchronous: a function's gradients are what optimizers apply; they do so when a
+    round has ended, after the function, which therefore cannot use the variables any more. All else that it changes, such as metrics and
+    counters, it changes at once, whether its gradients count or are dropped.
+
     Ref: https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/ParameterServerStrategy
     """
 
@@ -112,6 +116,7 @@ class ParameterServerStrategy(Strategy):
         self.coordinator_options = {"max_staleness": max_staleness, "report_every_s": report_every_s}
         self.coordinator: Any = None
         self.rounds: Rounds | None = None
+        self.backup_workers = backup_workers
         if isinstance(mode, Synchronous):
             updates = RoundUpdates(self, host, self.statistics)
             rounds = self.rounds = Rounds(count, count - mode.backup_workers, updates.apply, self.statistics)

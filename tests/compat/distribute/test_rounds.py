@@ -10,6 +10,7 @@ from environment import LIMIT_S
 from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax._program import BEFORE_RUN
 
 OPTIMIZERS = {
     "SGD": lambda: keras.optimizers.SGD(0.5),
@@ -39,6 +40,7 @@ class Training:
             self.seen = tf.Variable(0.0, trainable=False)
             self.optimizer = make_optimizer()
         self.strategy = strategy
+        self.look = tf.function(lambda: tf.reduce_sum(self.weights[0]))
         self.step = tf.function(self._step) if is_compiled else tf.function(self._plainly)
 
     def replica(self, x):
@@ -209,11 +211,13 @@ def test_the_coordinators_own_steps_are_applied_at_once(coordinate):
     strategy, coordinator = coordinate(workers=2, backup_workers=0)
     training = Training(strategy)
     batches = make_batches(5)
-    training.step(tf.constant(batches[0]))
+    with strategy.scope():  # As a worker runs it.
+        training.step(tf.constant(batches[0]))
     for x in batches[1:3]:
         coordinator.schedule(training.step, args=(tf.constant(x),))
     coordinator.join()
-    training.step(tf.constant(batches[3]))
+    with strategy.scope():
+        training.step(tf.constant(batches[3]))
     training.step.get_concrete_function(tf.constant(batches[0]))(tf.constant(batches[4]))
     other, _ = train_on_one_device([batches[:1], batches[1:3], batches[3:4], batches[4:]])
     assert_same(training.values, other.values)
@@ -283,8 +287,9 @@ def apply_twice(training, x):
 
 
 def read_in_another_program(training, x):
-    training.step(x)
-    return float(tf.function(lambda: tf.reduce_sum(training.weights[0]))())
+    if tf.reduce_sum(x) > -1e6:  # It changes variables, and so the function runs as Python.
+        training.step(x)
+    return training.look()
 
 
 def read_as_python(training, x):
@@ -325,6 +330,7 @@ REFUSED = {
 def test_what_rounds_cannot_put_together_is_refused(coordinate, fn):
     strategy, coordinator = coordinate(workers=2, backup_workers=0)
     training = Training(strategy)
+    coordinator.schedule(training.look).fetch()  # Its program is there.
     before = training.values
     x = tf.constant(make_batches(1)[0])
     step = tf.function(lambda x: fn(training, x))
@@ -354,6 +360,27 @@ def test_plain_sums_keep_their_meaning_and_learning_rates_may_be_told(coordinate
     ]
     coordinator.join()
     assert float(total) == 36 and {float(result.fetch()) for result in results} == {0.5}
+
+
+def test_what_a_step_gives_to_its_round_is_told_before_it_runs(coordinate):
+    strategy, coordinator = coordinate(workers=3, backup_workers=1)
+    training = Training(strategy)
+    told = []
+    before = BEFORE_RUN.set(lambda step, mesh, args: told.append(step))
+    try:
+        for x in make_batches(4):
+            coordinator.schedule(training.step, args=(tf.constant(x),))
+        coordinator.join()
+    finally:
+        BEFORE_RUN.reset(before)
+    (explanation,) = told
+    given = sum(weight.numpy().nbytes for weight in training.weights)
+    # The step's counter is changed by what it sends itself.
+    assert (explanation.workers, explanation.given, sum(explanation.pushed.values())) == (3, given, 4)
+    told = coordinator.statistics
+    # With the mean of a round a server gets a few numbers that the optimizer knows.
+    assert 0 <= told.pushed_bytes - 4 * (given + 4) - told.rounds * given <= told.rounds * 8
+    assert "A round waits for all workers but 1 (`backup_workers=1`)" in str(explanation)
 
 
 @pytest.mark.parametrize(
