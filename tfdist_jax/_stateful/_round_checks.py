@@ -1,4 +1,4 @@
-"""What closures of a round must not do: change weights by themselves, of which the round's mean would know nothing."""
+"""What closures that train in rounds must not do: change weights by themselves, of which a mean would know nothing."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,16 +9,33 @@ from tfdist_jax._stateful._capture import Captured
 from tfdist_jax._stateful._handed_over import is_collecting
 from tfdist_jax._stateful._served_assignments import needed_for
 from tfdist_jax._stateful._state import Cell, cell_name
+from tfdist_jax._stateful._worker_copies import current_training
+
+
+def closure_kind() -> str | None:
+    """Return how the closure that this thread runs trains, if in rounds: programs that are traced then are others."""
+    if is_collecting():
+        return "gives gradients"
+    return None if current_training() is None else "trains copies"
 
 
 def must_leave_weights_to_rounds(captured: Captured) -> None:
-    """Refuse a program that changes trainable cells by what it computes of trainable cells, as a gradient step written by hand does.
+    """Refuse a program that changes weights by itself in a closure that trains in rounds.
+
+    Where gradients are put together, it must not change them by what it computes of weights, as a gradient step written by hand does;
+    where each worker has copies, by nothing else than an optimizer.
 
     Raises:
-        NotImplementedError: If it does, and is a closure's of a round.
+        NotImplementedError: If it does.
     """
-    if not is_collecting():
-        return
+    if is_collecting():
+        _must_not_follow_weights(captured)
+    for cell in captured.written:
+        if cell.storage.is_of_workers:
+            cell.storage.must_be_changeable(cell)
+
+
+def _must_not_follow_weights(captured: Captured) -> None:
     jaxpr = captured.jaxpr.jaxpr
     reads = jaxpr.invars[len(jaxpr.invars) - len(captured.cells) :]
     weights = {var for cell, var in zip(captured.cells, reads, strict=True) if _is_weight(cell, var)}

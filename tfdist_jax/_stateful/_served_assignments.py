@@ -87,7 +87,9 @@ def find_assignments(captured: Captured, stages: Sequence[Stage]) -> Assignments
             continue
         needed, inputs = needed_for([atom], jaxpr.eqns)
         is_change = read[id(cell)] in inputs
-        is_free = id(cell) not in updated and inputs <= {*arguments, read[id(cell)]}
+        # Nobody else changes what is a worker's own.
+        is_shared = not cell.storage.is_of_workers
+        is_free = is_shared and id(cell) not in updated and inputs <= {*arguments, read[id(cell)]}
         if (
             is_change
             and is_free
@@ -97,7 +99,7 @@ def find_assignments(captured: Captured, stages: Sequence[Stage]) -> Assignments
             found.at_once.append((cell, atom))
             continue
         found.in_the_end.append((cell, atom))
-        if is_change and not cell.storage.is_served:
+        if is_change and is_shared and not cell.storage.is_served:
             found.alone.append(cell)
     return found
 

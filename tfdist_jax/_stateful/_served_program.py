@@ -35,7 +35,7 @@ _ONE_BY_ONE = threading.RLock()
 
 
 def make_program(fn: Callable[..., Any], arrays: Sequence[Any], **options: Any) -> "CellProgram":
-    """Trace `fn` and compile it, as `StatefulProgram`; cut into parts if it reads or changes cells on servers.
+    """Trace `fn` and compile it, as `StatefulProgram`; cut into parts if it reads or changes cells on servers, or of workers.
 
     Args:
         fn: The function.
@@ -48,7 +48,7 @@ def make_program(fn: Callable[..., Any], arrays: Sequence[Any], **options: Any) 
     captured = capture(fn, arrays)
     must_leave_weights_to_rounds(captured)
     arrays = [*arrays, *(cell.stored for cell in captured.given)]
-    if any(cell.storage.is_served for cell in captured.cells):
+    if any(cell.storage.is_served or cell.storage.is_of_workers for cell in captured.cells):
         return ServedProgram(captured)
     name = options.pop("name", None) or getattr(fn, "__name__", "step")
     return StatefulProgram(captured, arrays, name=name, **options)

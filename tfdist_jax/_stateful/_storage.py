@@ -38,6 +38,7 @@ class Storage:
             the data axis.
         holds_arrays: Whether `Cell.stored` is the very array that programs take and return, which costs a step nothing.
         is_served: Whether several programs change a cell at once, each by what it sends to whoever keeps it.
+        is_of_workers: Whether each worker's programs have a value of their own (`_worker_copies`).
         place_name: What the place is called where arrays are kept; None if by their devices' names.
         device: The one device that arrays stay on, wherever they are computed; None if they go with what computes them.
         updates_apart: Whether optimizers' updates run behind the replicas, where arrays that are split over devices stay so.
@@ -47,6 +48,7 @@ class Storage:
     per_replica = False
     holds_arrays = True
     is_served = False
+    is_of_workers = False
     place_name: str | None = None
     device: Device | None = None
     updates_apart = False

@@ -34,6 +34,7 @@ class TrafficExplanation:
         updates: How often in a step something is sent.
         given: The bytes of gradients that a worker gives to a round of all workers; None if it sends them to servers itself.
         backup_workers: For how many workers a round does not wait.
+        sync_every: After how many functions of each worker their copies are put together; None if they have none.
     """
 
     name: str
@@ -45,6 +46,7 @@ class TrafficExplanation:
     updates: int
     given: int | None = None
     backup_workers: int = 0
+    sync_every: int | None = None
 
     def __repr__(self) -> str:
         return write_sections(f"{self.name}, by {self._who}", self._sections())
@@ -85,6 +87,11 @@ class TrafficExplanation:
     def _staleness(self) -> str:
         if self.workers is None:
             return _WITHOUT_WORKERS
+        if self.sync_every is not None:
+            return (
+                "Each worker reads and changes copies of its own, and sees of others' what they had made when all were put together: after "
+                f"{self.sync_every} function(s) of each (`sync_every={self.sync_every}`)."
+            )
         if self.given is None:
             return _staleness(self.max_staleness)
         return (
@@ -154,6 +161,7 @@ def _explain(parts: ServedParts, name: str, strategy: Any) -> TrafficExplanation
         sum(bool(stage.updates) for stage in parts.stages),
         bytes_of(given) if given else None,
         getattr(strategy, "backup_workers", None) or 0,
+        getattr(strategy, "sync_every", None),
     )
 
 

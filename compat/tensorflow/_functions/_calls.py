@@ -16,7 +16,7 @@ from tfdist_jax._coordinator import tracing_alone
 from tfdist_jax._device_scope import current_device
 from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._stateful import _state
-from tfdist_jax._stateful._handed_over import is_collecting
+from tfdist_jax._stateful._round_checks import closure_kind
 from tfdist_jax._stateful._served_program import CellProgram, make_program
 from tfdist_jax._stateful._traffic_explanation import tell_traffic
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
@@ -207,7 +207,7 @@ class CallCache:
         leaves = list(map(_as_argument, leaves))
         inputs = [_input(leaf) for leaf in leaves if is_input(leaf) or is_stood_for(leaf)]
         tensors = [leaf for leaf in inputs if not is_stood_for(leaf)]
-        key = (tree, tuple(map(signature, leaves)), guard, current_strategy(), current_device(), is_collecting())
+        key = (tree, tuple(map(signature, leaves)), guard, current_strategy(), current_device(), closure_kind())
         found = self._find_known(key, inputs)
         if found is not None:
             return found[0], tensors, found[1]

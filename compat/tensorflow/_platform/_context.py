@@ -57,16 +57,17 @@ def binding_strategy() -> "Strategy | None":
     return None if strategy is None or strategy.is_default else strategy
 
 
-def new_storage(*, on_read: bool = False) -> Storage:
+def new_storage(*, on_read: bool = False, is_weight: bool = False) -> Storage:
     """Return how a variable that is made now is kept: as the strategy says, or on the device of `tf.device`.
 
     Args:
         on_read: Whether each replica has a value of its own.
+        is_weight: Whether optimizers may change it: it is trainable, and of a floating type.
     """
     strategy, device = current_strategy(), current_device()
     if strategy is None or (strategy.is_default and device is not None):
         return storage_on(device)
-    return strategy.storage_for_variable(has_own_values=on_read)
+    return strategy.storage_for_variable(has_own_values=on_read, is_weight=is_weight)
 
 
 def set_current_strategy(strategy: "Strategy | None") -> None:

@@ -113,7 +113,9 @@ class Variable(metaclass=ByCreators):
         self._strategy = current_strategy()
         self._components: tuple[Variable, ...] | None = None
         self.stored: Any = None
-        self.storage: Storage = new_storage(on_read=on_read)
+        self.storage: Storage = new_storage(
+            on_read=on_read, is_weight=self._trainable and jnp.issubdtype(value.dtype, jnp.floating)
+        )
         with computing_now():  # Also where replicas make it: the variable outlives their program.
             self.storage.place(self, value)
 

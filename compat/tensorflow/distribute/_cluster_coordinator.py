@@ -241,7 +241,8 @@ class ClusterCoordinator:
     def join(self) -> None:
         """Wait until all scheduled functions have run.
 
-        Of synchronous training with `backup_workers`, the mean of the gradients of a last round that is not complete is applied.
+        A last round that is not complete is ended: with `backup_workers` the mean of the gradients that there are is applied, with
+        `sync_every` the copies of the workers that have made steps are put together.
 
         Raises:
             Exception: As `schedule`.

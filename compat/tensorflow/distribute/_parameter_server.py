@@ -9,7 +9,7 @@ import jax
 import tfdist_jax
 from tfdist_jax._cluster import are_processes
 from tfdist_jax._coordinator import EmbeddedWorker, Rounds, Statistics, Worker, check_options
-from tfdist_jax._parameter_server._modes import Asynchronous, Mode, Synchronous, check_mode
+from tfdist_jax._parameter_server._modes import Asynchronous, LocalSGD, Mode, Synchronous, check_mode
 from tfdist_jax._servers import connect
 from tfdist_jax._stateful._remote_storage import RemoteStorage
 from tfdist_jax._stateful._served_storage import EmbeddedServedStorage
@@ -20,6 +20,7 @@ from tfdist_jax.compat.tensorflow._platform._devices import local_devices
 from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import TFConfigClusterResolver
 from tfdist_jax.compat.tensorflow.distribute._execution_contexts import OnlyReplicaContext
 from tfdist_jax.compat.tensorflow.distribute._input import InputContext
+from tfdist_jax.compat.tensorflow.distribute._local_rounds import LocalRounds, LocalUpdates, LocalWorker
 from tfdist_jax.compat.tensorflow.distribute._parameter_jobs import find_jobs
 from tfdist_jax.compat.tensorflow.distribute._partitioned_variables import make_partitioned
 from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
@@ -45,6 +46,9 @@ class ParameterServerStrategy(Strategy):
     round has ended, after the function, which therefore cannot use the variables any more. All else that it changes, such as metrics and
     counters, it changes at once, whether its gradients count or are dropped.
 
+    With `sync_every`, also beyond TensorFlow, functions read and change their worker's copies of trainable variables, and what optimizers
+    keep of these; the coordinator sees the common values, which `join` brings up to date. Other variables are on servers as before.
+
     Ref: https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/ParameterServerStrategy
     """
 
@@ -58,6 +62,8 @@ class ParameterServerStrategy(Strategy):
         *,
         max_staleness: int | None = None,
         backup_workers: int | None = None,
+        sync_every: int | None = None,
+        outer_optimizer: Any = None,
         report_every_s: float | None = None,
     ) -> None:
         """Have as many servers and workers as there are tasks "ps" and "worker".
@@ -74,13 +80,18 @@ class ParameterServerStrategy(Strategy):
                 does not wait. In a round each worker runs one function; as soon as all but `backup_workers` have run, optimizers apply the
                 mean of their gradients, and the next round begins. What comes later is dropped, and counted. With 0 that is training on
                 all their batches together. None for asynchronous training.
+            sync_every: Beyond TensorFlow: each worker trains a copy of its own of the trainable variables, with an optimizer's state of its
+                own, and after so many functions of each, all go on from the mean of their copies: local SGD. None for no copies.
+            outer_optimizer: Beyond TensorFlow: a Keras optimizer that changes the variables, which all workers begin a round with, by their
+                mean difference: DiLoCo, with `SGD(0.7, momentum=0.9, nesterov=True)`. None if they become the mean.
             report_every_s: Beyond TensorFlow: after how many seconds each time the coordinator's statistics are logged; None for never.
 
         Raises:
             ValueError: If there is no server or no worker, if the cluster has tasks of another kind, if an option is no such number, or
-                there are options of asynchronous and of synchronous training.
+                there are options of several ways of training.
             RuntimeError: In a process that is a worker, a server or an evaluator, where these are processes of their own.
-            TypeError: If the partitioner cannot be called, or `backup_workers` is no whole number.
+            TypeError: If the partitioner cannot be called, a number is no whole one, or `outer_optimizer` is none.
+            NotImplementedError: If workers with copies of their own would be processes.
         """
         if cluster_resolver is not None and not isinstance(cluster_resolver, ClusterResolver):
             raise ValueError(
@@ -92,7 +103,8 @@ class ParameterServerStrategy(Strategy):
                 f"a type, got {variable_partitioner!r}."
             )
         check_options(max_staleness, report_every_s)
-        mode = _find_mode(max_staleness, backup_workers)
+        mode = _find_mode(max_staleness, backup_workers, sync_every)
+        _check_outer_optimizer(outer_optimizer, mode)
         resolver = cluster_resolver or TFConfigClusterResolver()
         jobs = find_jobs(resolver, is_given=cluster_resolver is not None)
         devices = [device for device in jax.local_devices() if device.platform != "cpu"] or jax.local_devices()
@@ -104,6 +116,7 @@ class ParameterServerStrategy(Strategy):
         self.parameter_devices = tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]) or 1))
         (host, *_) = local_devices("CPU")
         if are_processes(jobs):
+            _must_not_be_local(mode)
             servers, self.workers = connect(jobs)
             places = enumerate(self.parameter_devices)
             self._servers = [RemoteStorage(servers, i, self.statistics, name) for i, name in places]
@@ -115,12 +128,17 @@ class ParameterServerStrategy(Strategy):
             self.variable_creator = functools.partial(make_partitioned, variable_partitioner)
         self.coordinator_options = {"max_staleness": max_staleness, "report_every_s": report_every_s}
         self.coordinator: Any = None
-        self.rounds: Rounds | None = None
-        self.backup_workers = backup_workers
+        self.rounds: Rounds | LocalRounds | None = None
+        self.backup_workers, self.sync_every, self._copies = backup_workers, sync_every, None
         if isinstance(mode, Synchronous):
             updates = RoundUpdates(self, host, self.statistics)
             rounds = self.rounds = Rounds(count, count - mode.backup_workers, updates.apply, self.statistics)
             self.workers = [RoundWorker(worker, rounds, self.statistics) for worker in self.workers]
+        if isinstance(mode, LocalSGD):
+            local = LocalUpdates(self, host, self.parameter_devices[0], outer_optimizer, self.statistics)
+            self._copies = local.weights
+            rounds = self.rounds = LocalRounds(count, mode.sync_every, local.combine, self.statistics)
+            self.workers = [LocalWorker(worker, rounds) for worker in self.workers]
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
@@ -132,8 +150,10 @@ class ParameterServerStrategy(Strategy):
         """How variables are kept: on the first server."""
         return self._servers[0]
 
-    def storage_for_variable(self, *, has_own_values: bool = False) -> Storage:
-        """Return the server of a new variable: one after another's turn."""
+    def storage_for_variable(self, *, has_own_values: bool = False, is_weight: bool = False) -> Storage:
+        """Return the server of a new variable: one after another's turn; of weights that workers train copies of, where these are."""
+        if is_weight and self._copies is not None:
+            return self._copies
         self._num_variables += 1
         return self._servers[(self._num_variables - 1) % len(self._servers)]
 
@@ -163,13 +183,38 @@ class ParameterServerStrategy(Strategy):
         return DatasetOfEachWorker(lambda: dataset_fn(InputContext(1, 0, self.num_replicas_in_sync)))
 
 
-def _find_mode(max_staleness: int | None, backup_workers: int | None) -> Mode:
+def _find_mode(max_staleness: int | None, backup_workers: int | None, sync_every: int | None) -> Mode:
     """Return how workers train."""
-    if backup_workers is None:
-        return Asynchronous(max_staleness)
-    if max_staleness is not None:
+    options = {"max_staleness": max_staleness, "backup_workers": backup_workers, "sync_every": sync_every}
+    given = {name: value for name, value in options.items() if value is not None}
+    if len(given) > 1:
         raise ValueError(
-            f"`max_staleness` is of asynchronous training, and `backup_workers` of synchronous training in rounds, where no gradient is "
-            f"stale; got {max_staleness!r} and {backup_workers!r}. Leave one out."
+            "`max_staleness` is of asynchronous training, `backup_workers` of rounds whose gradients are averaged, and `sync_every` of "
+            f"workers with copies of their own, which are other ways of training; got {given}. Give one of them."
         )
-    return Synchronous(backup_workers)
+    if backup_workers is not None:
+        return Synchronous(backup_workers)
+    return Asynchronous(max_staleness) if sync_every is None else LocalSGD(sync_every)
+
+
+def _check_outer_optimizer(optimizer: Any, mode: Mode) -> None:
+    if optimizer is None:
+        return
+    if not isinstance(mode, LocalSGD):
+        raise ValueError(
+            f"`outer_optimizer` changes variables after `sync_every` functions of each worker, which is not given; got {optimizer!r}."
+        )
+    if not all(callable(getattr(optimizer, method, None)) for method in ("apply", "build")):
+        raise TypeError(
+            "`outer_optimizer` must be a Keras optimizer, such as keras.optimizers.SGD(0.7, momentum=0.9, nesterov=True), got "
+            f"{optimizer!r}."
+        )
+
+
+def _must_not_be_local(mode: Mode) -> None:
+    if isinstance(mode, LocalSGD):
+        raise NotImplementedError(
+            "With `sync_every` workers' copies of the variables are in the coordinator's process, and the cluster's workers would do "
+            "nothing. Leave it out, take `backup_workers`, or let workers be threads: with addresses of this machine alone, and without "
+            "TFDIST_PARAMETER_SERVERS=processes."
+        )

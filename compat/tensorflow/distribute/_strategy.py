@@ -148,8 +148,8 @@ class Strategy:
         """How variables are kept that have a value for each replica."""
         return PerReplicaStorage(self.native.mesh)
 
-    def storage_for_variable(self, *, has_own_values: bool = False) -> Storage:
-        """Return how a new variable is kept, one that `has_own_values` for replicas or not."""
+    def storage_for_variable(self, *, has_own_values: bool = False, is_weight: bool = False) -> Storage:
+        """Return how a new variable is kept, one that `has_own_values` for replicas or not, and optimizers may change or not."""
         return self.per_replica_storage if has_own_values and self.keeps_replica_values else self.storage
 
     @property

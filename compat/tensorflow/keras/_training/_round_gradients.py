@@ -1,4 +1,4 @@
-"""Gradients for the rounds of synchronous training with parameter servers: the optimizer applies the mean of all workers', once."""
+"""Gradients of workers that train in rounds: the optimizer applies the mean of all workers', once, or each worker's to its copies."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from tfdist_jax._internals import computing_now
 from tfdist_jax._stateful._handed_over import current_outbox, hand_over
+from tfdist_jax._stateful._state import cell_name, entering
+from tfdist_jax._stateful._worker_copies import LocalTraining, current_training
 from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import is_overwritten
@@ -24,6 +27,9 @@ def give_to_round(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any]
     Returns:
         Whether there is a round; else, and where there is nothing that could be applied, they are to be applied at once.
     """
+    training = current_training()
+    if training is not None:
+        _train_copies(training, optimizer, variables)
     if current_outbox() is None or (variables is None and not optimizer.built):
         return False
     targets = list(optimizer._trainable_variables if variables is None else variables)
@@ -34,6 +40,29 @@ def give_to_round(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any]
     apply = functools.partial(_apply_mean, optimizer)
     hand_over(optimizer, targets, list(grads), apply, [*targets, *_changing(optimizer)])
     return True
+
+
+def _train_copies(training: LocalTraining, optimizer: Any, variables: Sequence[Any] | None) -> None:
+    """Let an optimizer change a worker's own copies, and keep of them what is that worker's own, too.
+
+    Raises:
+        NotImplementedError: If there are no copies of a variable.
+    """
+    if variables is None and not optimizer.built:
+        return  # It refuses.
+    targets = list(optimizer._trainable_variables if variables is None else variables)
+    for variable in targets:
+        if not variable.storage.is_of_workers:
+            raise NotImplementedError(
+                f"An optimizer changes {cell_name(variable)!r}, of which workers have no copies of their own, as `sync_every` wants. Make "
+                "it in the strategy's scope, with trainable=True and a floating type."
+            )
+    if not optimizer.built:
+        optimizer.build(targets)
+    with entering(None), computing_now():
+        for variable in optimizer.variables:
+            targets[0].storage.keep_like(variable, targets[0])
+    training.allow(targets)
 
 
 def _changing(optimizer: Any) -> Iterator[Any]:

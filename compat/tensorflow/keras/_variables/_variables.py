@@ -108,7 +108,8 @@ def _initialize(original: Callable[[Any, Any], None], variable: Any, value: Any)
         )
     with _state.entering(None), computing_now():
         original(variable, value)
-        storage = new_storage() if variable.storage.device is None else variable.storage
+        is_weight = variable.trainable and jnp.issubdtype(variable.dtype, jnp.floating)
+        storage = new_storage(is_weight=is_weight) if variable.storage.device is None else variable.storage
         if storage is not PLAIN and variable._layout is None:
             variable.storage = storage
             variable.storage.place(variable, variable.stored)
@@ -124,7 +125,9 @@ def _copy_with_place(self: Any, memo: Any) -> Any:
     twin = object.__new__(type(self))
     memo[id(self)] = twin
     vars(twin).update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
-    if twin.storage.device is not None and twin.stored is not None:
+    if twin.storage.is_of_workers and twin.stored is not None:
+        twin.storage.adopt(twin, jnp.copy(_state.load(self)))
+    elif twin.storage.device is not None and twin.stored is not None:
         twin.stored = twin.storage.store(twin.stored, None)
     return twin
 

@@ -1,0 +1,134 @@
+"""Local SGD with parameter servers: each worker trains variables of its own, which are put together after some steps of all."""
+
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+
+from tfdist_jax._coordinator import Closure, Statistics, Worker, tracing_alone
+from tfdist_jax._sharding._mesh import Device
+from tfdist_jax._stateful._served_program import CellProgram, make_program
+from tfdist_jax._stateful._worker_copies import WorkerCopies, mean_of, training_locally
+from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
+
+
+@final
+class LocalUpdates:
+    """Makes of the workers' variables the common ones, from which all go on.
+
+    Attributes:
+        weights: How trainable variables are kept.
+    """
+
+    def __init__(
+        self, strategy: Strategy, home: Device, place_name: str, outer_optimizer: Any, statistics: Statistics
+    ) -> None:
+        """Compute on the device `home`, where common variables are, too."""
+        self._strategy, self._home, self._outer, self._statistics = strategy, home, outer_optimizer, statistics
+        self._slots = WorkerCopies(home, place_name)
+        self.weights = WorkerCopies(home, place_name, self._slots)
+        self._programs: dict[Any, CellProgram] = {}
+
+    def combine(self, workers: Sequence[int]) -> None:
+        """Put together what some workers have made of the common variables.
+
+        What their optimizers keep stays each worker's own; its common value is the mean.
+        """
+        mean = functools.partial(mean_of, workers=workers, home=self._home)
+        with jax.default_device(self._home):
+            size = sum(cell.stored.common.nbytes for cell in self.weights.cells if cell.stored.own)
+            try:
+                if self._outer is not None:
+                    self._apply_outer(mean)
+                else:
+                    self.weights.change_common(mean)
+            finally:  # If it has failed, all go on from what there was.
+                self.weights.change_common(lambda copies: copies.common)
+            self._slots.change_common(mean, keep_own=True)
+        self._statistics.note(size * len(workers), size * len(workers), ())
+
+    def _apply_outer(self, mean: Callable[[Any], jax.Array]) -> None:
+        """Let the outer optimizer follow the mean difference, as a gradient."""
+        changed = [cell for cell in self.weights.cells if cell.stored.own]
+        differences = [cell.stored.common - mean(cell.stored) for cell in changed]
+        with self._strategy.scope():
+            if not self._outer.built:
+                self._outer.build(self.weights.cells)
+            key = tuple(map(id, changed))
+            if key not in self._programs:
+                with tracing_alone(always=True):
+                    apply = lambda *differences: self._outer.apply(list(differences), changed)
+                    self._programs[key] = make_program(apply, differences, name="outer step")
+            self._programs[key](differences)
+
+
+@final
+class LocalRounds:
+    """Lets each worker make so many steps, until all have."""
+
+    def __init__(
+        self, workers: int, sync_every: int, combine: Callable[[Sequence[int]], None], statistics: Statistics
+    ) -> None:
+        """Call `combine` with the workers that have made steps, when all have made `sync_every`."""
+        self._sync_every, self._combine, self._statistics = sync_every, combine, statistics
+        self._steps = [0] * workers
+        self._lock = threading.Lock()
+
+    def may_take(self, worker: int, *, are_some_gone: bool = False) -> bool:
+        """Whether a worker has steps to make before the others' variables are put together with its own."""
+        return self._steps[worker] < self._sync_every
+
+    def add(self, worker: int) -> None:
+        """Note that a worker has made a step."""
+        with self._lock:
+            self._steps[worker] += 1
+            if min(self._steps) == self._sync_every:
+                self._end()
+
+    def settle(self) -> None:
+        """Put together the variables of the workers that have made steps."""
+        with self._lock:
+            if any(self._steps):
+                self._end()
+
+    def _end(self) -> None:
+        workers = [worker for worker, steps in enumerate(self._steps) if steps]
+        try:
+            self._combine(workers)
+            self._statistics.count(rounds=1)
+        finally:
+            self._steps = [0] * len(self._steps)
+
+
+@final
+class LocalWorker:
+    """A worker whose closures train variables of its own."""
+
+    def __init__(self, worker: Worker, rounds: LocalRounds) -> None:
+        """Let `worker` run closures."""
+        self.index, self._worker, self._rounds = worker.index, worker, rounds
+
+    def run(self, closure: Closure, oldest: Callable[[], int]) -> Any:
+        """Run a closure, which counts as a step if it has changed variables."""
+        if closure.number is None:  # A worker makes something of its own.
+            return self._worker.run(closure, oldest)
+        has_trained = False
+
+        def fn() -> Any:
+            nonlocal has_trained
+            with training_locally() as training:
+                result = closure.fn()
+                has_trained = training.has_changed
+            return result
+
+        result = self._worker.run(dataclasses.replace(closure, fn=fn), oldest)
+        if has_trained:
+            self._rounds.add(self.index)
+        return result
+
+    def recover(self, is_over: Callable[[], bool]) -> None:
+        """Wait until the worker is there again, or `is_over()`."""
+        self._worker.recover(is_over)

@@ -1,0 +1,176 @@
+"""Cells of which each worker has a copy of its own, which closures read and change, until all are put together."""
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from tfdist_jax._coordinator import closure_memory, current_worker
+from tfdist_jax._internals import default_device
+from tfdist_jax._sharding._mesh import Device
+from tfdist_jax._signals import deferring_signals
+from tfdist_jax._stateful._served_storage import bring
+from tfdist_jax._stateful._state import CELLS, Cell, cell_name
+from tfdist_jax._stateful._storage import Storage
+
+_TRAINING = "a closure that trains its worker's own copies"
+
+
+@final
+class LocalTraining:
+    """What one run of a closure does to its worker's copies.
+
+    Attributes:
+        has_changed: Whether it has changed any.
+    """
+
+    def __init__(self) -> None:
+        """Have changed nothing."""
+        self.has_changed = False
+        self._optimized: set[int] = set()
+
+    def allow(self, cells: Iterable[Cell]) -> None:
+        """Note that an optimizer changes cells."""
+        self._optimized.update(map(id, cells))
+
+    def must_be_optimized(self, cell: Cell) -> None:
+        """Refuse that something else than an optimizer changes a weight, if none has changed it before.
+
+        Raises:
+            NotImplementedError: If it does.
+        """
+        if id(cell) not in self._optimized:
+            raise NotImplementedError(
+                f"A function changes {cell_name(cell)!r}, which is trainable, and no optimizer's gradients do so before. Each worker has "
+                "its own copy of it, and their mean stays: changes such as sums would not add up. Make the variable with "
+                "trainable=False, or use `optimizer.apply_gradients`."
+            )
+
+
+@contextlib.contextmanager
+def training_locally() -> Iterator[LocalTraining]:
+    """Note what the closure that this thread runs does to its worker's copies."""
+    memory = closure_memory()
+    training = memory[_TRAINING] = LocalTraining()
+    try:
+        yield training
+    finally:
+        del memory[_TRAINING]
+
+
+def current_training() -> LocalTraining | None:
+    """Return what notes the changes of the present closure; None if it has no copies to train."""
+    return closure_memory().get(_TRAINING)
+
+
+@final
+class Copies:
+    """What a cell holds.
+
+    Attributes:
+        common: The value that all have in common.
+        own: Those that workers have made of it, by their indices.
+    """
+
+    def __init__(self, common: jax.Array, own: Mapping[int, jax.Array]) -> None:
+        """Hold values, which do not change."""
+        self.common, self.own = common, own
+
+
+@final
+class WorkerCopies(Storage):
+    """Keeps a common value in one place, and what each worker has made of it on that worker's device.
+
+    What is assigned outside of closures is what all have from then on.
+
+    Attributes:
+        slots: Where what optimizers keep of the cells is kept; None if here.
+    """
+
+    holds_arrays = False
+    is_of_workers = True
+
+    def __init__(self, home: Device, place_name: str | None = None, slots: "WorkerCopies | None" = None) -> None:
+        """Keep common values on the device `home`."""
+        self.place_name, self.slots, self._home = place_name, slots, home
+        self._cells: list[weakref.ref[Cell]] = []
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells that are kept here."""
+        return [cell for ref in self._cells if (cell := ref()) is not None and cell.storage is self]
+
+    def adopt(self, cell: Cell, array: jax.Array) -> None:
+        """Let a new cell hold an array."""
+        super().adopt(cell, array)
+        self._cells = [ref for ref in self._cells if ref() is not None]
+        self._cells.append(weakref.ref(cell))
+
+    def keep_like(self, cell: Cell, other: Cell) -> None:
+        """Let each worker have its own of what an optimizer keeps, too."""
+        kept = self.slots or self
+        if cell.stored is not None and cell.storage is not kept:
+            with CELLS, deferring_signals():
+                value = cell.storage.load(cell.stored)
+                cell.storage = kept
+                kept.adopt(cell, value)
+
+    def load(self, held: Any) -> jax.Array:
+        """Return the value of the worker that runs this, or the common one, where this thread computes."""
+        if not isinstance(held, Copies):  # A program has taken what the cell held before it came to be kept here.
+            return bring(held, default_device())
+        worker = current_worker()
+        return bring(held.common if worker is None else held.own.get(worker.index, held.common), default_device())
+
+    def example(self, held: Copies) -> jax.Array:
+        """Return the common value."""
+        return held.common
+
+    def store(self, array: Any, held: Copies | None) -> Any:
+        """Let the worker that runs this have a value, or all."""
+        if isinstance(array, Tracer):
+            return array
+        worker, training = current_worker(), current_training()
+        if worker is None or held is None:
+            return Copies(bring(array, self._home), {})
+        if training is not None:
+            training.has_changed = True
+        return Copies(held.common, {**held.own, worker.index: array})
+
+    def must_be_changeable(self, cell: Cell) -> None:
+        """Refuse that a closure changes a weight which no optimizer changes on its worker.
+
+        Raises:
+            NotImplementedError: If it does.
+        """
+        worker, training = current_worker(), current_training()
+        if worker is None or training is None or self.slots is None:
+            return
+        if worker.index not in cell.stored.own:
+            training.must_be_optimized(cell)
+
+    def change_common(self, change: Callable[[Copies], jax.Array], *, keep_own: bool = False) -> None:
+        """Change the common values of the cells of which workers have their own.
+
+        Args:
+            change: Returns the new one.
+            keep_own: Whether workers keep what they have, or go on from the new values.
+        """
+        held = [(cell, cell.stored) for cell in self.cells if cell.stored.own]
+        new = [(cell, bring(change(copies), self._home), copies.own if keep_own else {}) for cell, copies in held]
+        with CELLS, deferring_signals():
+            for cell, common, own in new:
+                cell.stored = Copies(common, own)
+
+
+def mean_of(copies: Copies, workers: Iterable[int], home: Device) -> jax.Array:
+    """Return the mean of some workers' values, of short types in float32; of whole numbers the largest."""
+    arrays = [jax.device_put(copies.own.get(worker, copies.common), home) for worker in workers]
+    if not jnp.issubdtype(arrays[0].dtype, jnp.inexact):
+        return jnp.max(jnp.stack(arrays), axis=0)
+    wide = jnp.promote_types(arrays[0].dtype, jnp.float32)
+    return jnp.mean(jnp.stack(arrays).astype(wide), axis=0).astype(arrays[0].dtype)
