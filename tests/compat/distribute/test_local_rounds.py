@@ -11,7 +11,7 @@ import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax._program import BEFORE_RUN
 
 worker_index = tf.distribute.coordinator.experimental_get_current_worker_index
-OUTER = {"mean": lambda: None, "DiLoCo": lambda: keras.optimizers.SGD(0.7, momentum=0.9, nesterov=True)}
+OUTER = {"mean": lambda: None, "DiLoCo": lambda: keras.optimizers.SGD(0.5, momentum=0.8, nesterov=True)}
 
 
 def make_batches(count):
@@ -142,12 +142,24 @@ def test_what_the_coordinator_assigns_is_what_all_workers_go_on_from(coordinate)
     for x in make_batches(6):
         coordinator.schedule(training.step, args=(tf.constant(x),))
     coordinator.join()
-    training.optimizer.learning_rate = 0.5
+    optimizer = training.optimizer
+    optimizer.learning_rate = 0.5
+    optimizer.iterations.assign(100)  # Of which workers have their own.
     training.weights[1].assign(np.ones(3, "f4"))
-    look = tf.function(lambda: (training.optimizer.learning_rate + 0.0, training.weights[1] + 0.0))
+    look = tf.function(lambda: (optimizer.learning_rate + 0.0, optimizer.iterations + 0, training.weights[1] + 0.0))
     for result in [coordinator.schedule(look) for _ in range(9)]:
-        rate, value = result.fetch()
-        assert float(rate) == 0.5 and value.tolist() == [1, 1, 1]
+        rate, steps, value = result.fetch()
+        assert (float(rate), int(steps), value.tolist()) == (0.5, 100, [1, 1, 1])
+
+
+def test_workers_train_their_copies_side_by_side(coordinate, meeting):
+    strategy, coordinator = coordinate(workers=2, sync_every=4)
+    training, meet = Training(strategy, lambda: keras.optimizers.SGD(0.5)), meeting(2)
+    step = tf.function(lambda x: training.train(meet(x)))
+    for x in make_batches(8):
+        coordinator.schedule(step, args=(tf.constant(x),))
+    coordinator.join()
+    assert coordinator.statistics.rounds == 1
 
 
 def test_the_coordinators_own_steps_change_what_all_have_in_common(coordinate):
@@ -301,7 +313,7 @@ def test_copies_in_processes_are_refused(coordinate, engine):
 
 @pytest.mark.parametrize("outer", OUTER)
 def test_digits_are_learned_by_workers_with_copies(coordinate, outer):
-    strategy, coordinator = coordinate(workers=4, sync_every=10, outer_optimizer=OUTER[outer]())
+    strategy, coordinator = coordinate(workers=4, sync_every=5, outer_optimizer=OUTER[outer]())
     x, y = load_digits(return_X_y=True)
     order = np.random.RandomState(0).permutation(len(x))
     x, y = (x[order] / 16).astype("f4"), y[order]
@@ -323,7 +335,7 @@ def test_digits_are_learned_by_workers_with_copies(coordinate, outer):
         accuracy.update_state(y, model(x, training=False))
 
     random = np.random.RandomState(0)
-    for _ in range(800):
+    for _ in range(1600):
         rows = random.randint(0, 1500, 16)
         coordinator.schedule(step, args=(tf.constant(x[rows]), tf.constant(y[rows])))
     coordinator.join()
@@ -332,4 +344,4 @@ def test_digits_are_learned_by_workers_with_copies(coordinate, outer):
     coordinator.join()
     told = coordinator.statistics
     assert float(accuracy.result()) >= 0.95 and int(accuracy.count) == 297
-    assert told.rounds == 20 and int(optimizer.iterations) == 200
+    assert told.rounds == 80 and int(optimizer.iterations) == 400
