@@ -390,7 +390,7 @@ def test_what_a_step_gives_to_its_round_is_told_before_it_runs(coordinate):
         ({"backup_workers": 1.0}, TypeError, "`backup_workers` must be a whole number"),
         ({"backup_workers": True}, TypeError, "`backup_workers` must be a whole number"),
         ({"backup_workers": 2}, ValueError, r"Of 2 worker\(s\), `backup_workers` may be 1 at most"),
-        ({"backup_workers": 0, "max_staleness": 0}, ValueError, "Leave one out"),
+        ({"backup_workers": 0, "max_staleness": 0}, ValueError, "Give one of them"),
     ],
 )
 def test_options_of_rounds_are_checked_when_the_strategy_is_made(coordinate, options, error, text):
