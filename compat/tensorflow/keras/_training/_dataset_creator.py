@@ -1,7 +1,7 @@
 """`tf.keras.utils.experimental.DatasetCreator`: data that each worker of a strategy makes for itself."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, final
 
@@ -62,7 +62,7 @@ class DatasetCreator:
 class _OfWorkers:
     """The batches of the workers' datasets, one of each in turn."""
 
-    def __init__(self, make: DatasetCreator, workers: list[Any]) -> None:
+    def __init__(self, make: DatasetCreator, workers: Sequence[Any]) -> None:
         self._make, self._workers = make, workers
 
     def cardinality(self) -> int:
