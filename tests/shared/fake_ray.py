@@ -6,7 +6,6 @@ import threading
 import types
 from typing import Any
 
-from tfdist_jax._servers._connections import Endpoint
 from tfdist_jax._servers._ray_actors import ServerActor, WorkerActor
 from tfdist_jax._servers._ray_peers import Peer
 
@@ -54,7 +53,7 @@ class FakeRay:
                 return None
             threading.Event().wait(0.01)
         actor = self.actors[job, index]
-        return Peer(actor, actor.endpoint)
+        return Peer(actor, actor.listener.endpoint)
 
     def threads_of(self, job: str, index: int) -> set[threading.Thread]:
         """Return the threads in which an actor's methods run."""
@@ -97,8 +96,8 @@ class FakeActor:
     def __init__(self, kind: type, threads: Any) -> None:
         """Make its object."""
         self._object, self._threads = kind({}, "127.0.0.1"), threads
-        self._listener = self._object.listener
-        self._answer, self._listener.answer = self._listener.answer, self._answer_call
+        self.listener = self._object.listener
+        self._handler, self.listener.handler = self.listener.handler, self._handle
         self._goes_on = threading.Event()
         self._goes_on.set()
         self.is_gone = False
@@ -137,23 +136,18 @@ class FakeActor:
         finally:
             self.running.discard(threading.current_thread())
 
-    def _answer_call(self, method: str, arguments: Any) -> Any:
+    def _handle(self, method: str, arguments: Any) -> Any:
         self._goes_on.wait()
         self.running.add(threading.current_thread())
         try:
-            return self._answer(method, arguments)
+            return self._handler(method, arguments)
         finally:
             self.running.discard(threading.current_thread())
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """Where it answers."""
-        return self._listener.endpoint
 
     def end(self) -> None:
         """Go: who waits for it is told."""
         self.is_gone = True
-        self._listener.close()
+        self.listener.close()
         self._goes_on.set()
         for answer in self._asked:
             if not answer.done():

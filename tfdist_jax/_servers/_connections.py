@@ -1,10 +1,13 @@
 """Calls from process to process: arrays go as they lie in memory, over connections that stay open.
 
-The connections are `multiprocessing.connection`'s, whose ends show each other that they know a key, which neither sends.
+The connections are `multiprocessing.connection`'s, whose ends show each other that they know a key; nothing is unpickled before. The memory
+of large arrays goes beside the connection, over its socket: `multiprocessing.connection` would copy it three times.
 """
 
+import collections
 import contextlib
 import dataclasses
+import io
 import logging
 import os
 import pickle
@@ -15,10 +18,9 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
 from typing import Any, final
 
 import numpy as np
@@ -26,8 +28,8 @@ import numpy as np
 _log = logging.getLogger("tfdist_jax")
 _SMALL = 4096  # Bytes of an array that are not worth a message of their own.
 _ALIGNMENT = 64  # Of memory that JAX takes for an array as it is.
-_HANDSHAKE_S = 10.0
 _BACKLOG = 128
+_MOST_STRANGERS = 64
 _SOON_S = 0.2
 
 
@@ -51,7 +53,7 @@ class Endpoint:
     key: bytes = dataclasses.field(repr=False)
 
 
-Answer = Callable[[str, Sequence[Any]], Any]
+Handler = Callable[[str, Sequence[Any]], Any]
 
 
 @final
@@ -60,71 +62,109 @@ class Listener:
 
     Attributes:
         endpoint: Where it does.
-        answer: Called with a method's name and its arguments.
+        handler: Called with a method's name and its arguments.
     """
 
-    def __init__(self, host: str, answer: Answer) -> None:
+    def __init__(self, host: str, handler: Handler, limit_s: float) -> None:
         """Listen.
 
         Args:
             host: This machine's address, in numbers, at which it listens; the port is a free one.
-            answer: Called with a method's name and its arguments; callers get what it returns, or the error that it raises.
+            handler: Called with a method's name and its arguments; callers get what it returns, or the error that it raises.
+            limit_s: How long who connects has to show that he knows the key, and how long a caller's machine may be silent.
         """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
         self.endpoint = Endpoint(host, self._socket.getsockname()[1], secrets.token_bytes(32))
-        self.answer = answer
-        self._lock, self._accepted = threading.Lock(), set[socket.socket]()
-        self._is_closed = False
+        self.handler, self._limit_s = handler, limit_s
+        # Those who have shown that they know the key, and those who have not yet.
+        self._known, self._strangers = set[socket.socket](), collections.deque[socket.socket]()
+        self._lock, self._is_closed = threading.Lock(), False
         threading.Thread(target=self._accept, name="listener", daemon=True).start()
 
     def close(self) -> None:
         """Answer no longer; who waits finds that this end has gone."""
         with self._lock:
             self._is_closed = True
-            for each in (self._socket, *self._accepted):
-                with contextlib.suppress(OSError):  # The other end has gone before.
-                    each.shutdown(socket.SHUT_RDWR)
+            for each in (self._socket, *self._known, *self._strangers):
+                _shut(each)
             self._socket.close()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                accepted, _ = self._socket.accept()
-            except OSError:
-                if self._is_closed:
-                    return
-                _log.exception("A connection could not be accepted.")
-                time.sleep(_SOON_S)  # Such as until there are file descriptors again.
-                continue
-            threading.Thread(target=self._serve, args=(accepted,), name="connection", daemon=True).start()
+        while not self._is_closed:
+            with contextlib.ExitStack() as on_error:
+                try:
+                    accepted, _ = self._socket.accept()
+                    on_error.callback(accepted.close)
+                    threading.Thread(target=self._serve, args=(accepted,), name="connection", daemon=True).start()
+                    on_error.pop_all()
+                except (OSError, RuntimeError):
+                    if not self._is_closed:
+                        _log.exception("A connection could not be accepted.")
+                        time.sleep(_SOON_S)  # Such as until there are file descriptors and threads again.
 
     def _serve(self, accepted: socket.socket) -> None:
-        with self._lock:
-            self._accepted.add(accepted)
         try:
-            with closing(_Channel(accepted, _HANDSHAKE_S)) as channel:
-                deliver_challenge(channel.connection, self.endpoint.key)
-                answer_challenge(channel.connection, self.endpoint.key)
-                channel.limit(0)
-                while True:
-                    self._answer_one(channel)
-        except AuthenticationError as error:
-            _log.warning("Somebody who does not know the key has been refused: %s.", error)
+            with contextlib.closing(_Channel(accepted, self._limit_s)) as channel:
+                if self._get_to_know(accepted, channel):
+                    channel.wait_for_ever()
+                    while True:
+                        self._answer_one(channel)
         except (EOFError, OSError):
             return  # Who has called has gone, and waits for nothing.
         finally:
             with self._lock:
-                self._accepted.discard(accepted)
+                self._known.discard(accepted)
+
+    def _get_to_know(self, accepted: socket.socket, channel: "_Channel") -> bool:
+        """Return whether who has connected knows the key. Of too many who have not said so yet, the one that has waited longest goes."""
+        with self._lock:
+            self._strangers.append(accepted)
+            if len(self._strangers) > _MOST_STRANGERS:
+                _shut(self._strangers.popleft())
+        patience = threading.Timer(self._limit_s, _shut, (accepted,))
+        patience.daemon = True
+        patience.start()
+        try:
+            _challenge(channel.connection, self.endpoint.key, (deliver_challenge, answer_challenge))
+        except (AuthenticationError, EOFError, OSError) as error:
+            _log.warning("Somebody who does not know the key has been refused: %r.", error)
+            return False
+        finally:
+            patience.cancel()
+            with self._lock, contextlib.suppress(ValueError):  # Others have come, and it has gone.
+                self._strangers.remove(accepted)
+        with self._lock:
+            self._known.add(accepted)
+            return not self._is_closed
 
     def _answer_one(self, channel: "_Channel") -> None:
         text, large = channel.receive()
         try:
-            answered = (True, self.answer(*pickle.loads(text, buffers=large)))
+            packed = _pack((True, self.handler(*pickle.loads(text, buffers=large))))
         except BaseException as error:
             error.add_note("In the process that was asked:\n" + "".join(traceback.format_exception(error)))
-            answered = (False, _portable(error))
-        channel.send(answered)
+            # Its traceback would keep what it was called with.
+            packed = _pack((False, _portable(error.with_traceback(None))))
+        channel.send(packed)
+
+
+def _shut(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # It has gone by itself.
+        connected.shutdown(socket.SHUT_RDWR)
+
+
+def _challenge(connection: Connection, key: bytes, steps: Sequence[Callable[[Connection, bytes], object]]) -> None:
+    """Find out whether the other end knows the key, and show it that this one does.
+
+    Raises:
+        AuthenticationError: If one of them does not.
+    """
+    try:
+        for step in steps:
+            step(connection, key)
+    except AssertionError as error:  # So Python 3.11 says that it is no challenge at all.
+        raise AuthenticationError(str(error)) from error
 
 
 def _portable(error: BaseException) -> BaseException:
@@ -137,7 +177,7 @@ def _portable(error: BaseException) -> BaseException:
 
 
 @final
-class Caller:
+class Client:
     """Calls methods of another process, from any thread."""
 
     def __init__(self, endpoint: Endpoint, limit_s: float) -> None:
@@ -151,34 +191,32 @@ class Caller:
         self._idle: list[_Channel] = []
         weakref.finalize(self, _close_all, self._idle)
 
-    @contextlib.contextmanager
-    def calling(self, method: str, arguments: Sequence[Any]) -> Iterator["Call"]:
-        """Call a method, which is under way in the `with` block.
+    def connect(self) -> "PendingCall":
+        """Return a connection on which nothing is called yet, one that has been used before if there is one.
 
         Raises:
-            ConnectionLostError: If the process is not there, or takes nothing.
+            ConnectionLostError: If the process is not there, or does not know the key.
         """
         with _as_lost():
-            channel = self._take()
-        call = Call(channel)
-        try:
-            with _as_lost():
-                channel.send((method, arguments))
-            yield call
-        finally:
-            if call.is_answered:
-                self._idle.append(channel)
-            else:
-                channel.close()  # An answer that comes later is nobody's.
+            return PendingCall(self._take_idle() or self._open(), self._idle)
 
-    def _take(self) -> "_Channel":
-        with contextlib.suppress(IndexError):
-            return self._idle.pop()
+    def _take_idle(self) -> "_Channel | None":
+        while True:
+            try:
+                channel = self._idle.pop()
+            except IndexError:
+                return None
+            if not channel.connection.poll(0):
+                return channel
+            channel.close()  # The other end has closed it meanwhile.
+
+    def _open(self) -> "_Channel":
         connected = socket.create_connection((self.endpoint.host, self.endpoint.port), self._limit_s)
         channel = _Channel(connected, self._limit_s)
         try:
-            answer_challenge(channel.connection, self.endpoint.key)
-            deliver_challenge(channel.connection, self.endpoint.key)
+            if connected.getsockname() == connected.getpeername():
+                raise ConnectionRefusedError("Nobody listens: a port of this machine's own has met itself.")
+            _challenge(channel.connection, self.endpoint.key, (answer_challenge, deliver_challenge))
         except BaseException:
             channel.close()
             raise
@@ -191,20 +229,35 @@ def _close_all(channels: "list[_Channel]") -> None:
 
 
 @final
-class Call:
-    """A call that is under way."""
+class PendingCall:
+    """A call that is under way, or about to be: used in a `with` statement."""
 
-    def __init__(self, channel: "_Channel") -> None:
-        """Wait for its answer."""
-        self._channel = channel
-        self.is_answered = False
+    def __init__(self, channel: "_Channel", idle: "list[_Channel]") -> None:
+        """Call on `channel`, and leave it in `idle` for the next one."""
+        self._channel, self._idle = channel, idle
+        self._is_over = True
 
-    def wait(self, timeout_s: float) -> bool:
-        """Return whether the answer comes within some seconds, or will not come at all."""
+    def __enter__(self) -> "PendingCall":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_over:
+            self._idle.append(self._channel)
+        else:
+            self._channel.close()  # An answer that comes later is nobody's.
+
+    def begin(self, method: str, arguments: Sequence[Any]) -> None:
+        """Call a method.
+
+        Raises:
+            ConnectionLostError: If the process takes nothing.
+        """
+        packed = _pack((method, arguments))
+        self._is_over = False
         with _as_lost():
-            return self._channel.connection.poll(timeout_s)
+            self._channel.send(packed)
 
-    def result(self) -> Any:
+    def finish(self) -> Any:
         """Return the answer, or raise the error that the method has raised.
 
         Raises:
@@ -212,11 +265,28 @@ class Call:
         """
         with _as_lost():
             text, large = self._channel.receive()
-        self.is_answered = True
+        self._is_over = True
         is_result, answer = pickle.loads(text, buffers=large)
         if not is_result:
             raise answer
         return answer
+
+    @property
+    def connection(self) -> Connection:
+        """Where the answer comes."""
+        return self._channel.connection
+
+
+def answers_of(calls: Sequence[PendingCall], timeout_s: float) -> Iterator[Mapping[int, Any]]:
+    """Wait for the answers of calls, and yield those that have come, by the calls' places; none of them each time that so long passes.
+
+    Raises:
+        ConnectionLostError: If a process has gone.
+    """
+    pending = {call.connection: place for place, call in enumerate(calls)}
+    while pending:
+        ready: list[Any] = wait(list(pending), timeout_s)
+        yield {pending[connection]: calls[pending.pop(connection)].finish() for connection in ready}
 
 
 @contextlib.contextmanager
@@ -231,12 +301,15 @@ def _as_lost() -> Iterator[None]:
         raise ConnectionLostError(f"The connection is lost: {error!r}.") from error
 
 
+_Packed = tuple[bytes, list[memoryview]]
+
+
 @final
 class _Channel:
-    """A connection, and its socket, over which large arrays go: the connection would copy them.
+    """A connection, and its socket, over which the memory of large arrays goes.
 
     Attributes:
-        connection: It.
+        connection: The connection.
     """
 
     def __init__(self, connected: socket.socket, limit_s: float) -> None:
@@ -244,39 +317,43 @@ class _Channel:
         connected.settimeout(None)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # Also where a machine, or a firewall between them, forgets the connection and says nothing.
+        whole_s = max(1, round(limit_s))
+        for name, value in (("KEEPIDLE", whole_s), ("KEEPINTVL", max(1, whole_s // 3)), ("KEEPCNT", 3)):
+            if hasattr(socket, f"TCP_{name}"):  # Not on all systems.
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{name}"), value)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 2000 * whole_s)
         self._socket, self.connection = connected, Connection(os.dup(connected.fileno()))
-        self.limit(limit_s)
+        self._limit(limit_s)
 
-    def limit(self, seconds: float) -> None:
-        """Fail when nothing comes, or goes, for so long; 0 for ever."""
+    def _limit(self, seconds: float) -> None:
         whole, rest = divmod(seconds, 1)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(rest * 1e6)))
+
+    def wait_for_ever(self) -> None:
+        """Wait without a limit for what comes and goes, as long as the other end's machine is there."""
+        self._limit(0)
 
     def close(self) -> None:
         self.connection.close()
         self._socket.close()
 
-    def send(self, message: Any) -> None:
-        """Send what pickle knows, and the memory of large arrays as it is."""
-        large: list[memoryview] = []
-
-        def keep(buffer: pickle.PickleBuffer) -> bool:
-            raw = buffer.raw()
-            if raw.nbytes < _SMALL:
-                return True
-            large.append(raw)
-            return False
-
-        text = pickle.dumps(message, protocol=5, buffer_callback=keep)
-        self.connection.send((text, [raw.nbytes for raw in large]))
+    def send(self, packed: _Packed) -> None:
+        """Send what `_pack` returns."""
+        text, large = packed
+        sizes = struct.pack(f"<{len(large) + 1}Q", len(large), *(raw.nbytes for raw in large))
+        self.connection.send_bytes(sizes + text)
         for raw in large:
             self._socket.sendall(raw)
 
-    def receive(self) -> tuple[bytes, list[memoryview]]:
-        """Return what `pickle.loads` takes."""
-        text, sizes = self.connection.recv()
-        return text, [self._receive_array(size) for size in sizes]
+    def receive(self) -> _Packed:
+        """Return what `pickle.loads` takes: a text, and memory."""
+        received = self.connection.recv_bytes()
+        (count,) = struct.unpack_from("<Q", received)
+        sizes = struct.unpack_from(f"<{count}Q", received, 8)
+        return received[8 * (count + 1) :], [self._receive_array(size) for size in sizes]
 
     def _receive_array(self, size: int) -> memoryview:
         memory = np.empty(size + _ALIGNMENT, np.uint8)
@@ -288,3 +365,31 @@ class _Channel:
                 raise EOFError
             received += count
         return array
+
+
+def _pack(message: Any) -> _Packed:
+    """Return what pickle makes of a message, and the memory of large arrays in it as it is."""
+    text, large = io.BytesIO(), list[memoryview]()
+
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _SMALL:
+            return True
+        large.append(raw)
+        return False
+
+    _Pickler(text, protocol=5, buffer_callback=keep).dump(message)
+    return text.getvalue(), large
+
+
+@final
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        # Of types that NumPy does not know, such as bfloat16, it gives no memory away.
+        if type(obj) is np.ndarray and obj.dtype.kind == "V" and obj.dtype.fields is None and obj.nbytes >= _SMALL:
+            return _of_bytes, (np.ascontiguousarray(obj).view(np.uint8), obj.dtype)
+        return NotImplemented
+
+
+def _of_bytes(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return array.view(dtype)

@@ -7,7 +7,8 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from tfdist_jax._servers._connections import Listener
+from tfdist_jax._cluster import Timeouts
+from tfdist_jax._servers._connections import Endpoint, Handler, Listener
 from tfdist_jax._servers._plan import ExportedPart, Plan, load_part
 from tfdist_jax._servers._ray_peers import Peer, ask_servers
 from tfdist_jax._servers._runner import Outcome, Runner
@@ -23,11 +24,15 @@ class ServerActor:
         _be_in(environment)
         jax.config.update("jax_platforms", "cpu")
         self._server = Server()
-        self.listener = Listener(host, lambda method, arguments: self.call(method, *arguments))
+        self.listener = _listen(host, lambda method, arguments: self.call(method, *arguments))
 
     def ping(self) -> dict[str, Any]:
-        """Be there; return the process's `pid`, the `platform` of its devices, and the `endpoint` at which methods can be called."""
-        return _vitals(self.listener)
+        """Be there; return the process's `pid` and the `platform` of its devices."""
+        return _vitals()
+
+    def endpoint(self) -> Endpoint:
+        """Return where methods can be called."""
+        return self.listener.endpoint
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of `Server`."""
@@ -45,11 +50,15 @@ class WorkerActor:
         self._parts: dict[str, Any] = {}
         self._session, self._servers = "", ()
         methods = {"load": self.load, "run": self.run}
-        self.listener = Listener(host, lambda method, arguments: methods[method](*arguments))
+        self.listener = _listen(host, lambda method, arguments: methods[method](*arguments))
 
     def ping(self) -> dict[str, Any]:
-        """Be there; return the process's `pid`, the `platform` of its devices, and the `endpoint` at which methods can be called."""
-        return _vitals(self.listener)
+        """Be there; return the process's `pid` and the `platform` of its devices."""
+        return _vitals()
+
+    def endpoint(self) -> Endpoint:
+        """Return where methods can be called."""
+        return self.listener.endpoint
 
     def begin(self, session: str, servers: Sequence[Peer]) -> None:
         """Serve a coordinator, which calls itself so and has these servers; forget the programs of another one."""
@@ -90,7 +99,11 @@ def _be_in(environment: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _vitals(listener: Listener) -> dict[str, Any]:
+def _listen(host: str, handler: Handler) -> Listener:
+    return Listener(host, handler, Timeouts.of_environment().heartbeat_s)
+
+
+def _vitals() -> dict[str, Any]:
     from jax import export  # Heavy.
 
-    return {"pid": os.getpid(), "platform": export.default_export_platform(), "endpoint": listener.endpoint}
+    return {"pid": os.getpid(), "platform": export.default_export_platform()}

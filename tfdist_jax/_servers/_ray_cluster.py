@@ -181,7 +181,7 @@ class RayCluster:
         """Return the actor of a task; None if there is none that answers soon."""
         try:
             actor = self.ray.get_actor(f"{job} {index}")
-            endpoint = self.ray.get(actor.ping.remote(), timeout=_SOON_S)["endpoint"]
+            endpoint = self.ray.get(actor.endpoint.remote(), timeout=_SOON_S)
         except ValueError:  # There is none of this name.
             time.sleep(_SOON_S)
         except (self.ray.exceptions.GetTimeoutError, self.ray.exceptions.RayActorError):

@@ -40,18 +40,18 @@ class RayServers:
         self._ray = cluster.ray
         self.session = secrets.token_hex(8)
         self.peers = [cluster.wait_for_peer("ps", i) for i in range(count)]
-        self._call(self.peers, "begin", *[[self.session]] * count)
+        self._call(self.peers, "begin", [[self.session]] * count)
         self._known: set[str] = set()
         self._lock = threading.Lock()
         self._own, self._turns = _Own(), itertools.count()
 
     def set(self, server: int, arrays: Mapping[int, np.ndarray]) -> None:
         """Let a server hold arrays."""
-        self._call([self.peers[server]], "set", [self.session, arrays])
+        self._call([self.peers[server]], "set", [[self.session, arrays]])
 
     def get(self, server: int, cells: Sequence[int]) -> list[np.ndarray]:
         """Return arrays that a server holds."""
-        return self._call([self.peers[server]], "get", [self.session, cells])[0]
+        return self._call([self.peers[server]], "get", [[self.session, cells]])[0]
 
     @contextlib.contextmanager
     def taking_turn(self) -> Iterator[None]:
@@ -62,7 +62,7 @@ class RayServers:
         turn = self._own.turn = next(self._turns)
         try:
             for peer in self.peers:  # All in one order: who has the first one gets the others.
-                self._call([peer], "take_turn", [self.session, turn])
+                self._call([peer], "take_turn", [[self.session, turn]])
             yield
         finally:
             self._own.turn = None
@@ -110,10 +110,10 @@ class RayServers:
                 exported = {name: parts[name].export("cpu") for name in message.parts}
                 of_servers.setdefault(message.server, {}).update(exported)
             loads = [[self.session, of_one] for of_one in of_servers.values()]
-            self._call([self.peers[server] for server in of_servers], "load", *loads)
+            self._call([self.peers[server] for server in of_servers], "load", loads)
             self._known.add(plan.name)
 
-    def _call(self, peers: Sequence[Peer], method: str, *arguments: Sequence[Any]) -> list[Any]:
+    def _call(self, peers: Sequence[Peer], method: str, arguments: Sequence[Sequence[Any]]) -> list[Any]:
         """Call a method of servers, of each with arguments of its own."""
         with _as_users_error():
             return call_servers([(peer, method, given) for peer, given in zip(peers, arguments, strict=True)])

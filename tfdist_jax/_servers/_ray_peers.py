@@ -1,6 +1,7 @@
 """Ray's actors as other processes reach them: calls go by connections, and Ray says whether who does not answer is still there."""
 
 import importlib
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, final
@@ -9,9 +10,11 @@ import numpy as np
 
 from tfdist_jax._cluster import Timeouts
 from tfdist_jax._errors import ServerLostError
-from tfdist_jax._servers._connections import Caller, ConnectionLostError, Endpoint
+from tfdist_jax._servers._connections import Client, ConnectionLostError, Endpoint, PendingCall, answers_of
 from tfdist_jax._servers._plan import Round
 from tfdist_jax._servers._server import Answer, Sender
+
+_SOON_S = 0.2
 
 
 class ActorLostError(RuntimeError):
@@ -24,15 +27,15 @@ class Peer:
 
     Attributes:
         actor: It, as Ray knows it.
-        caller: Calls its methods.
+        client: Calls its methods.
     """
 
     def __init__(self, actor: Any, endpoint: Endpoint) -> None:
         """Call an actor that answers at an endpoint."""
-        self.actor, self.caller = actor, Caller(endpoint, Timeouts.of_environment().heartbeat_s)
+        self.actor, self.client = actor, Client(endpoint, Timeouts.of_environment().heartbeat_s)
 
     def __reduce__(self) -> Any:
-        return Peer, (self.actor, self.caller.endpoint)
+        return Peer, (self.actor, self.client.endpoint)
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method, as long as the actor lives.
@@ -41,6 +44,23 @@ class Peer:
             ActorLostError: If it has gone, or gives no sign of life.
         """
         return call_each([(self, method, arguments)])[0]
+
+    def connect(self, limit_s: float) -> PendingCall:
+        """Return a connection to it; try for so long, as long as it lives.
+
+        Raises:
+            ActorLostError: If it has gone, or gives no sign of life.
+            ConnectionLostError: If it lives, but cannot be connected to.
+        """
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                return self.client.connect()
+            except ConnectionLostError:  # Of this process's doing, perhaps, as where it has too many files open.
+                self.must_live(limit_s)
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_SOON_S)
 
     def must_live(self, limit_s: float) -> None:
         """Check that it gives a sign of life within some seconds.
@@ -77,11 +97,17 @@ def call_each(calls: Sequence[tuple[Peer, str, Sequence[Any]]]) -> list[Any]:
     limit_s = Timeouts.of_environment().heartbeat_s
     try:
         with ExitStack() as stack:
-            under_way = [stack.enter_context(peer.caller.calling(method, given)) for peer, method, given in calls]
-            for (peer, _, _), call in zip(calls, under_way, strict=True):
-                while not call.wait(limit_s):
-                    peer.must_live(limit_s)
-            return [call.result() for call in under_way]
+            pending: list[PendingCall] = []
+            for peer, method, arguments in calls:
+                pending.append(stack.enter_context(peer.connect(limit_s)))
+                pending[-1].begin(method, arguments)
+            answers: dict[int, Any] = {}
+            for found in answers_of(pending, limit_s):
+                answers.update(found)
+                if not found:
+                    for place in set(range(len(calls))).difference(answers):
+                        calls[place][0].must_live(limit_s)
+            return [answers[place] for place in range(len(calls))]
     except ConnectionLostError as error:
         raise ActorLostError(str(error)) from error
 
