@@ -53,7 +53,7 @@ class FakeRay:
                 return None
             threading.Event().wait(0.01)
         actor = self.actors[job, index]
-        return Peer(actor, actor.listener.endpoint)
+        return Peer(self, actor, actor.listener.endpoint)
 
     def threads_of(self, job: str, index: int) -> set[threading.Thread]:
         """Return the threads in which an actor's methods run."""

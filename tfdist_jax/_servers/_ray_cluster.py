@@ -187,7 +187,7 @@ class RayCluster:
         except (self.ray.exceptions.GetTimeoutError, self.ray.exceptions.RayActorError):
             return None
         else:
-            return Peer(actor, endpoint)
+            return Peer(self.ray, actor, endpoint)
         return None
 
     def start_actor(self, kind: type) -> Any:

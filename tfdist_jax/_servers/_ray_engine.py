@@ -18,7 +18,7 @@ from tfdist_jax._coordinator import Closure, WorkerLostError, being_worker, curr
 from tfdist_jax._errors import ServerLostError, make_server_lost_error
 from tfdist_jax._servers._plan import ExportedPart, Part, Plan
 from tfdist_jax._servers._ray_cluster import RayCluster
-from tfdist_jax._servers._ray_peers import ActorLostError, Peer, ask, ask_servers, call_servers
+from tfdist_jax._servers._ray_peers import ActorLostError, Peer, ask_servers, call_servers
 from tfdist_jax._servers._runner import BeforeChanges, Outcome, Runner
 from tfdist_jax._servers._server import Caller
 
@@ -147,8 +147,8 @@ class RayWorker:
             self._known: set[str] = set()
             limit_s = Timeouts.of_environment().heartbeat_s
             try:
-                self._platform = ask(peer.actor.ping.remote(), limit_s)["platform"]
-                ask(peer.actor.begin.remote(self._servers.session, self._servers.peers), limit_s)
+                self._platform = peer.ask("ping", limit_s)["platform"]
+                peer.ask("begin", limit_s, self._servers.session, self._servers.peers)
             except ActorLostError as error:
                 self._give_up(error)
                 time.sleep(_SOON_S)

@@ -30,12 +30,13 @@ class Peer:
         client: Calls its methods.
     """
 
-    def __init__(self, actor: Any, endpoint: Endpoint) -> None:
-        """Call an actor that answers at an endpoint."""
-        self.actor, self.client = actor, Client(endpoint, Timeouts.of_environment().heartbeat_s)
+    def __init__(self, ray: Any, actor: Any, endpoint: Endpoint) -> None:
+        """Call an actor of Ray's that answers at an endpoint."""
+        self._ray, self.actor = ray, actor
+        self.client = Client(endpoint, Timeouts.of_environment().heartbeat_s)
 
     def __reduce__(self) -> Any:
-        return Peer, (self.actor, self.client.endpoint)
+        return _peer_of, (self.actor, self.client.endpoint)
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method, as long as the actor lives.
@@ -68,16 +69,22 @@ class Peer:
         Raises:
             ActorLostError: If it does not.
         """
-        ask(self.actor.ping.remote(), limit_s)
+        self.ask("ping", limit_s)
+
+    def ask(self, method: str, limit_s: float, *arguments: Any) -> Any:
+        """Call a method of the actor by Ray.
+
+        Raises:
+            ActorLostError: If it has gone, or has not answered after so many seconds.
+        """
+        return _ask(self._ray, getattr(self.actor, method).remote(*arguments), limit_s)
 
 
-def ask(answer: Any, limit_s: float) -> Any:
-    """Wait for what Ray brings from an actor.
+def _peer_of(actor: Any, endpoint: Endpoint) -> Peer:
+    return Peer(importlib.import_module("ray"), actor, endpoint)  # It is an extra.
 
-    Raises:
-        ActorLostError: If it has gone, or has not answered after so many seconds.
-    """
-    ray: Any = importlib.import_module("ray")  # It is an extra.
+
+def _ask(ray: Any, answer: Any, limit_s: float) -> Any:
     try:
         return ray.get(answer, timeout=limit_s)
     except ray.exceptions.GetTimeoutError as error:
