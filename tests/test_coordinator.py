@@ -11,6 +11,8 @@ from tfdist_jax._coordinator import (
     ClosureCancelledError,
     ClosureQueue,
     Coordinator,
+    Rounds,
+    Statistics,
     WorkerLostError,
     _coordinator,
     current_worker,
@@ -411,11 +413,74 @@ def test_a_worker_takes_nothing_while_it_may_not(make):
         taken.append(current_worker().index)
 
     coordinator, _ = make(2)
-    coordinator.restrict(lambda worker: taken.count(worker) <= taken.count(1 - worker), limit=3)
+    coordinator.restrict(lambda worker, are_some_gone: taken.count(worker) <= taken.count(1 - worker), limit=3)
     for _ in range(40):
         coordinator.schedule(run)
     coordinator.join()
     assert abs(taken.count(0) - taken.count(1)) <= 1 and len(taken) == 40
+
+
+def test_of_a_round_without_a_worker_no_part_is_dropped():
+    ended, statistics = [], Statistics(3)
+    rounds = Rounds(3, 3, ended.append, statistics)
+    queue = ClosureQueue(3, ClosureCancelledError)
+    queue.may_take, queue.begin = rounds.may_take, rounds.begin
+    queue.leave(2)
+    closures = [Closure(lambda: None) for _ in range(4)]
+    for closure in closures:
+        queue.put(closure)
+
+    def give(worker, closure):
+        assert rounds.add(worker, closure.number, closure.number)
+        queue.finish(closure)
+
+    for worker in (0, 1):
+        give(worker, queue.take(worker))
+    last, taken = queue.take(0), []
+    thread = threading.Thread(target=lambda: taken.append(queue.take(1)))
+    thread.start()
+    thread.join(0.2)
+    assert not taken  # It is of the next round.
+    give(0, last)
+    thread.join(LIMIT_S)
+    assert taken == closures[3:] and ended == [[0, 1, 2]] and statistics.snapshot().dropped == 0
+
+
+def test_nothing_is_put_while_what_has_come_of_closures_is_settled(make):
+    coordinator, _ = make(2)
+    settling, go, settled = threading.Event(), threading.Event(), []
+
+    def settle():
+        settling.set()
+        assert go.wait(LIMIT_S)
+        settled.append(coordinator.is_idle)
+
+    coordinator.restrict(lambda worker, are_some_gone: True, settle=settle)
+    coordinator.schedule(lambda: 1)
+    joining = threading.Thread(target=coordinator.join)
+    joining.start()
+    assert settling.wait(LIMIT_S)
+    scheduling = threading.Thread(target=lambda: coordinator.schedule(lambda: 2))
+    scheduling.start()
+    scheduling.join(0.2)
+    assert scheduling.is_alive() and coordinator.num_scheduled == 1 and not coordinator.done()
+    go.set()
+    scheduling.join(LIMIT_S)
+    joining.join(LIMIT_S)
+    assert settled == [True] and coordinator.num_scheduled == 2
+
+
+def test_what_has_come_before_an_error_is_settled(make):
+    settled = []
+    coordinator, _ = make(2)
+    coordinator.restrict(lambda worker, are_some_gone: True, settle=lambda: settled.append(coordinator.is_idle))
+    coordinator.schedule(lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        coordinator.join()
+    assert settled == [True]
+    coordinator.schedule(lambda: 1).result()
+    wait_until(coordinator.done)
+    assert set(settled) == {True} and len(settled) == 2
 
 
 def test_statistics_tell_of_rounds_where_there_are_any(make):

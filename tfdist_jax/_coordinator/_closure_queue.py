@@ -1,9 +1,10 @@
 """Closures that wait for a worker, and what has become of those that ran."""
 
 import collections
+import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from tfdist_jax._coordinator._remote_value import RemoteValue
@@ -42,7 +43,9 @@ class ClosureQueue:
 
     Attributes:
         make_cancelled: Makes the error of a closure that is cancelled.
-        may_take: Whether a worker may take a closure at present.
+        may_take: Whether a worker may take a closure at present, given whether some are gone.
+        begin: Called when a worker takes one, before `may_take` is asked again.
+        settle: Called when all have ended, or been cancelled after an error, before `put`, `join` or `done` tells; meanwhile none is put.
         limit: How many closures may wait.
     """
 
@@ -63,7 +66,9 @@ class ClosureQueue:
             max_staleness: How many others may end while a closure runs; None for any number.
         """
         self.make_cancelled, self.limit, self._max_staleness = make_cancelled, limit, max_staleness
-        self.may_take: Callable[[int], bool] = lambda worker: True
+        self.may_take: Callable[[int, bool], bool] = lambda worker, are_some_gone: True
+        self.begin: Callable[[int], object] = lambda worker: None
+        self.settle: Callable[[], object] = lambda: None
         # Those that any worker may run, by None, and those of each worker.
         self._waiting: dict[int | None, collections.deque[Closure]] = {
             worker: collections.deque() for worker in (None, *range(num_workers))
@@ -78,7 +83,7 @@ class ClosureQueue:
         self._end_of_all: BaseException | None = None
         self._is_open, self._is_ending = True, False
         self._changed = threading.Condition()
-        # While one thread waits for all closures, no other one schedules more of them.
+        # While one thread waits for all closures, or settles, no other one schedules more of them.
         self._scheduling = threading.Lock()
 
     @property
@@ -99,7 +104,7 @@ class ClosureQueue:
 
     def put(self, closure: Closure) -> None:
         """Let a closure wait for a worker."""
-        with self._scheduling, self._changed:
+        with self._scheduling, self._settling_after_errors(), self._changed:
             self._changed.wait_for(
                 lambda: self._num_waiting() < self.limit or self._error is not None or not self._is_open
             )
@@ -125,6 +130,7 @@ class ClosureQueue:
             closure = (self._waiting[worker] or self._waiting[None]).popleft()
             if self._turn is not None:
                 self._turn = worker + 1
+            self.begin(worker)
             self._running[closure] = self._ended
             self._changed.notify_all()
             return closure
@@ -186,22 +192,43 @@ class ClosureQueue:
         Raises:
             RuntimeError: If it is closed meanwhile, which cancels some.
         """
-        with self._scheduling, self._changed:
-            has_run_all = self._is_empty()
-            self._changed.wait_for(lambda: self._error is not None or self._is_empty() or not self._is_open)
-            self._raise_error()
-            if self._end_of_all is not None:
-                raise self._end_of_all
-            if not has_run_all:
-                self.must_be_open()
+        with self._scheduling, self._settling_after_errors():
+            with self._changed:
+                has_run_all = self._is_empty()
+                self._changed.wait_for(lambda: self._error is not None or self._is_empty() or not self._is_open)
+                self._raise_error()
+                if self._end_of_all is not None:
+                    raise self._end_of_all
+                if not has_run_all:
+                    self.must_be_open()
+            self.settle()
 
     def done(self) -> bool:
-        """Return whether all closures have run."""
-        with self._changed:
-            self._raise_error()
-            if self._end_of_all is not None:
-                raise self._end_of_all
-            return self._is_empty()
+        """Return whether all closures have run; not while another thread schedules more, or waits for them."""
+        if not self._scheduling.acquire(blocking=False):
+            return False
+        try:
+            with self._settling_after_errors():
+                with self._changed:
+                    self._raise_error()
+                    if self._end_of_all is not None:
+                        raise self._end_of_all
+                    if not self._is_empty():
+                        return False
+                self.settle()
+                return True
+        finally:
+            self._scheduling.release()
+
+    @contextlib.contextmanager
+    def _settling_after_errors(self) -> Iterator[None]:
+        """Leave nothing unsettled behind an error that cancels the rest; to be entered before `_changed`, for which others would wait."""
+        try:
+            yield
+        except BaseException:
+            if self.is_idle:  # Else this thread was interrupted, or does not wait, and workers go on.
+                self.settle()
+            raise
 
     def break_off(self, error: BaseException) -> None:
         """Give out no more closures, cancel those that wait, and raise `error` from now on: workers cannot go on."""
@@ -224,7 +251,7 @@ class ClosureQueue:
 
     def _may_begin(self, worker: int) -> bool:
         """Whether a closure waits that a worker may run beside those that run: each of these could end before any other one does."""
-        is_there = bool(self._waiting[worker] or self._waiting[None]) and self.may_take(worker)
+        is_there = bool(self._waiting[worker] or self._waiting[None]) and self.may_take(worker, self.are_some_gone)
         if self._is_ending or not is_there or self._max_staleness is None:
             return is_there and not self._is_ending
         others = len(self._running)
@@ -251,9 +278,8 @@ class ClosureQueue:
         finally:
             self._is_ending = False
         error, self._error = self._error, None
-        if error is not None:  # Else another thread has raised it meanwhile.
-            self._cancel_waiting()
-            raise error
+        self._cancel_waiting()
+        raise error
 
     def _cancel_waiting(self) -> None:
         for waiting in self._waiting.values():

@@ -82,11 +82,6 @@ class Coordinator:
         """How many workers there are, also those that are gone at present."""
         return len(self._threads)
 
-    @property
-    def are_some_gone(self) -> bool:
-        """Whether a worker is gone at present."""
-        return self._queue.are_some_gone
-
     def schedule(self, fn: Callable[[], Any], *, worker: int | None = None) -> RemoteValue:
         """Let a worker run `fn`, and return at once.
 
@@ -102,14 +97,25 @@ class Coordinator:
         self._queue.put(closure)
         return closure.result
 
-    def restrict(self, may_take: Callable[[int], bool], limit: int | None = None) -> None:
+    def restrict(
+        self,
+        may_take: Callable[[int, bool], bool],
+        *,
+        limit: int | None = None,
+        begin: Callable[[int], object] = lambda worker: None,
+        settle: Callable[[], object] = lambda: None,
+    ) -> None:
         """Say when workers may take closures, and how many may wait for them; to be called before any is scheduled.
 
         Args:
-            may_take: Whether a worker may take one at present. It is asked again when a closure has ended, and must wait for nothing.
+            may_take: Whether a worker may take one at present, given whether some workers are gone. It is asked again when a closure has
+                ended, and must wait for nothing.
             limit: How many may wait; `schedule` waits while there are so many. None for as many as before.
+            begin: Called when a worker takes one, before others are asked about; it must wait for nothing.
+            settle: Called when all have ended, before `join` and `done` tell, or `schedule` raises an error; meanwhile none is scheduled.
         """
         self._queue.may_take, self._queue.limit = may_take, limit or self._queue.limit
+        self._queue.begin, self._queue.settle = begin, settle
 
     def make_on_each(self, fn: Callable[[], Any]) -> list[RemoteValue]:
         """Let each worker make something of its own, such as an iterator, and again when it is back after it had gone."""
@@ -128,7 +134,7 @@ class Coordinator:
         self._queue.join()
 
     def done(self) -> bool:
-        """Return whether all closures have run.
+        """Return whether all closures have run; not while another thread schedules more, or waits for them.
 
         Raises:
             Exception: As `schedule`.

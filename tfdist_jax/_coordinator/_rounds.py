@@ -16,7 +16,7 @@ class Rounds:
     Ref: Chen et al. 2016, Revisiting Distributed Synchronous SGD, https://arxiv.org/abs/1604.00981
 
     Attributes:
-        lock: Held while a round changes.
+        lock: Held while a round ends.
     """
 
     def __init__(self, workers: int, needed: int, end: Callable[[Sequence[Any]], None], statistics: Statistics) -> None:
@@ -30,33 +30,41 @@ class Rounds:
         """
         self._workers, self._needed, self._end_with, self._statistics = workers, needed, end, statistics
         self.lock = threading.Lock()
+        # Held for what follows: where workers take closures nobody waits for the end of a round.
+        self._counting = threading.Lock()
         self._number = 0
+        self._round_of: dict[int, int] = {}
         # The workers that have taken a closure in this round, and the parts with the numbers of their closures.
         self._begun: list[int] = []
         self._parts: list[tuple[int, Any]] = []
 
-    def may_take(self, worker: int, *, are_some_gone: bool = False) -> bool:
+    def may_take(self, worker: int, are_some_gone: bool = False) -> bool:
         """Whether a worker may take a closure: one in a round, or more where others are gone. It waits for nothing."""
         begun = len(self._begun)
         return begun < self._workers and (worker not in self._begun or (are_some_gone and begun < self._needed))
 
-    def begin(self, worker: int) -> int:
-        """Note that a worker has taken a closure, and return the round of it."""
-        with self.lock:
+    def begin(self, worker: int) -> None:
+        """Note that a worker has taken a closure, of the present round. It waits for nothing."""
+        with self._counting:
             self._begun.append(worker)
-            return self._number
+            self._round_of[worker] = self._number
 
-    def give_up(self, worker: int, of_round: int) -> None:
-        """Note that nothing will come of a closure for its round, which would wait for it."""
+    def wait(self) -> None:
+        """Wait until the round before has ended, so that a closure of this one finds what has come of it."""
         with self.lock:
-            if of_round == self._number:
+            pass
+
+    def give_up(self, worker: int) -> None:
+        """Note that nothing will come of a worker's closure for its round, which would wait for it."""
+        with self._counting:
+            if self._round_of[worker] == self._number:
                 self._begun.remove(worker)
 
-    def add(self, of_round: int, number: int, part: Any) -> bool:
+    def add(self, worker: int, number: int, part: Any) -> bool:
         """Add a part to its round, which ends if it was the last one.
 
         Args:
-            of_round: The round, as of `begin`.
+            worker: Whose closure's it is.
             number: The closure's number.
             part: What has come of it.
 
@@ -64,7 +72,7 @@ class Rounds:
             Whether it counts; not if it comes too late, which is counted as dropped.
         """
         with self.lock:
-            if of_round != self._number:
+            if self._round_of[worker] != self._number:  # Which changes where `lock` is held.
                 self._statistics.count(dropped=1)
                 return False
             self._parts.append((number, part))
@@ -85,9 +93,8 @@ class Rounds:
 
     def _end(self) -> None:
         parts, self._parts = sorted(self._parts, key=operator.itemgetter(0)), []
-        try:
-            self._end_with([part for _, part in parts])
-            self._statistics.count(rounds=1)
-        finally:
+        with self._counting:
             self._begun.clear()
             self._number += 1
+        self._end_with([part for _, part in parts])
+        self._statistics.count(rounds=1)

@@ -151,7 +151,8 @@ class ParameterServer:
                 raise RuntimeError("`init` has been called before: set `state` to replace the parameters.")
             with jax.default_device(self._engine.home):
                 self._trainer = self._make_trainer(jax.jit(params)() if _is_function(params) else params)
-            self._coordinator.restrict(self._trainer.may_take, limit=_WAITING_PER_WORKER * len(self._engine.workers))
+            trainer, limit = self._trainer, _WAITING_PER_WORKER * len(self._engine.workers)
+            self._coordinator.restrict(lambda worker, are_some_gone: trainer.may_take(worker), limit=limit)
 
     def _make_trainer(self, params: Any) -> Trainer:
         loss, tx, mode, engine = self._loss, self._tx, self._mode, self._engine

@@ -55,14 +55,15 @@ class SynchronousTrainer:
     def train(self, number: int, batch: Any) -> StepResult:
         """Compute gradients for the present round."""
         worker: Any = current_worker()
-        of_round = self._rounds.begin(worker.index)
+        self._rounds.begin(worker.index)
+        self._rounds.wait()
         try:
             sums, loss, aux = jax.block_until_ready(self._compute(batch))
         except BaseException:
-            self._rounds.give_up(worker.index, of_round)
+            self._rounds.give_up(worker.index)
             raise
         self._statistics.note(0, sum(leaf.nbytes for leaf in jax.tree.leaves(sums)), ())
-        is_dropped = not self._rounds.add(of_round, number, sums)
+        is_dropped = not self._rounds.add(worker.index, number, sums)
         return make_result(loss, aux, is_dropped=is_dropped)
 
     def _change(self, parts: Sequence[Sums]) -> None:

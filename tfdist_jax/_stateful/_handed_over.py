@@ -52,11 +52,13 @@ class Outbox:
 
     Attributes:
         arrays: The arrays of each place where it has.
+        is_ending: Whether the closure runs as Python up to where it has no more input, and may do what its program does.
     """
 
     def __init__(self) -> None:
         """Be empty."""
         self.arrays: dict[Delivery, list[Any]] = {}
+        self.is_ending = False
         # Cells that are to be changed by it, and the program being traced that says so; None if it has run.
         self._closed: dict[int, tuple[Cell, CaptureScope | None]] = {}
 
@@ -99,6 +101,17 @@ def collecting() -> Iterator[Outbox]:
 def current_outbox() -> Outbox | None:
     """Return where what this code hands over is collected; None if it is to change cells at once."""
     return closure_memory().get(_OUTBOX)
+
+
+@contextlib.contextmanager
+def running_to_the_end() -> Iterator[None]:
+    """Let a function that fails for want of input do up to there, as Python, what its program does."""
+    outbox = current_outbox() or Outbox()
+    before, outbox.is_ending = outbox.is_ending, True
+    try:
+        yield
+    finally:
+        outbox.is_ending = before
 
 
 def is_collecting() -> bool:

@@ -12,7 +12,7 @@ from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._internals import default_device
 from tfdist_jax._sharding._mesh import Device
 from tfdist_jax._stateful._capture import CaptureScope, capture
-from tfdist_jax._stateful._handed_over import current_outbox, is_collecting
+from tfdist_jax._stateful._handed_over import current_outbox
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, cell_name, changing, current_scope, read, write
 from tfdist_jax._stateful._storage import Storage
 
@@ -65,7 +65,10 @@ class ServedStorage(Storage):
 
     def must_be_changeable(self, cell: Cell) -> None:
         """Refuse that a closure of a round, which runs as Python, changes weights: whether by gradients is not known."""
-        if cell.trainable and is_collecting() and jnp.issubdtype(self.example(cell.stored).dtype, jnp.inexact):
+        outbox = current_outbox()
+        if outbox is None or outbox.is_ending or not cell.trainable:
+            return
+        if jnp.issubdtype(self.example(cell.stored).dtype, jnp.inexact):
             raise NotImplementedError(
                 f"A function that runs as Python changes {cell_name(cell)!r}, which is trainable, in a round of workers. There a gradient "
                 "counts by the round's mean, or is dropped, and whether this is one is not known. Use `optimizer.apply_gradients`, or make "

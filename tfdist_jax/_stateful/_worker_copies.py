@@ -31,24 +31,6 @@ class LocalTraining:
     def __init__(self) -> None:
         """Have changed nothing."""
         self.has_changed = False
-        self._optimized: set[int] = set()
-
-    def allow(self, cells: Iterable[Cell]) -> None:
-        """Note that an optimizer changes cells."""
-        self._optimized.update(map(id, cells))
-
-    def must_be_optimized(self, cell: Cell) -> None:
-        """Refuse that something else than an optimizer changes a weight, if none has changed it before.
-
-        Raises:
-            NotImplementedError: If it does.
-        """
-        if id(cell) not in self._optimized:
-            raise NotImplementedError(
-                f"A function changes {cell_name(cell)!r}, which is trainable, and no optimizer's gradients do so before. Each worker has "
-                "its own copy of it, and their mean stays: changes such as sums would not add up. Make the variable with "
-                "trainable=False, or use `optimizer.apply_gradients`."
-            )
 
 
 @contextlib.contextmanager
@@ -98,6 +80,7 @@ class WorkerCopies(Storage):
         """Keep common values on the device `home`."""
         self.place_name, self.slots, self._home = place_name, slots, home
         self._cells: list[weakref.ref[Cell]] = []
+        self._optimized: weakref.WeakValueDictionary[int, Cell] = weakref.WeakValueDictionary()
 
     @property
     def cells(self) -> list[Cell]:
@@ -141,30 +124,41 @@ class WorkerCopies(Storage):
             training.has_changed = True
         return Copies(held.common, {**held.own, worker.index: array})
 
+    def allow(self, cells: Iterable[Cell]) -> None:
+        """Note that an optimizer changes cells, so that closures may do so, too, from now on."""
+        self._optimized.update((id(cell), cell) for cell in cells)
+
     def must_be_changeable(self, cell: Cell) -> None:
-        """Refuse that a closure changes a weight which no optimizer changes on its worker.
+        """Refuse that something else than an optimizer changes a weight in a closure, if none has changed it before in any.
 
         Raises:
             NotImplementedError: If it does.
         """
-        worker, training = current_worker(), current_training()
-        if worker is None or training is None or self.slots is None:
+        if current_training() is None or self.slots is None or id(cell) in self._optimized:
             return
-        if worker.index not in cell.stored.own:
-            training.must_be_optimized(cell)
+        raise NotImplementedError(
+            f"A function changes {cell_name(cell)!r}, which is trainable, and no optimizer's gradients do so before. Each worker has "
+            "its own copy of it, and their mean stays: changes such as sums would not add up. Make the variable with "
+            "trainable=False, or use `optimizer.apply_gradients`."
+        )
+
+    def are_changed_by(self, worker: int) -> bool:
+        """Whether a worker has its own value of a cell."""
+        return any(worker in cell.stored.own for cell in self.cells)
 
     def change_common(self, change: Callable[[Copies], jax.Array], *, keep_own: bool = False) -> None:
-        """Change the common values of the cells of which workers have their own.
+        """Change the common values of the cells of which workers have their own; not of those that are assigned meanwhile.
 
         Args:
             change: Returns the new one.
             keep_own: Whether workers keep what they have, or go on from the new values.
         """
         held = [(cell, cell.stored) for cell in self.cells if cell.stored.own]
-        new = [(cell, bring(change(copies), self._home), copies.own if keep_own else {}) for cell, copies in held]
+        new = [Copies(bring(change(copies), self._home), copies.own if keep_own else {}) for _, copies in held]
         with CELLS, deferring_signals():
-            for cell, common, own in new:
-                cell.stored = Copies(common, own)
+            for (cell, before), after in zip(held, new, strict=True):
+                if cell.stored is before:
+                    cell.stored = after
 
 
 def mean_of(copies: Copies, workers: Iterable[int], home: Device) -> jax.Array:

@@ -16,6 +16,7 @@ from tfdist_jax._coordinator import tracing_alone
 from tfdist_jax._device_scope import current_device
 from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._stateful import _state
+from tfdist_jax._stateful._handed_over import running_to_the_end
 from tfdist_jax._stateful._round_checks import closure_kind
 from tfdist_jax._stateful._served_program import CellProgram, make_program
 from tfdist_jax._stateful._traffic_explanation import tell_traffic
@@ -338,7 +339,8 @@ _CREATED_AGAIN = (
 def _run_to_the_end(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run a function as Python up to where an iterator has no element: what comes before has its effects."""
     try:
-        return restore_constants(as_results(fn(*args, **kwargs)))
+        with running_to_the_end():
+            return restore_constants(as_results(fn(*args, **kwargs)))
     except StopIteration as error:
         raise OutOfRangeError(None, None, "End of sequence") from error
 

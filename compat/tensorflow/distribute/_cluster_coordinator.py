@@ -1,10 +1,9 @@
 """`tf.distribute.coordinator`: closures for workers, and what comes of them."""
 
-import contextlib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -174,8 +173,8 @@ class ClusterCoordinator:
             make_cancelled=_make_cancelled,
         )
         if strategy.rounds is not None:
-            rounds, native = strategy.rounds, self._native
-            native.restrict(lambda worker: rounds.may_take(worker, are_some_gone=native.are_some_gone))
+            rounds = strategy.rounds
+            self._native.restrict(rounds.may_take, begin=rounds.begin, settle=rounds.settle)
 
     @property
     def strategy(self) -> ParameterServerStrategy:
@@ -235,8 +234,7 @@ class ClusterCoordinator:
         return self._schedule(functools.partial(_call, self._strategy, run, ((), {}), BEFORE_RUN.get()))
 
     def _schedule(self, fn: Callable[[], Any]) -> _coordinator.RemoteValue:
-        with self._settling_after_errors():
-            return self._native.schedule(fn)
+        return self._native.schedule(fn)
 
     def join(self) -> None:
         """Wait until all scheduled functions have run.
@@ -247,32 +245,17 @@ class ClusterCoordinator:
         Raises:
             Exception: As `schedule`.
         """
-        with self._settling_after_errors():
-            self._native.join()
-            self._settle()
+        self._native.join()
 
     def done(self) -> bool:
-        """Return whether all scheduled functions have run; a last round that is not complete is left to `join`.
+        """Return whether all scheduled functions have run; not while another thread schedules more, or waits for them.
+
+        If they have, a last round that is not complete is ended, as `join` does.
 
         Raises:
             Exception: As `schedule`.
         """
-        with self._settling_after_errors():
-            return self._native.done()
-
-    def _settle(self) -> None:
-        if self._strategy.rounds is not None:
-            self._strategy.rounds.settle()
-
-    @contextlib.contextmanager
-    def _settling_after_errors(self) -> Iterator[None]:
-        """Let no incomplete round be left behind by an error that cancels the rest of it."""
-        try:
-            yield
-        except BaseException:
-            if self._native.is_idle:  # Else this thread was interrupted, or does not wait, and workers go on.
-                self._settle()
-            raise
+        return self._native.done()
 
     def create_per_worker_dataset(self, dataset_fn: Any) -> PerWorkerDataset:
         """Let each worker make a dataset; make iterators of it with `iter`, and give these to scheduled functions.

@@ -28,6 +28,8 @@ class LocalUpdates:
     ) -> None:
         """Compute on the device `home`, where common variables are, too."""
         self._strategy, self._home, self._outer, self._statistics = strategy, home, outer_optimizer, statistics
+        # Optimizers are built once: those of variables that were there in other rounds, by the variables.
+        self._outers: list[tuple[Any, list[Any]]] = []
         self._slots = WorkerCopies(home, place_name)
         self.weights = WorkerCopies(home, place_name, self._slots)
         self._programs: dict[Any, CellProgram] = {}
@@ -55,14 +57,33 @@ class LocalUpdates:
         changed = [cell for cell in self.weights.cells if cell.stored.own]
         differences = [cell.stored.common - mean(cell.stored) for cell in changed]
         with self._strategy.scope():
-            if not self._outer.built:
-                self._outer.build(self.weights.cells)
+            self._build_for_new()
             key = tuple(map(id, changed))
             if key not in self._programs:
                 with tracing_alone(always=True):
-                    apply = lambda *differences: self._outer.apply(list(differences), changed)
+                    apply = functools.partial(_apply_each, self._outers, changed)
                     self._programs[key] = make_program(apply, differences, name="outer step")
             self._programs[key](differences)
+
+    def _build_for_new(self) -> None:
+        """Have an outer optimizer for the weights that none is there for yet."""
+        if self._outer.built and not self._outers:
+            self._outers.append((self._outer, list(self._outer._trainable_variables)))  # noqa: SLF001
+        known = {id(cell) for _, cells in self._outers for cell in cells}
+        new = [cell for cell in self.weights.cells if id(cell) not in known]
+        if new:
+            outer = type(self._outer).from_config(self._outer.get_config()) if self._outers else self._outer
+            outer.build(new)
+            self._outers.append((outer, new))
+
+
+def _apply_each(outers: Sequence[tuple[Any, Sequence[Any]]], cells: Sequence[Any], *differences: jax.Array) -> None:
+    """Let each outer optimizer change those of the cells that it has been built for."""
+    gradients = {id(cell): difference for cell, difference in zip(cells, differences, strict=True)}
+    for outer, built_for in outers:
+        own = [cell for cell in built_for if id(cell) in gradients]
+        if own:
+            outer.apply([gradients[id(cell)] for cell in own], own)
 
 
 @final
@@ -77,9 +98,12 @@ class LocalRounds:
         self._steps = [0] * workers
         self._lock = threading.Lock()
 
-    def may_take(self, worker: int, *, are_some_gone: bool = False) -> bool:
-        """Whether a worker has steps to make before the others' variables are put together with its own."""
+    def may_take(self, worker: int, are_some_gone: bool) -> bool:
+        """Whether a worker has steps to make before the others' variables are put together with its own; threads, which do not go."""
         return self._steps[worker] < self._sync_every
+
+    def begin(self, worker: int) -> None:
+        """Note nothing: what counts is what a worker has done."""
 
     def add(self, worker: int) -> None:
         """Note that a worker has made a step."""
@@ -107,12 +131,12 @@ class LocalRounds:
 class LocalWorker:
     """A worker whose closures train variables of its own."""
 
-    def __init__(self, worker: Worker, rounds: LocalRounds) -> None:
-        """Let `worker` run closures."""
-        self.index, self._worker, self._rounds = worker.index, worker, rounds
+    def __init__(self, worker: Worker, rounds: LocalRounds, weights: WorkerCopies) -> None:
+        """Let `worker` run closures, which train `weights`."""
+        self.index, self._worker, self._rounds, self._weights = worker.index, worker, rounds, weights
 
     def run(self, closure: Closure, oldest: Callable[[], int]) -> Any:
-        """Run a closure, which counts as a step if it has changed variables."""
+        """Run a closure, which counts as a step if it has changed variables, and even if it fails then: what it has done stays."""
         if closure.number is None:  # A worker makes something of its own.
             return self._worker.run(closure, oldest)
         has_trained = False
@@ -120,14 +144,19 @@ class LocalWorker:
         def fn() -> Any:
             nonlocal has_trained
             with training_locally() as training:
-                result = closure.fn()
+                try:
+                    result = closure.fn()
+                except BaseException:  # A program that fails takes back what it has done.
+                    has_trained = training.has_changed and self._weights.are_changed_by(self.index)
+                    raise
                 has_trained = training.has_changed
             return result
 
-        result = self._worker.run(dataclasses.replace(closure, fn=fn), oldest)
-        if has_trained:
-            self._rounds.add(self.index)
-        return result
+        try:
+            return self._worker.run(dataclasses.replace(closure, fn=fn), oldest)
+        finally:
+            if has_trained:
+                self._rounds.add(self.index)
 
     def recover(self, is_over: Callable[[], bool]) -> None:
         """Wait until the worker is there again, or `is_over()`."""

@@ -1,6 +1,7 @@
 """`tf.distribute.ParameterServerStrategy`: variables on servers, which workers change one after another, without waiting for each other."""
 
 import functools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
@@ -83,7 +84,9 @@ class ParameterServerStrategy(Strategy):
             sync_every: Beyond TensorFlow: each worker trains a copy of its own of the trainable variables, with an optimizer's state of its
                 own, and after so many functions of each, all go on from the mean of their copies: local SGD. None for no copies.
             outer_optimizer: Beyond TensorFlow: a Keras optimizer that changes the variables, which all workers begin a round with, by their
-                mean difference: DiLoCo, with `SGD(0.7, momentum=0.9, nesterov=True)`. None if they become the mean.
+                mean difference: DiLoCo, with `SGD(0.7, momentum=0.9, nesterov=True)`. Variables that are trained later have another one of
+                its configuration. None if they become the mean. Its state, such as momentum, is in no checkpoint of the model: where it
+                has one, a training that goes on from a checkpoint is not exactly the one that was not stopped.
             report_every_s: Beyond TensorFlow: after how many seconds each time the coordinator's statistics are logged; None for never.
 
         Raises:
@@ -131,14 +134,16 @@ class ParameterServerStrategy(Strategy):
         self.rounds: Rounds | LocalRounds | None = None
         self.backup_workers, self.sync_every, self._copies = backup_workers, sync_every, None
         if isinstance(mode, Synchronous):
-            updates = RoundUpdates(self, host, self.statistics)
-            rounds = self.rounds = Rounds(count, count - mode.backup_workers, updates.apply, self.statistics)
+            updates = self._updates = RoundUpdates(self, host, self.statistics)
+            rounds = self.rounds = Rounds(count, count - mode.backup_workers, _weakly(updates.apply), self.statistics)
             self.workers = [RoundWorker(worker, rounds, self.statistics) for worker in self.workers]
         if isinstance(mode, LocalSGD):
-            local = LocalUpdates(self, host, self.parameter_devices[0], outer_optimizer, self.statistics)
+            local = self._updates = LocalUpdates(
+                self, host, self.parameter_devices[0], outer_optimizer, self.statistics
+            )
             self._copies = local.weights
-            rounds = self.rounds = LocalRounds(count, mode.sync_every, local.combine, self.statistics)
-            self.workers = [LocalWorker(worker, rounds) for worker in self.workers]
+            rounds = self.rounds = LocalRounds(count, mode.sync_every, _weakly(local.combine), self.statistics)
+            self.workers = [LocalWorker(worker, rounds, local.weights) for worker in self.workers]
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
@@ -195,6 +200,12 @@ def _find_mode(max_staleness: int | None, backup_workers: int | None, sync_every
     if backup_workers is not None:
         return Synchronous(backup_workers)
     return Asynchronous(max_staleness) if sync_every is None else LocalSGD(sync_every)
+
+
+def _weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return a method that does not keep what it is of: workers' threads end with the strategy, and must not keep it."""
+    ref: Any = weakref.WeakMethod(method)
+    return lambda argument: ref()(argument)  # Of a closure that runs, the strategy is there.
 
 
 def _check_outer_optimizer(optimizer: Any, mode: Mode) -> None:

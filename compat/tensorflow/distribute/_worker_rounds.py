@@ -69,7 +69,7 @@ class RoundWorker:
         self.index, self._worker, self._rounds, self._statistics = worker.index, worker, rounds, statistics
 
     def run(self, closure: Closure, oldest: Callable[[], int]) -> Any:
-        """Run a closure, and give what it hands over to the round in which it has begun; nothing of one that fails."""
+        """Run a closure, and give what it hands over to the round in which it was taken; nothing of one that fails."""
         if closure.number is None:  # A worker makes something of its own.
             return self._worker.run(closure, oldest)
         part: Part = []
@@ -81,17 +81,17 @@ class RoundWorker:
             jax.block_until_ready([arrays for _, arrays in part])
             return result
 
-        of_round = self._rounds.begin(self.index)
+        self._rounds.wait()
         try:
             result = self._worker.run(dataclasses.replace(closure, fn=fn), oldest)
         except BaseException:
-            self._rounds.give_up(self.index, of_round)
+            self._rounds.give_up(self.index)
             raise
         if part:
             self._statistics.note(0, sum(array.nbytes for _, arrays in part for array in arrays), ())
-            self._rounds.add(of_round, closure.number, part)
+            self._rounds.add(self.index, closure.number, part)
         else:
-            self._rounds.give_up(self.index, of_round)
+            self._rounds.give_up(self.index)
         return result
 
     def recover(self, is_over: Callable[[], bool]) -> None:

@@ -1,6 +1,10 @@
 """`ParameterServerStrategy(sync_every=...)`: workers train copies of their own, which are put together after some steps of each."""
 
 import copy
+import gc
+import threading
+import time
+import weakref
 
 import keras
 import numpy as np
@@ -256,6 +260,132 @@ def test_training_goes_on_after_a_function_has_failed(coordinate):
         coordinator.schedule(training.step, args=(tf.constant(x),))
     coordinator.join()
     assert coordinator.statistics.rounds == 2 and int(training.optimizer.iterations) in (4, 5)
+
+
+def make_sgd(strategy):
+    """Return a variable and a step that adds 1 to it."""
+    with strategy.scope():
+        v, optimizer = tf.Variable(0.0), keras.optimizers.SGD(1.0)
+
+    @tf.function
+    def step():
+        optimizer.apply_gradients([(tf.constant(-1.0), v)])
+
+    return v, step
+
+
+@pytest.mark.parametrize("steps_before", [0, 1])
+def test_what_a_function_has_trained_before_it_fails_stays_and_is_seen(coordinate, steps_before):
+    strategy, coordinator = coordinate(workers=1, sync_every=5)
+    v, step = make_sgd(strategy)
+
+    @tf.function
+    def train_both(iterator):
+        for _ in range(3):
+            next(iterator)
+            step()
+
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.range(2)))
+    for _ in range(steps_before):
+        coordinator.schedule(step)
+    coordinator.schedule(train_both, args=(iterator,))
+    with pytest.raises(tf.errors.OutOfRangeError):
+        coordinator.join()
+    assert float(v) == steps_before + 2
+    coordinator.schedule(step)
+    coordinator.join()
+    assert float(v) == steps_before + 3
+
+
+def test_no_step_is_lost_where_another_thread_joins(coordinate):
+    # One worker: the mean of several would be less than all their steps.
+    strategy, coordinator = coordinate(workers=1, sync_every=1000)
+    w, step = make_sgd(strategy)
+    is_over = threading.Event()
+    count = 0
+
+    def join():
+        nonlocal count
+        while not is_over.is_set():
+            coordinator.join()
+            count += 1
+
+    thread = threading.Thread(target=join)
+    thread.start()
+    for _ in range(300):
+        coordinator.schedule(step)
+        time.sleep(0.0005)
+    is_over.set()
+    thread.join()
+    coordinator.join()
+    assert float(w) == 300 and count > 10
+
+
+def test_a_round_that_is_not_complete_ends_where_done_tells_so(coordinate):
+    strategy, coordinator = coordinate(workers=1, sync_every=10)
+    v, step = make_sgd(strategy)
+    for _ in range(3):
+        coordinator.schedule(step)
+    while not coordinator.done():
+        time.sleep(0.01)
+    assert float(v) == 3 and coordinator.statistics.rounds == 1
+
+
+@pytest.mark.parametrize("is_built", [True, False])
+def test_an_outer_optimizer_changes_variables_that_are_trained_later_too(coordinate, is_built):
+    outer = keras.optimizers.SGD(1.0, momentum=0.5)
+    strategy, coordinator = coordinate(workers=1, sync_every=1, outer_optimizer=outer)
+    (a, first), found = make_sgd(strategy), []
+    if is_built:
+        outer.build([a])
+    for step in (first, first):
+        coordinator.schedule(step)
+    coordinator.join()
+    b, second = make_sgd(strategy)
+    for step in (second, second, first):
+        coordinator.schedule(step)
+        coordinator.join()
+        found.append((float(a), float(b)))
+    # With momentum: 1, then 1 + 1.5, then 2.5 + 1.75.
+    assert found == [(2.5, 1), (2.5, 2.5), (4.25, 2.5)]
+
+
+def test_weights_may_be_changed_wherever_optimizers_have_trained_them(coordinate):
+    strategy, coordinator = coordinate(workers=1, sync_every=10)
+    v, step = make_sgd(strategy)
+    make_clip = lambda: tf.function(lambda: v.assign(tf.clip_by_value(v, -5.0, 2.0)))
+    with pytest.raises(NotImplementedError, match="no optimizer's gradients do so before"):
+        coordinator.schedule(make_clip())
+        coordinator.join()
+    for _ in range(4):
+        coordinator.schedule(step)
+    coordinator.join()
+    coordinator.schedule(make_clip())  # In a round in which no optimizer has trained it yet.
+    coordinator.join()
+    assert float(v) == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"backup_workers": 0}, {"sync_every": 2}, {"sync_every": 2, "outer": True}])
+def test_threads_end_with_the_strategy(options):
+    def train():
+        outer = {"outer_optimizer": keras.optimizers.SGD(1.0)} if "outer" in options else {}
+        given = {name: value for name, value in options.items() if name != "outer"}
+        strategy = tf.distribute.ParameterServerStrategy(**given, **outer)
+        coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+        v, step = make_sgd(strategy)
+        for _ in range(3):
+            coordinator.schedule(step)
+        coordinator.join()
+        return [weakref.ref(each) for each in (strategy, coordinator._native, v)]
+
+    before = set(threading.enumerate())
+    refs = train()
+    deadline = time.monotonic() + 10
+    while any(ref() is not None for ref in refs) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.05)
+    assert [ref() for ref in refs[:2]] == [None, None]
+    assert not {thread for thread in threading.enumerate() if thread.name.startswith("worker")} - before
 
 
 @pytest.mark.parametrize("is_compiled", [True, False])

@@ -1,6 +1,7 @@
 """`ParameterServerStrategy(backup_workers=...)`: workers train in rounds, and optimizers apply the mean of what comes first."""
 
 import threading
+import time
 
 import jax
 import keras
@@ -191,6 +192,42 @@ def test_no_round_waits_for_what_has_failed_and_training_goes_on(coordinate):
     other, _ = train_on_one_device([batches[:1], batches[1:]])
     assert_same(training.values, other.values)
     assert coordinator.statistics.rounds == 2
+
+
+@pytest.mark.filterwarnings("ignore:A function on servers calls Python")
+def test_the_end_of_data_is_told_whatever_a_function_counts_before(coordinate):
+    strategy, coordinator = coordinate(workers=1, backup_workers=0)
+    training = Training(strategy)
+    with strategy.scope():
+        calls = tf.Variable(0.0)  # Trainable, if by no optimizer.
+
+    @tf.function
+    def step(iterator):
+        calls.assign_add(1.0)
+        strategy.run(training.replica, args=(next(iterator),))
+
+    batches = make_batches(2)
+    make = lambda: tf.data.Dataset.from_tensor_slices(batches)
+    iterator = iter(coordinator.create_per_worker_dataset(make))
+    with pytest.raises(tf.errors.OutOfRangeError):
+        for _ in range(3):
+            coordinator.schedule(step, args=(iterator,))
+        coordinator.join()
+    assert float(calls) == 3
+    other, _ = train_on_one_device([batches[:1], batches[1:]])
+    assert_same(training.values, other.values)
+
+
+def test_a_round_that_is_not_complete_ends_where_done_tells_so(coordinate):
+    strategy, coordinator = coordinate(workers=2, backup_workers=0)
+    training = Training(strategy)
+    batches = make_batches(3)
+    for x in batches:
+        coordinator.schedule(training.step, args=(tf.constant(x),))
+    while not coordinator.done():
+        time.sleep(0.01)
+    other, _ = train_on_one_device([batches[:2], batches[2:]])
+    assert_same(training.values, other.values)
 
 
 def test_functions_without_gradients_take_no_part(coordinate):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from tfdist_jax._internals import computing_now
 from tfdist_jax._stateful._handed_over import current_outbox, hand_over
 from tfdist_jax._stateful._state import cell_name, entering
-from tfdist_jax._stateful._worker_copies import LocalTraining, current_training
+from tfdist_jax._stateful._worker_copies import current_training
 from tfdist_jax.compat.tensorflow._tensors._indexed_slices import IndexedSlices
 from tfdist_jax.compat.tensorflow._tensors._tensor import convert_to_tensor
 from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient import is_overwritten
@@ -27,9 +27,8 @@ def give_to_round(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any]
     Returns:
         Whether there is a round; else, and where there is nothing that could be applied, they are to be applied at once.
     """
-    training = current_training()
-    if training is not None:
-        _train_copies(training, optimizer, variables)
+    if current_training() is not None:
+        _train_copies(optimizer, variables)
     if current_outbox() is None or (variables is None and not optimizer.built):
         return False
     targets = list(optimizer._trainable_variables if variables is None else variables)
@@ -42,7 +41,7 @@ def give_to_round(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any]
     return True
 
 
-def _train_copies(training: LocalTraining, optimizer: Any, variables: Sequence[Any] | None) -> None:
+def _train_copies(optimizer: Any, variables: Sequence[Any] | None) -> None:
     """Let an optimizer change a worker's own copies, and keep of them what is that worker's own, too.
 
     Raises:
@@ -62,7 +61,7 @@ def _train_copies(training: LocalTraining, optimizer: Any, variables: Sequence[A
     with entering(None), computing_now():
         for variable in optimizer.variables:
             targets[0].storage.keep_like(variable, targets[0])
-    training.allow(targets)
+    targets[0].storage.allow(targets)
 
 
 def _changing(optimizer: Any) -> Iterator[Any]:
