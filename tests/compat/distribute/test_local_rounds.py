@@ -240,7 +240,7 @@ def test_functions_that_change_no_copies_take_no_part(coordinate):
     assert (coordinator.statistics.rounds, float(training.seen)) == (2, 32)
 
 
-def test_training_goes_on_after_a_function_has_failed(coordinate):
+def test_a_program_that_fails_has_trained_nothing_and_training_goes_on(coordinate):
     strategy, coordinator = coordinate(workers=2, sync_every=3)
     training = Training(strategy, lambda: keras.optimizers.SGD(0.5))
 
@@ -319,6 +319,21 @@ def test_no_step_is_lost_where_another_thread_joins(coordinate):
     thread.join()
     coordinator.join()
     assert float(w) == 300 and count > 10
+
+
+def test_what_is_assigned_while_copies_are_put_together_stays(coordinate):
+    strategy, coordinator = coordinate(workers=1, sync_every=10)
+    v, step = make_sgd(strategy)
+    w, other = make_sgd(strategy)
+    for each in (step, other):
+        coordinator.schedule(each).fetch()
+
+    def change(copies):
+        v.assign(7.0)
+        return copies.own[0]
+
+    strategy._copies.change_common(change)
+    assert (float(v), float(w)) == (7, 1)
 
 
 def test_a_round_that_is_not_complete_ends_where_done_tells_so(coordinate):
