@@ -166,14 +166,14 @@ class _WorkerThread(threading.Thread):
         # Both change in other threads, too.
         self._lock = threading.Lock()
         self._to_make: collections.deque[Closure] = collections.deque()
-        self._made: list[tuple[weakref.ref[RemoteValue], Callable[[], Any]]] = []
+        # By what it has made: a function goes with it.
+        self._made: weakref.WeakKeyDictionary[RemoteValue, Callable[[], Any]] = weakref.WeakKeyDictionary()
 
     def make(self, fn: Callable[[], Any]) -> RemoteValue:
         """Let the worker make something before it runs other closures."""
         closure = Closure(fn)
         with self._lock:
-            self._made = [(ref, fn) for ref, fn in self._made if ref() is not None]
-            self._made.append((weakref.ref(closure.result), fn))
+            self._made[closure.result] = fn
             self._to_make.append(closure)
         self._queue.wake()
         return closure.result
@@ -213,8 +213,8 @@ class _WorkerThread(threading.Thread):
 
     def _make_no_more(self, error: BaseException) -> None:
         with self._lock:
-            for ref, _ in self._made:
-                if (result := ref()) is not None and not result.is_ready:
+            for result in list(self._made):
+                if not result.is_ready:
                     result.set_error(error)
 
     def _recover(self) -> None:
@@ -222,9 +222,8 @@ class _WorkerThread(threading.Thread):
         self._statistics.count(workers=-1)
         self._queue.leave(self._worker.index)
         with self._lock:
-            for ref, _ in self._made:
-                if (result := ref()) is not None:
-                    result.clear()
+            for result in list(self._made):
+                result.clear()
         try:
             self._worker.recover(lambda: not self._queue.is_open)
         except BaseException as error:  # Else whoever waits for its closures would wait for ever.
@@ -235,8 +234,7 @@ class _WorkerThread(threading.Thread):
             self._make_no_more(self._queue.make_cancelled())
             return
         with self._lock:
-            results = ((ref(), fn) for ref, fn in self._made)
-            self._to_make = collections.deque(Closure(fn, result) for result, fn in results if result is not None)
+            self._to_make = collections.deque(Closure(fn, result) for result, fn in list(self._made.items()))
         self._statistics.count(workers=1)
         self._queue.come_back(self._worker.index)
 

@@ -388,9 +388,11 @@ def test_threads_end_with_the_strategy(options):
         strategy = tf.distribute.ParameterServerStrategy(**given, **outer)
         coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
         v, step = make_sgd(strategy)
+        table = coordinator.create_per_worker_resource(lambda: v.dtype)
         for _ in range(3):
             coordinator.schedule(step)
         coordinator.join()
+        assert table.values[0].fetch() == tf.float32
         return [weakref.ref(each) for each in (strategy, coordinator._native, v)]
 
     before = set(threading.enumerate())
