@@ -142,10 +142,6 @@ class WorkerCopies(Storage):
             "trainable=False, or use `optimizer.apply_gradients`."
         )
 
-    def are_changed_by(self, worker: int) -> bool:
-        """Whether a worker has its own value of a cell."""
-        return any(worker in cell.stored.own for cell in self.cells)
-
     def change_common(self, change: Callable[[Copies], jax.Array], *, keep_own: bool = False) -> None:
         """Change the common values of the cells of which workers have their own; not of those that are assigned meanwhile.
 

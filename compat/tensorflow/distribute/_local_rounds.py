@@ -131,9 +131,9 @@ class LocalRounds:
 class LocalWorker:
     """A worker whose closures train variables of its own."""
 
-    def __init__(self, worker: Worker, rounds: LocalRounds, weights: WorkerCopies) -> None:
-        """Let `worker` run closures, which train `weights`."""
-        self.index, self._worker, self._rounds, self._weights = worker.index, worker, rounds, weights
+    def __init__(self, worker: Worker, rounds: LocalRounds) -> None:
+        """Let `worker` run closures."""
+        self.index, self._worker, self._rounds = worker.index, worker, rounds
 
     def run(self, closure: Closure, oldest: Callable[[], int]) -> Any:
         """Run a closure, which counts as a step if it has changed variables, and even if it fails then: what it has done stays."""
@@ -145,12 +145,9 @@ class LocalWorker:
             nonlocal has_trained
             with training_locally() as training:
                 try:
-                    result = closure.fn()
-                except BaseException:  # A program that fails takes back what it has done.
-                    has_trained = training.has_changed and self._weights.are_changed_by(self.index)
-                    raise
-                has_trained = training.has_changed
-            return result
+                    return closure.fn()
+                finally:
+                    has_trained = training.has_changed
 
         try:
             return self._worker.run(dataclasses.replace(closure, fn=fn), oldest)

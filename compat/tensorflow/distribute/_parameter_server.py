@@ -143,7 +143,7 @@ class ParameterServerStrategy(Strategy):
             )
             self._copies = local.weights
             rounds = self.rounds = LocalRounds(count, mode.sync_every, _weakly(local.combine), self.statistics)
-            self.workers = [LocalWorker(worker, rounds, local.weights) for worker in self.workers]
+            self.workers = [LocalWorker(worker, rounds) for worker in self.workers]
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
