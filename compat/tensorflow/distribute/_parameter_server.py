@@ -84,9 +84,9 @@ class ParameterServerStrategy(Strategy):
             sync_every: Beyond TensorFlow: each worker trains a copy of its own of the trainable variables, with an optimizer's state of its
                 own, and after so many functions of each, all go on from the mean of their copies: local SGD. None for no copies.
             outer_optimizer: Beyond TensorFlow: a Keras optimizer that changes the variables, which all workers begin a round with, by their
-                mean difference: DiLoCo, with `SGD(0.7, momentum=0.9, nesterov=True)`. Variables that are trained later have another one of
-                its configuration. None if they become the mean. Its state, such as momentum, is in no checkpoint of the model: where it
-                has one, a training that goes on from a checkpoint is not exactly the one that was not stopped.
+                mean difference: DiLoCo, with `SGD(0.7, momentum=0.9, nesterov=True)`. None if they become the mean. Its state, such as
+                momentum, is not in a checkpoint of the model: give it to the `tf.train.Checkpoint`, too, and training goes on exactly. For
+                variables that are made after the first round there is another one of its configuration, whose state is not saved.
             report_every_s: Beyond TensorFlow: after how many seconds each time the coordinator's statistics are logged; None for never.
 
         Raises:

@@ -365,6 +365,29 @@ def test_an_outer_optimizer_changes_variables_that_are_trained_later_too(coordin
     assert found == [(2.5, 1), (2.5, 2.5), (4.25, 2.5)]
 
 
+def test_training_goes_on_exactly_with_the_outer_optimizers_state(coordinate, tmp_path):
+    def make():
+        outer = keras.optimizers.SGD(1.0, momentum=0.5)
+        _, coordinator = made = coordinate(workers=1, sync_every=1, outer_optimizer=outer)
+        v, step = make_sgd(made[0])
+
+        def train():
+            for _ in range(3):
+                coordinator.schedule(step)
+            coordinator.join()
+            return float(v)
+
+        return train, tf.train.Checkpoint(v=v, outer=outer)
+
+    train, checkpoint = make()
+    train()
+    path = checkpoint.save(str(tmp_path / "checkpoint"))
+    expected = train()
+    train, checkpoint = make()
+    checkpoint.restore(path)
+    assert train() == expected
+
+
 def test_weights_may_be_changed_wherever_optimizers_have_trained_them(coordinate):
     strategy, coordinator = coordinate(workers=1, sync_every=10)
     v, step = make_sgd(strategy)
