@@ -77,22 +77,19 @@ class Peer:
         Raises:
             ActorLostError: If it has gone, or has not answered after so many seconds.
         """
-        return _ask(self._ray, getattr(self.actor, method).remote(*arguments), limit_s)
+        ray = self._ray
+        try:
+            return ray.get(getattr(self.actor, method).remote(*arguments), timeout=limit_s)
+        except ray.exceptions.GetTimeoutError as error:
+            raise ActorLostError(f"There has been no sign of life for {limit_s:g} s.") from error
+        except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
+            first, *others = str(error).splitlines() or ["It has gone."]
+            name = [line.strip() for line in others if line.strip().startswith("name: ")]
+            raise ActorLostError(" ".join([first, *name])) from error
 
 
 def _peer_of(actor: Any, endpoint: Endpoint) -> Peer:
     return Peer(importlib.import_module("ray"), actor, endpoint)  # It is an extra.
-
-
-def _ask(ray: Any, answer: Any, limit_s: float) -> Any:
-    try:
-        return ray.get(answer, timeout=limit_s)
-    except ray.exceptions.GetTimeoutError as error:
-        raise ActorLostError(f"There has been no sign of life for {limit_s:g} s.") from error
-    except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
-        first, *others = str(error).splitlines() or ["It has gone."]
-        name = [line.strip() for line in others if line.strip().startswith("name: ")]
-        raise ActorLostError(" ".join([first, *name])) from error
 
 
 def call_each(calls: Sequence[tuple[Peer, str, Sequence[Any]]]) -> list[Any]:
