@@ -16,5 +16,6 @@ from tfdist_jax._coordinator._worker import (
     being_worker as being_worker,
     closure_memory as closure_memory,
     current_worker as current_worker,
+    run_freely as run_freely,
     tracing_alone as tracing_alone,
 )

@@ -73,7 +73,22 @@ def tracing_alone(*, always: bool = False) -> contextlib.AbstractContextManager[
 
     Outside of closures nobody is kept from it, but `always`.
     """
-    return contextlib.nullcontext() if current_worker() is None and not always else _TRACING
+    is_free = current_worker() is None or _traces_freely.get()
+    return contextlib.nullcontext() if is_free and not always else _TRACING
+
+
+_traces_freely: ContextVar[bool] = ContextVar("traces freely", default=False)
+
+
+def run_freely(action: Callable[[], Any]) -> Any:
+    """Return what `action` returns, which traces without waiting for other workers: its caller holds a lock they may wait for."""
+    if _current.get() is None:
+        return action()
+    token = _traces_freely.set(True)
+    try:
+        return action()
+    finally:
+        _traces_freely.reset(token)
 
 
 @contextlib.contextmanager

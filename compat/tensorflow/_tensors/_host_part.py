@@ -38,6 +38,14 @@ class NoElementError(NotCompilableError):
     """An iterator has no next element, for whatever reason: the function has to run as Python, and to meet it there."""
 
 
+@final
+@dataclasses.dataclass(frozen=True)
+class Ticket:
+    """Says which element of an iterator was taken: for the host alone, no program depends on it."""
+
+    number: int
+
+
 _part: ContextVar["HostPart | None"] = ContextVar("host_part", default=None)
 
 
@@ -427,7 +435,7 @@ def _stays_done(error: BaseException) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    return type(value) in TRACERS
+    return type(value) in TRACERS or isinstance(value, Ticket)
 
 
 def _has_numbers(value: Any) -> bool:

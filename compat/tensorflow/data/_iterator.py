@@ -1,19 +1,22 @@
 """Iterators over datasets."""
 
 import abc
-import collections
+import contextlib
+import heapq
 import itertools
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, Self, final
 
 import jax
 import numpy as np
 
+from tfdist_jax._coordinator import run_freely
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OutOfRangeError
-from tfdist_jax.compat.tensorflow._tensors._host_part import TRACERS, NoElementError, part_for_elements
+from tfdist_jax.compat.tensorflow._tensors._host_part import TRACERS, NoElementError, Ticket, part_for_elements
 from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer, TextTracer
 from tfdist_jax.compat.tensorflow.data import _elements
 from tfdist_jax.compat.tensorflow.data._optional import Optional
@@ -53,18 +56,24 @@ class Resumable(abc.ABC):
     """An iterator whose place can be saved, and which an exception like KeyboardInterrupt does not end.
 
     Such an exception ends Python's generators, which then look like data that is over: the next element is taken from an
-    iteration that is begun anew and goes to the same place.
+    iteration that is begun anew and goes to the same place. Threads take one element after the other.
     """
 
     _is_at_rest = True
     _wanted: str | None = None
+
+    def __init__(self) -> None:
+        """Be at rest."""
+        # Reentrant: a signal's handler that saves the place may come while its thread takes an element.
+        self._lock = threading.RLock()
 
     def __iter__(self) -> Self:
         return self
 
     def state(self) -> str:
         """Return where the iterator is."""
-        return self._wanted or self._state()
+        with self._lock:
+            return self._wanted or self._state()
 
     def restore_state(self, state: str) -> None:
         """Go to where an iterator over an equal dataset was, in this process or another one.
@@ -72,15 +81,17 @@ class Resumable(abc.ABC):
         Raises:
             ValueError: If its steps have had more or fewer rows.
         """
-        self._wanted = state
-        self._run(lambda: self._go_to(state))
-        self._wanted = None
+        with self._lock:
+            self._wanted = state
+            self._run(lambda: self._go_to(state))
+            self._wanted = None
 
     def _take(self, take_next: Callable[[], Any]) -> Any:
         """Return what `take_next` returns, which takes an element and then notes the new place."""
-        if not self._is_at_rest:
-            self._resume()
-        return self._run(take_next)
+        with self._lock:
+            if not self._is_at_rest:
+                self._resume()
+            return self._run(take_next)
 
     def _resume(self) -> None:
         """Go on after an exception in the middle of taking an element; an error stays one, since no other place is the right one."""
@@ -94,7 +105,7 @@ class Resumable(abc.ABC):
     def _run(self, action: Callable[[], Any]) -> Any:
         self._is_at_rest = False
         try:
-            result = action()
+            result = run_freely(action)  # Who traces may wait for the lock: who holds it must not wait for who traces.
         except Exception:
             self._is_at_rest, self._wanted = True, None
             raise
@@ -120,6 +131,7 @@ class DatasetIterator(Resumable):
 
     def __init__(self, plan: Plan) -> None:
         """Hand the elements of a plan out as tensors."""
+        super().__init__()
         self._plan = plan
         self.is_of_program = _is_traced()
         self._start(None)
@@ -128,65 +140,74 @@ class DatasetIterator(Resumable):
         self._tensors = _Tensors()
         self._draws = SeedLog(seeds)
         self._elements = self._plan.elements(self._draws)
-        self._given_back: collections.deque[Any] = collections.deque()
-        self._position = 0
+        # By their numbers: threads may give them back in another order than they have taken them in.
+        self._given_back: list[tuple[int, Any]] = []
+        self._drawn = 0
         self._rows: int | None = None
 
     def __next__(self) -> Any:
         if _is_traced():
             return _take_before_run(self)
-        return self._take(self._take_next)
+        _, element = self._take(self._take_next)
+        if isinstance(element, _Failure):
+            raise element.error
+        return element
 
-    def take(self) -> Any:
-        """Return the next element for the run of a program.
+    def take(self) -> tuple[Any, Ticket]:
+        """Return the next element for the run of a program, and what it is given back with.
 
         Raises:
             NoElementError: If there is none, or it could not be made: then that is still to come.
         """
-        before = self._position
         try:
-            return self._take(self._take_next)
+            number, element = self._take(self._take_next)
         except Exception as error:
-            if self._position > before:
-                self.give_back(_Failure(error))
-            raise NoElementError("There is no element for the run of a compiled function.") from error
+            raise NoElementError(_NO_ELEMENT) from error
+        if isinstance(element, _Failure):
+            self.give_back((element, Ticket(number)))
+            raise NoElementError(_NO_ELEMENT) from element.error
+        return element, Ticket(number)
 
-    def give_back(self, element: Any) -> None:
-        """Let the element that was taken last be the next one again."""
-        self._given_back.appendleft(element)
-        self._position -= 1
+    def give_back(self, taken: tuple[Any, Ticket]) -> None:
+        """Let an element that was taken be taken again, before all that are behind it."""
+        element, ticket = taken
+        with self._lock:
+            if ticket.number <= self._drawn:  # Else the iterator has gone back meanwhile, and makes it again.
+                heapq.heappush(self._given_back, (ticket.number, element))
 
-    def _take_next(self) -> Any:
+    def _take_next(self) -> tuple[int, Any]:
+        """Return the number of the next element, from 1, and the element, or what stands for one that could not be made."""
         if self._given_back:
-            element = self._given_back.popleft()
-            self._position += 1
-            if isinstance(element, _Failure):
-                raise element.error
-            return element
+            return heapq.heappop(self._given_back)
         try:
             element = next(self._elements)
+            rows = rows_of(element) if self._rows is None else self._rows
+            element = self._tensors.of(element)
         except StopIteration:
             raise
-        except Exception:
-            self._position += 1  # The next one is behind what could not be made.
-            raise
-        rows = rows_of(element) if self._rows is None else self._rows
-        tensors = self._tensors.of(element)
-        self._position, self._rows = self._position + 1, rows
-        return tensors
+        except Exception as error:
+            element, rows = _Failure(error), self._rows  # The next one is behind it.
+        self._drawn, self._rows = self._drawn + 1, rows
+        return self._drawn, element
 
     def as_numpy(self) -> Iterator[Any]:
         """Return an iterator over the elements that are left, with NumPy arrays, which this one does not count."""
-        given_back, self._given_back = self._given_back, collections.deque()
-        return map(_elements.as_device_arrays, itertools.chain(given_back, self._elements))
+        with self._lock:
+            given_back, self._given_back = sorted(self._given_back, key=_number), []
+        left = map(_value, (element for _, element in given_back))
+        return map(_elements.as_device_arrays, itertools.chain(left, self._elements))
 
     def _state(self) -> str:
         """Return where the iterator is, as JSON.
 
-        It says how many elements were handed out or have failed, how many rows the first one had, and the shuffles' seeds. It is small,
-        whatever the shuffles' buffers hold.
+        It says how many elements were handed out or have failed, how many rows the first one had, and the shuffles' seeds; and the
+        numbers of those before that were given back and are still to come. It is small, whatever the shuffles' buffers hold.
         """
-        return json.dumps({"position": self._position, "rows": self._rows, "seeds": self._draws.seeds()})
+        left, position = sorted(map(_number, self._given_back)), self._drawn
+        while left and left[-1] == position:
+            position = left.pop() - 1
+        before = {"left": left} if left else {}
+        return json.dumps({"position": position, "rows": self._rows, "seeds": self._draws.seeds(), **before})
 
     def _go_to(self, state: str) -> None:
         """Go to where an iterator over an equal dataset was, in this process or another one.
@@ -198,11 +219,21 @@ class DatasetIterator(Resumable):
         """
         wanted = json.loads(state)
         self._start(wanted["seeds"])
-        self._position = wanted["position"]
-        if self._position:
-            self._rows = skip_batches(self._elements, self._position)
-            if self._rows is not None:
-                require_same_rows(wanted.get("rows"), self._rows)
+        left = []
+        for number in wanted.get("left", ()):
+            self._skip_to(number - 1)
+            with contextlib.suppress(StopIteration):  # Then the data ends before.
+                left.append(self._take_next())
+        self._skip_to(wanted["position"])
+        self._given_back = left
+        if self._drawn and self._rows is not None:
+            require_same_rows(wanted.get("rows"), self._rows)
+
+    def _skip_to(self, position: int) -> None:
+        count = position - self._drawn
+        if count:
+            rows = skip_batches(self._elements, count)
+            self._drawn, self._rows = position, rows if self._rows is None else self._rows
 
     def get_next(self) -> Any:
         """Return the next element.
@@ -231,6 +262,19 @@ class _Failure:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+
+
+_NO_ELEMENT = "There is no element for the run of a compiled function."
+
+
+def _value(element: Any) -> Any:
+    if isinstance(element, _Failure):
+        raise element.error
+    return element
+
+
+def _number(numbered: tuple[int, Any]) -> int:
+    return numbered[0]
 
 
 @final
@@ -278,7 +322,7 @@ def _take_before_run(iterator: DatasetIterator | IteratorTracer) -> Any:
     part = None if iterator.is_of_program else part_for_elements()
     if part is None:
         _refuse()
-    element = part.note(DatasetIterator.take, (iterator,), {}, take_back=DatasetIterator.give_back)
+    element, _ = part.note(DatasetIterator.take, (iterator,), {}, take_back=DatasetIterator.give_back)
     leaves = _elements.leaves(element)
     if not leaves or not all(isinstance(leaf, jax.Array | TextTracer) for leaf in leaves):
         _refuse()

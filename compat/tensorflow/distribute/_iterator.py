@@ -56,6 +56,7 @@ class DistributedIterator(Resumable):
 
     def __init__(self, dataset: _Steps) -> None:
         """Hand out the batches of a distributed dataset."""
+        super().__init__()
         self._dataset = dataset
         self._begin(None, 0)
 
@@ -72,7 +73,8 @@ class DistributedIterator(Resumable):
 
     def initialize(self) -> None:
         """Begin the iteration anew, as the iterators of TensorFlow 1 do."""
-        self._begin(None, 0)
+        with self._lock:
+            self._begin(None, 0)
 
     def _note_end(self, position: int, own: Any) -> Any:
         if self._dataset.is_beyond_end(own):
@@ -83,11 +85,12 @@ class DistributedIterator(Resumable):
         self._rows = rows if self._rows is None else self._rows
 
     def __next__(self) -> Any:
-        batch = self._next()
-        if self._end is not None and self._position > self._end:
-            self._position, self._is_over = self._end, True
-            raise StopIteration
-        return batch
+        with self._lock:
+            batch = self._next()
+            if self._end is not None and self._position > self._end:
+                self._position, self._is_over = self._end, True
+                raise StopIteration
+            return batch
 
     def _next(self) -> Any:
         if in_replica():
