@@ -1,5 +1,7 @@
 """Functions that take elements of iterators: one program, whose inputs the elements are."""
 
+import gc
+
 import jax
 import keras
 import numpy as np
@@ -393,3 +395,33 @@ def test_elements_are_inputs_under_a_strategy(kind):
     iterator = iter(tf.data.Dataset.from_tensor_slices([1.0, 2.0, 3.0]))
     count = strategy.num_replicas_in_sync
     assert [float(step(iterator)) for _ in range(3)] == [2.0 * count, 4.0 * count, 7.0 * count] and len(runs) == 1
+
+
+def test_programs_keep_no_element():
+    def generate():
+        for rows in range(1, 5):
+            yield np.zeros((rows, 25000), "f4")
+
+    iterator = iter(tf.data.Dataset.from_generator(generate, output_signature=tf.TensorSpec([None, 25000], tf.float32)))
+    step, runs = counting(lambda iterator: tf.reduce_sum(next(iterator)))
+    for _ in range(4):
+        step(iterator)
+    gc.collect()
+    assert len(runs) == 4
+    assert not [array.shape for array in jax.live_arrays() if array.shape[-1:] == (25000,)]
+
+
+def test_function_that_catches_an_error_of_the_host_loses_no_element(caplog):
+    iterator = numbers()
+
+    @tf.function
+    def step(text):
+        element = tf.cast(next(iterator), tf.float32)
+        try:
+            return element, tf.strings.to_number(text)
+        except tf.errors.InvalidArgumentError:
+            return element, -1.0
+
+    results = [tuple(map(float, step(tf.constant(text)))) for text in ["abc", "abc", "5"]]
+    assert results == [(0, -1), (1, -1), (2, 5)]
+    assert "It catches an error of what runs on the host" in caplog.text

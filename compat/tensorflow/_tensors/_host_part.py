@@ -64,7 +64,7 @@ class HostCell:
     """Stands for an array that the host part gives to each run of the program.
 
     Attributes:
-        stored: The array that the function is traced with.
+        stored: The array that the function is traced with; its type when there is a program, which lives longer.
     """
 
     storage = GIVEN
@@ -72,7 +72,11 @@ class HostCell:
 
     def __init__(self, array: jax.Array) -> None:
         """Hold that array."""
-        self.stored = array
+        self.stored: Any = array
+
+    def forget(self) -> None:
+        """Hold the type alone."""
+        self.stored = jax.ShapeDtypeStruct(self.stored.shape, self.stored.dtype)
 
 
 @final
@@ -225,7 +229,7 @@ class HostPart:
         self.values: list[Any] = list(inputs)
         self._num_inputs = len(inputs)
         self._place: Any = None
-        self._has_failed = False
+        self._error: BaseException | None = None
         self.cells: list[tuple[HostCell, int]] = []
         self._steps: list[tuple[_Step, tuple[Any, ...]]] = []
         self._known: dict[int, tuple[Any, int]] = {}
@@ -233,18 +237,32 @@ class HostPart:
     def finish(self) -> None:
         """Keep the values that the function was traced with no longer."""
         self.values, self._known = [], {}
+        for cell, _ in self.cells:
+            cell.forget()
 
     @contextlib.contextmanager
     def noting_elements(self) -> Iterator[None]:
-        """Let elements be taken, too, by the function that is traced inside; they do not count as taken."""
+        """Let elements be taken, too, by the function that is traced inside.
+
+        They do not count as taken, unless it ends by an error of the host's: that is one of the run.
+
+        Raises:
+            ConcreteValueRequiredError: If it has caught such an error: what it does then is not what it does in other calls.
+        """
         self._place = (current_scope(), below_tapes(current_trace()))
         try:
             with noting_host_part(self):
                 yield
-        finally:
-            self._place = None
-            if not self._has_failed:
+            if self._error is not None:
+                raise ConcreteValueRequiredError(_CAUGHT) from self._error
+        except BaseException as error:
+            if error is not self._error:
                 self.undo(self.values)
+            raise
+        else:
+            self.undo(self.values)
+        finally:
+            self._place = self._error = None
 
     @property
     def takes_elements(self) -> bool:
@@ -327,7 +345,7 @@ class HostPart:
             with leaving_programs(), noting_host_part(None):
                 leaves, tree = step.compute(self.values)
         except BaseException as error:
-            self._has_failed = _stays_done(error)
+            self._error = error if _stays_done(error) else None
             raise
         self._steps.append((step, (tree, *map(_form, leaves))))
         first = len(self.values)
@@ -432,6 +450,12 @@ def part_for_elements() -> HostPart | None:
 def _stays_done(error: BaseException) -> bool:
     """Tell whether what the host has done before an error counts, as that of a graph's operations which fails."""
     return isinstance(error, Exception) and not isinstance(error, NotCompilableError)
+
+
+_CAUGHT = (
+    "It catches an error of what runs on the host, before the compiled program, so that what it does follows from the error. Let the error "
+    "leave the function, or check beforehand."
+)
 
 
 def _is_whole(value: Any) -> bool:
