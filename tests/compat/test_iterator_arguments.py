@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax.compat.tensorflow._tensors._host_part import HostPart, NoElementError
 
 
 def counting(fn, **options):
@@ -425,3 +426,57 @@ def test_function_that_catches_an_error_of_the_host_loses_no_element(caplog):
     results = [tuple(map(float, step(tf.constant(text)))) for text in ["abc", "abc", "5"]]
     assert results == [(0, -1), (1, -1), (2, 5)]
     assert "It catches an error of what runs on the host" in caplog.text
+
+
+def test_end_of_data_is_one_error_of_functions_that_run_as_python():
+    iterator = iter(tf.data.Dataset.from_tensors(tf.ragged.constant([[1], [2, 3]])).repeat(3))
+    in_python, _ = counting(lambda iterator: tf.reduce_sum(next(iterator).values), autograph=False)
+    assert [int(in_python(iterator)) for _ in range(3)] == [6, 6, 6]
+    with pytest.raises(tf.errors.OutOfRangeError, match="End of sequence"):
+        in_python(iterator)
+
+    def other(iterator):
+        return next(iterator).values, next(iter([]))
+
+    with pytest.raises(StopIteration):
+        tf.function(other, autograph=False)(iter(tf.data.Dataset.from_tensors(tf.ragged.constant([[1]]))))
+
+
+def test_elements_of_one_iterator_leave_the_function_to_be_compiled_for_others():
+    step, runs = counting(lambda iterator: tf.reduce_sum(getattr(element := next(iterator), "values", element)))
+    rows = tf.ragged.constant([[1.0], [2.0, 3.0]])
+    ragged, plain = iter(tf.data.Dataset.from_tensors(rows).repeat()), numbers()
+    assert [float(step(ragged)), *(int(step(plain)) for _ in range(5))] == [6, 0, 1, 2, 3, 4]
+    assert len(runs) == 3
+    assert [float(step(ragged)) for _ in range(3)] == [6, 6, 6] and len(runs) == 6
+
+
+def test_element_that_another_thread_takes_after_the_trace_makes_one_call_python(monkeypatch):
+    sizes = [1, 2, 3, 2, 3, 1]
+    data = tf.data.Dataset.from_generator(
+        lambda: (np.ones(size, "i4") for size in sizes), output_signature=tf.TensorSpec([None], tf.int32)
+    )
+    iterator, taken = iter(data), []
+    step, runs = counting(lambda iterator: tf.reduce_sum(next(iterator)))
+    compute = HostPart.compute
+
+    def compute_behind_another(self, inputs):
+        if not taken:
+            taken.append(int(tf.reduce_sum(next(iterator))))
+        return compute(self, inputs)
+
+    monkeypatch.setattr(HostPart, "compute", compute_behind_another)
+    assert [int(step(iterator)) for _ in range(5)] == sizes[1:] and taken == sizes[:1]
+    assert len(runs) == 4  # Traced for three sizes, and once run as Python.
+
+
+def test_element_that_could_not_be_made_is_no_element_of_what_is_left():
+    data = tf.data.Dataset.from_tensor_slices(["1", "x", "3"]).map(tf.strings.to_number)
+    iterator = iter(data)
+    next(iterator)
+    with pytest.raises(NoElementError):
+        iterator.take()
+    left = iterator.as_numpy()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        next(left)
+    assert list(map(float, left)) == [3]

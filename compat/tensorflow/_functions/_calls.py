@@ -36,6 +36,7 @@ from tfdist_jax.compat.tensorflow._tensors._host import HostTensor, holds_texts
 from tfdist_jax.compat.tensorflow._tensors._host_part import (
     HostPart,
     NoElementError,
+    is_end_of_data,
     is_stood_for,
     noting_host_part,
 )
@@ -59,6 +60,10 @@ def is_input(leaf: Any) -> bool:
 def is_traced(args: Any) -> bool:
     """Tell whether a call with `args` is part of a program that is being traced already."""
     return _state.current_scope() is not None or any(isinstance(x, Tracer) for x in leaves_of(args))
+
+
+class _ElementChangedError(NotCompilableError):
+    """A call has another element than its program was made for: it alone has to run as Python."""
 
 
 @final
@@ -175,7 +180,7 @@ class CallCache:
             compiled.undo(values)
             compiled = None
         if compiled is None:
-            return restore_constants(as_results(fn(*args, **kwargs)))
+            return _run_to_the_end(fn, args, kwargs)
         return compiled(tensors, values)
 
     def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
@@ -237,17 +242,21 @@ class CallCache:
         try:
             compiled, is_for_all_calls = self._trace(fn, leaves, tree, inputs)
             values = compiled.compute_on_host(inputs)
-            if values is None:
+            is_missed = values is None
+            if is_missed and not compiled.takes_elements:
                 raise NotCompilableError(_CHANGING)
             if is_for_all_calls:
                 if len(known) >= _MOST_SIZES and not compiled.takes_elements:
                     raise NotCompilableError(_MANY_SIZES)
                 # Those of the sizes that came last are tried first.
                 self._programs[key] = [compiled, *known[: self._limit - 1]]
-        except NoElementError:
+            if is_missed:
+                raise _ElementChangedError(_CHANGED)
+        except (NoElementError, _ElementChangedError):
             raise  # Another call may find one.
         except NotCompilableError:
-            self._programs[key] = None
+            # If an iterator's elements are the reason, its signature is another one by now, and other iterators keep theirs.
+            self._programs[tree, tuple(map(signature, leaves)), *key[2:]] = None
             raise
         finally:
             if len(self._programs) > self._limit:
@@ -321,6 +330,7 @@ class CallCache:
 _LARGEST_KEY = 32
 _MOST_SIZES = 16
 _CHANGING = "What it computes of strings has another size each time that it is computed."
+_CHANGED = "Another thread has taken the element that it was traced with, and the next one has another size."
 _MANY_SIZES = (
     f"Its strings give tensors of new sizes again and again, and each needs a program: there have been {_MOST_SIZES}. Fill them up "
     "to one size, or to a few, in the dataset."
@@ -342,6 +352,8 @@ def _run_to_the_end(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
         with running_to_the_end():
             return restore_constants(as_results(fn(*args, **kwargs)))
     except StopIteration as error:
+        if not is_end_of_data(error):
+            raise
         raise OutOfRangeError(None, None, "End of sequence") from error
 
 
@@ -380,11 +392,10 @@ def signature(leaf: Any) -> Hashable:
     if isinstance(leaf, PerReplicaStrings):
         return PerReplicaStrings, len(leaf)  # A program does not know them.
     if holds_texts(leaf):
-        return HostTensor, np.shape(
-            leaf
-        )  # Another program for other strings is not needed: the host computes with them.
+        return HostTensor, np.shape(leaf)  # Not the strings: the host computes with them.
     if is_stood_for(leaf):
-        return type(leaf)  # Which program fits an iterator, its elements tell.
+        # Which program fits an iterator, its elements tell; and whether there can be one, when one of them is known.
+        return type(leaf), getattr(leaf, "needs_python", False)
     if isinstance(leaf, HostTensor) and leaf.size <= _LARGEST_KEY:
         return (HostTensor, leaf.shape, *leaf.ravel().tolist())
     tracing_type = getattr(type(leaf), "__tf_tracing_type__", None)

@@ -39,6 +39,16 @@ class NoElementError(NotCompilableError):
 
 
 @final
+class EndOfDataError(Exception):
+    """Causes a `StopIteration` that is the end of a dataset, and not of another iterable."""
+
+
+def is_end_of_data(error: StopIteration) -> bool:
+    """Tell whether a dataset has ended, which is an `OutOfRangeError` of a function."""
+    return isinstance(error.__cause__, EndOfDataError)
+
+
+@final
 @dataclasses.dataclass(frozen=True)
 class Ticket:
     """Says which element of an iterator was taken: for the host alone, no program depends on it."""

@@ -16,7 +16,13 @@ from tfdist_jax._coordinator import run_freely
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OutOfRangeError
-from tfdist_jax.compat.tensorflow._tensors._host_part import TRACERS, NoElementError, Ticket, part_for_elements
+from tfdist_jax.compat.tensorflow._tensors._host_part import (
+    TRACERS,
+    EndOfDataError,
+    NoElementError,
+    Ticket,
+    part_for_elements,
+)
 from tfdist_jax.compat.tensorflow._tensors._host_tracer import HostTracer, TextTracer
 from tfdist_jax.compat.tensorflow.data import _elements
 from tfdist_jax.compat.tensorflow.data._optional import Optional
@@ -121,19 +127,25 @@ class Resumable(abc.ABC):
         """Do what `restore_state` is for."""
 
 
+def raise_end() -> NoReturn:
+    """Raise the error that ends Python's loops over data."""
+    raise StopIteration from EndOfDataError("End of sequence")
+
+
 @final
 class DatasetIterator(Resumable):
     """What `iter(dataset)` gives: tensors, one element after the other.
 
     Attributes:
         is_of_program: Whether a function made it while it was traced: each run is to have one of its own.
+        needs_python: Whether its elements are known to be no inputs of programs.
     """
 
     def __init__(self, plan: Plan) -> None:
         """Hand the elements of a plan out as tensors."""
         super().__init__()
         self._plan = plan
-        self.is_of_program = _is_traced()
+        self.is_of_program, self.needs_python = _is_traced(), False
         self._start(None)
 
     def _start(self, seeds: Mapping[str, list[int]] | None) -> None:
@@ -184,7 +196,7 @@ class DatasetIterator(Resumable):
             rows = rows_of(element) if self._rows is None else self._rows
             element = self._tensors.of(element)
         except StopIteration:
-            raise
+            raise_end()
         except Exception as error:
             element, rows = _Failure(error), self._rows  # The next one is behind it.
         self._drawn, self._rows = self._drawn + 1, rows
@@ -325,6 +337,8 @@ def _take_before_run(iterator: DatasetIterator | IteratorTracer) -> Any:
     element, _ = part.note(DatasetIterator.take, (iterator,), {}, take_back=DatasetIterator.give_back)
     leaves = _elements.leaves(element)
     if not leaves or not all(isinstance(leaf, jax.Array | TextTracer) for leaf in leaves):
+        taken = part.values[iterator.number] if isinstance(iterator, IteratorTracer) else iterator
+        taken.needs_python = True
         _refuse()
     return element
 

@@ -20,7 +20,7 @@ from tfdist_jax.compat.tensorflow._tensors._host import HostTensor
 from tfdist_jax.compat.tensorflow._tensors._ordered import map_in_order
 from tfdist_jax.compat.tensorflow._tensors._per_replica_strings import has_own_strings
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
-from tfdist_jax.compat.tensorflow.data._iterator import Resumable
+from tfdist_jax.compat.tensorflow.data._iterator import Resumable, raise_end
 from tfdist_jax.compat.tensorflow.data._optional import Optional
 from tfdist_jax.compat.tensorflow.data._step_rows import require_same_rows, skip_batches
 from tfdist_jax.compat.tensorflow.distribute._options import InputOptions
@@ -89,7 +89,7 @@ class DistributedIterator(Resumable):
             batch = self._next()
             if self._end is not None and self._position > self._end:
                 self._position, self._is_over = self._end, True
-                raise StopIteration
+                raise_end()
             return batch
 
     def _next(self) -> Any:
@@ -107,7 +107,7 @@ class DistributedIterator(Resumable):
             batch = next(self._batches)
         except StopIteration:
             self._is_over = True
-            raise
+            raise_end()
         except Exception:
             self._position += 1  # The next one is behind what could not be made.
             raise
