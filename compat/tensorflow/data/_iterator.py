@@ -46,13 +46,17 @@ class _Tensors:
     def __init__(self) -> None:
         self._kind: list[Any] = []
         self._alike = 0
+        self._are_numbers = False
 
     def of(self, element: Any) -> Any:
         arrays = _elements.leaves(element)
         kind = [(array.shape, array.dtype) if isinstance(array, np.ndarray | np.generic) else None for array in arrays]
-        self._alike = self._alike + 1 if kind == self._kind else 0
-        self._kind = kind
-        if self._alike < _ALIKE or any(part is None or part[1].kind in "OSU" for part in kind):
+        if kind == self._kind:
+            self._alike += 1
+        else:
+            self._kind, self._alike = kind, 0
+            self._are_numbers = all(part is not None and part[1].kind not in "OSU" for part in kind)
+        if self._alike < _ALIKE or not self._are_numbers:
             return _elements.as_tensors(element)
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             return _elements.rebuilt(element, _to_device(*arrays))
