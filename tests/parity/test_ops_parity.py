@@ -30,10 +30,11 @@ TOLERANCE = {"float64": 1e-12, "complex64": 2e-6, "float32": 2e-6, "float16": 1e
 BEYOND_TENSORFLOW = {"tf.distribute.experimental.FSDPStrategy", "tf.distribute.experimental.ModelParallelStrategy"}
 
 # What classes of ours take beyond TensorFlow's parameters, by name alone.
+WAYS_OF_TRAINING = ["max_staleness", "backup_workers", "sync_every", "outer_optimizer", "report_every_s"]
 BY_NAME_ALONE = {
     "tf.distribute.MirroredStrategy": ["communication_options"],
-    "tf.distribute.ParameterServerStrategy": ["max_staleness", "report_every_s"],
-    "tf.distribute.experimental.ParameterServerStrategy": ["max_staleness", "report_every_s"],
+    "tf.distribute.ParameterServerStrategy": WAYS_OF_TRAINING,
+    "tf.distribute.experimental.ParameterServerStrategy": WAYS_OF_TRAINING,
 }
 
 # Where TensorFlow has no default: of ours, one process can do without a cluster.

@@ -10,6 +10,7 @@ from tfdist_jax._coordinator._remote_value import RemoteValue as RemoteValue
 from tfdist_jax._coordinator._rounds import Rounds as Rounds
 from tfdist_jax._coordinator._statistics import Snapshot as Snapshot, Statistics as Statistics
 from tfdist_jax._coordinator._worker import (
+    CURRENT_WORKER as CURRENT_WORKER,
     EmbeddedWorker as EmbeddedWorker,
     Worker as Worker,
     WorkerLostError as WorkerLostError,

@@ -47,12 +47,12 @@ class Worker(Protocol):
 
 
 # Which worker's closure this thread runs: user code stands between who knows it and who asks.
-_current: ContextVar[Worker | None] = ContextVar("worker", default=None)
+CURRENT_WORKER: ContextVar[Worker | None] = ContextVar("worker", default=None)
 
 
 def current_worker() -> Worker | None:
     """Return the worker that runs this code; None outside of closures."""
-    return _current.get()
+    return CURRENT_WORKER.get()
 
 
 # What is kept while a closure runs.
@@ -82,7 +82,7 @@ _traces_freely: ContextVar[bool] = ContextVar("traces freely", default=False)
 
 def run_freely(action: Callable[[], Any]) -> Any:
     """Return what `action` returns, which traces without waiting for other workers: its caller holds a lock they may wait for."""
-    if _current.get() is None:
+    if CURRENT_WORKER.get() is None:
         return action()
     token = _traces_freely.set(True)
     try:
@@ -94,11 +94,11 @@ def run_freely(action: Callable[[], Any]) -> Any:
 @contextlib.contextmanager
 def being_worker(worker: Worker) -> Iterator[None]:
     """Run a closure as a worker's."""
-    token, of_memory = _current.set(worker), _memory.set({})
+    token, of_memory = CURRENT_WORKER.set(worker), _memory.set({})
     try:
         yield
     finally:
-        _current.reset(token)
+        CURRENT_WORKER.reset(token)
         _memory.reset(of_memory)
 
 

@@ -15,7 +15,7 @@ from jax.core import Tracer
 from tfdist_jax._coordinator import closure_memory
 from tfdist_jax._errors import NotCompilableError
 from tfdist_jax._stateful._capture import CaptureScope
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, cell_name, current_scope, write
+from tfdist_jax._stateful._state import CLOSURE_KIND, Cell, Merge, StateScope, cell_name, current_scope, write
 from tfdist_jax._stateful._storage import Storage
 
 _OUTBOX = "what a closure hands over"
@@ -90,12 +90,13 @@ class Outbox:
 @contextlib.contextmanager
 def collecting() -> Iterator[Outbox]:
     """Collect what the closure that this thread runs hands over, instead of letting it change cells at once."""
-    memory = closure_memory()
+    memory, token = closure_memory(), CLOSURE_KIND.set("gives gradients")
     outbox = memory[_OUTBOX] = Outbox()
     try:
         yield outbox
     finally:
         del memory[_OUTBOX]
+        CLOSURE_KIND.reset(token)
 
 
 def current_outbox() -> Outbox | None:

@@ -9,14 +9,6 @@ from tfdist_jax._stateful._capture import Captured
 from tfdist_jax._stateful._handed_over import is_collecting
 from tfdist_jax._stateful._served_assignments import needed_for
 from tfdist_jax._stateful._state import Cell, cell_name
-from tfdist_jax._stateful._worker_copies import current_training
-
-
-def closure_kind() -> str | None:
-    """Return how the closure that this thread runs trains, if in rounds: programs that are traced then are others."""
-    if is_collecting():
-        return "gives gradients"
-    return None if current_training() is None else "trains copies"
 
 
 def must_leave_weights_to_rounds(captured: Captured) -> None:

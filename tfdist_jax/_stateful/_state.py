@@ -105,6 +105,10 @@ class StateScope(abc.ABC):
 _scope: ContextVar[StateScope | None] = ContextVar("scope", default=None)
 
 
+# How the closure that this thread runs trains, if in rounds: programs that are traced then are others.
+CLOSURE_KIND: ContextVar[str | None] = ContextVar("closure kind", default=None)
+
+
 def current_scope() -> StateScope | None:
     """Return the scope of the program being traced, or None outside of one."""
     return _scope.get()

@@ -14,7 +14,7 @@ from tfdist_jax._internals import default_device
 from tfdist_jax._sharding._mesh import Device
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._served_storage import bring
-from tfdist_jax._stateful._state import CELLS, Cell, cell_name
+from tfdist_jax._stateful._state import CELLS, CLOSURE_KIND, Cell, cell_name
 from tfdist_jax._stateful._storage import Storage
 
 _TRAINING = "a closure that trains its worker's own copies"
@@ -36,12 +36,13 @@ class LocalTraining:
 @contextlib.contextmanager
 def training_locally() -> Iterator[LocalTraining]:
     """Note what the closure that this thread runs does to its worker's copies."""
-    memory = closure_memory()
+    memory, token = closure_memory(), CLOSURE_KIND.set("trains copies")
     training = memory[_TRAINING] = LocalTraining()
     try:
         yield training
     finally:
         del memory[_TRAINING]
+        CLOSURE_KIND.reset(token)
 
 
 def current_training() -> LocalTraining | None:

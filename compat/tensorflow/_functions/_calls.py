@@ -17,8 +17,8 @@ from tfdist_jax._device_scope import current_device
 from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._handed_over import running_to_the_end
-from tfdist_jax._stateful._round_checks import closure_kind
 from tfdist_jax._stateful._served_program import CellProgram, make_program
+from tfdist_jax._stateful._state import CLOSURE_KIND
 from tfdist_jax._stateful._traffic_explanation import tell_traffic
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
 from tfdist_jax.compat.tensorflow._functions._execution_plan import Way, make_uncompiled_plan, warn_not_compiled
@@ -212,8 +212,8 @@ class CallCache:
         leaves, tree = jax.tree.flatten((in_order(tuple(args)), named))
         leaves = list(map(_as_argument, leaves))
         inputs = [_input(leaf) for leaf in leaves if is_input(leaf) or is_stood_for(leaf)]
-        tensors = [leaf for leaf in inputs if not is_stood_for(leaf)]
-        key = (tree, tuple(map(signature, leaves)), guard, current_strategy(), current_device(), closure_kind())
+        tensors: list[Any] = [leaf for leaf in inputs if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct))]
+        key = (tree, tuple(map(signature, leaves)), guard, current_strategy(), current_device(), CLOSURE_KIND.get())
         found = self._find_known(key, inputs)
         if found is not None:
             return found[0], tensors, found[1]

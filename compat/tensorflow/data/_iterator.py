@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self, final
 import jax
 import numpy as np
 
-from tfdist_jax._coordinator import run_freely
+from tfdist_jax._coordinator import CURRENT_WORKER, run_freely
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OutOfRangeError
@@ -115,7 +115,8 @@ class Resumable(abc.ABC):
     def _run(self, action: Callable[[], Any]) -> Any:
         self._is_at_rest = False
         try:
-            result = run_freely(action)  # Who traces may wait for the lock: who holds it must not wait for who traces.
+            # Who traces may wait for the lock: who holds it must not wait for who traces.
+            result = action() if CURRENT_WORKER.get() is None else run_freely(action)
         except Exception:
             self._is_at_rest, self._wanted = True, None
             raise

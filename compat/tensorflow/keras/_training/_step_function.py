@@ -18,9 +18,8 @@ from tfdist_jax._runtime import runs_on_cpu
 from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._sharding._input import pad_to_equal
 from tfdist_jax._sharding._placement import local, replicated_sharding
-from tfdist_jax._stateful._round_checks import closure_kind
 from tfdist_jax._stateful._served_program import CellProgram, make_program
-from tfdist_jax._stateful._state import current_scope, load, store
+from tfdist_jax._stateful._state import CLOSURE_KIND, current_scope, load, store
 from tfdist_jax._stateful._traffic_explanation import tell_traffic
 from tfdist_jax.compat.tensorflow._tensors._ordered import restore_dict_order
 from tfdist_jax.compat.tensorflow.distribute._parameter_server import ParameterServerStrategy
@@ -240,7 +239,7 @@ class StepFunction:
         leaves, tree = jax.tree.flatten(batches)
         types = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         return self._program(
-            (ids, current_device(), closure_kind()), sizes, tree, types, self._find_reset() is not None
+            (ids, current_device(), CLOSURE_KIND.get()), sizes, tree, types, self._find_reset() is not None
         ), leaves
 
     def _find_reset(self) -> Callable[[], None] | None:
