@@ -126,4 +126,4 @@ def test_digits_are_learned_by_four_workers_in_rounds(make, kind):
     if "all" in kind:
         assert int(model.optimizer.iterations) == told.rounds
     if kind != "all but one":  # 94 batches in an epoch, and in a round 4 or 24.
-        assert (told.rounds, told.dropped) == (12 * (24 if kind == "all" else 4), 0)
+        assert (told.rounds, told.dropped) == (16 * (24 if kind == "all" else 4), 0)
