@@ -170,7 +170,8 @@ class CallCache:
         try:
             compiled, tensors, values = self._find(fn, args, kwargs, guard)
         except NoElementError:
-            return _run_to_the_end(fn, args, kwargs)
+            with running_to_the_end():
+                return _run_as_python(fn, args, kwargs)
         except NotCompilableError as error:
             if isinstance(error, ConcreteValueRequiredError) and not self._told:
                 self._told = True
@@ -180,7 +181,7 @@ class CallCache:
             compiled.undo(values)
             compiled = None
         if compiled is None:
-            return _run_to_the_end(fn, args, kwargs)
+            return _run_as_python(fn, args, kwargs)
         return compiled(tensors, values)
 
     def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
@@ -346,11 +347,10 @@ _CREATED_AGAIN = (
 )
 
 
-def _run_to_the_end(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run a function as Python up to where an iterator has no element: what comes before has its effects."""
+def _run_as_python(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run a function as Python, up to where an iterator has no element: what comes before has its effects."""
     try:
-        with running_to_the_end():
-            return restore_constants(as_results(fn(*args, **kwargs)))
+        return restore_constants(as_results(fn(*args, **kwargs)))
     except StopIteration as error:
         if not is_end_of_data(error):
             raise
