@@ -9,7 +9,7 @@ import weakref
 import keras
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from digits import NUM_TRAINED, DigitsTraining
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax._program import BEFORE_RUN
@@ -486,34 +486,13 @@ def test_copies_in_processes_are_refused(coordinate, engine):
 @pytest.mark.parametrize("outer", OUTER)
 def test_digits_are_learned_by_workers_with_copies(coordinate, outer):
     strategy, coordinator = coordinate(workers=4, sync_every=5, outer_optimizer=OUTER[outer]())
-    x, y = load_digits(return_X_y=True)
-    order = np.random.RandomState(0).permutation(len(x))
-    x, y = (x[order] / 16).astype("f4"), y[order]
-    keras.utils.set_random_seed(0)
-    with strategy.scope():
-        model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)])
-        optimizer = keras.optimizers.Adam(5e-3)
-        accuracy = keras.metrics.SparseCategoricalAccuracy()
-
-    @tf.function
-    def step(x, y):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x, training=True)))
-        weights = model.trainable_variables
-        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-
-    @tf.function
-    def evaluate(x, y):
-        accuracy.update_state(y, model(x, training=False))
-
-    random = np.random.RandomState(0)
+    digits = DigitsTraining(strategy, 5e-3)
+    step, random = tf.function(digits.train), np.random.RandomState(0)
     for _ in range(1600):
-        rows = random.randint(0, 1500, 16)
-        coordinator.schedule(step, args=(tf.constant(x[rows]), tf.constant(y[rows])))
+        rows = random.randint(0, NUM_TRAINED, 16)
+        coordinator.schedule(step, args=(tf.constant(digits.x[rows]), tf.constant(digits.y[rows])))
     coordinator.join()
-    for start in range(1500, len(x), 33):
-        coordinator.schedule(evaluate, args=(tf.constant(x[start : start + 33]), tf.constant(y[start : start + 33])))
-    coordinator.join()
+    assert digits.evaluate(coordinator) >= 0.95
     told = coordinator.statistics
-    assert float(accuracy.result()) >= 0.95 and int(accuracy.count) == 297
-    assert told.rounds == 80 and int(optimizer.iterations) == 400
+    assert int(digits.accuracy.count) == 297
+    assert told.rounds == 80 and int(digits.optimizer.iterations) == 400

@@ -8,7 +8,7 @@ import jax
 import keras
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from digits import DigitsTraining
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax._program import BEFORE_RUN
@@ -272,50 +272,24 @@ def test_without_staleness_training_is_synchronous_bit_for_bit(coordinate, optim
 
 def test_digits_are_learned_asynchronously(coordinate):
     strategy, coordinator = coordinate(workers=4)
-    x, y = load_digits(return_X_y=True)
-    order = np.random.RandomState(0).permutation(len(x))
-    x, y = (x[order] / 16).astype("f4"), y[order]
-    keras.utils.set_random_seed(0)
-    with strategy.scope():
-        model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)])
-        optimizer = keras.optimizers.Adam(2e-3)
-        accuracy = keras.metrics.SparseCategoricalAccuracy()
+    digits = DigitsTraining(strategy, 2e-3)
 
     @tf.function
     def step(iterator):
-        def replica(x, y):
-            with tf.GradientTape() as tape:
-                logits = model(x, training=True)
-                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
-            weights = model.trainable_variables
-            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-            return loss
+        strategy.run(digits.train, args=next(iterator))
 
-        strategy.run(replica, args=next(iterator))
-
-    @tf.function
-    def evaluate(x, y):
-        accuracy.update_state(y, model(x, training=False))
-
-    def make_dataset():
-        index = tf.distribute.coordinator.experimental_get_current_worker_index()
-        data = tf.data.Dataset.from_tensor_slices((x[:1500], y[:1500])).shuffle(1500, seed=int(index))
-        return data.repeat().batch(32)
-
-    iterator = iter(coordinator.create_per_worker_dataset(make_dataset))
+    iterator = digits.make_iterators(coordinator, 32)
     for _ in range(650):
         coordinator.schedule(step, args=(iterator,))
     coordinator.join()
-    for start in range(1500, len(x), 33):
-        coordinator.schedule(evaluate, args=(tf.constant(x[start : start + 33]), tf.constant(y[start : start + 33])))
-    coordinator.join()
+    assert digits.evaluate(coordinator) >= 0.95
     told = coordinator.statistics
     # Each row is counted once, whichever workers count at the same time.
-    assert int(accuracy.count) == len(x) - 1500
-    assert float(accuracy.result()) >= 0.95 and int(optimizer.iterations) == 650
+    assert int(digits.accuracy.count) == 297
+    assert int(digits.optimizer.iterations) == 650
     assert told.closures == 659 and max(told.staleness) > 0 and "staleness" in str(told)
     # A step reads and sends the model's parameters, and a few numbers.
-    parameters = sum(v.numpy().nbytes for v in model.trainable_variables)
+    parameters = sum(v.numpy().nbytes for v in digits.model.trainable_variables)
     assert 650 * parameters <= told.pushed_bytes <= 660 * (parameters + 4000)
 
 

@@ -7,8 +7,8 @@ import jax
 import keras
 import numpy as np
 import pytest
+from digits import DigitsTraining
 from environment import LIMIT_S
-from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax._program import BEFORE_RUN
@@ -438,42 +438,17 @@ def test_options_of_rounds_are_checked_when_the_strategy_is_made(coordinate, opt
 @pytest.mark.parametrize("backup_workers", [0, 1])
 def test_digits_are_learned_in_rounds(coordinate, backup_workers):
     strategy, coordinator = coordinate(workers=4, backup_workers=backup_workers)
-    x, y = load_digits(return_X_y=True)
-    order = np.random.RandomState(0).permutation(len(x))
-    x, y = (x[order] / 16).astype("f4"), y[order]
-    keras.utils.set_random_seed(0)
-    with strategy.scope():
-        model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)])
-        optimizer = keras.optimizers.Adam(5e-3)
-        accuracy = keras.metrics.SparseCategoricalAccuracy()
+    digits = DigitsTraining(strategy, 5e-3)
 
     @tf.function
     def step(iterator):
-        def replica(x, y):
-            with tf.GradientTape() as tape:
-                logits = model(x, training=True)
-                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
-            weights = model.trainable_variables
-            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        strategy.run(digits.train, args=next(iterator))
 
-        strategy.run(replica, args=next(iterator))
-
-    @tf.function
-    def evaluate(x, y):
-        accuracy.update_state(y, model(x, training=False))
-
-    def make_dataset():
-        index = tf.distribute.coordinator.experimental_get_current_worker_index()
-        data = tf.data.Dataset.from_tensor_slices((x[:1500], y[:1500])).shuffle(1500, seed=int(index))
-        return data.repeat().batch(16)
-
-    iterator = iter(coordinator.create_per_worker_dataset(make_dataset))
+    iterator = digits.make_iterators(coordinator, 16)
     for _ in range(800):
         coordinator.schedule(step, args=(iterator,))
     coordinator.join()
-    for start in range(1500, len(x), 33):
-        coordinator.schedule(evaluate, args=(tf.constant(x[start : start + 33]), tf.constant(y[start : start + 33])))
-    coordinator.join()
+    assert digits.evaluate(coordinator) >= 0.95
     told = coordinator.statistics
-    assert float(accuracy.result()) >= 0.95 and int(optimizer.iterations) == told.rounds
+    assert int(digits.optimizer.iterations) == told.rounds
     assert 0 <= (4 - backup_workers) * told.rounds - (800 - told.dropped) < 4 - backup_workers

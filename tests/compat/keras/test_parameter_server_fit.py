@@ -5,8 +5,8 @@ import functools
 import keras
 import numpy as np
 import pytest
+from digits import load_shuffled_digits
 from served_strategies import KINDS, make as make, statistics
-from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax.compat.tensorflow.keras._training._served_steps import ServedSteps
@@ -53,9 +53,7 @@ def test_without_staleness_fit_is_that_of_one_device(make, kind):
 
 def test_digits_are_learned_by_four_workers(make):
     strategy = make(4)
-    x, y = load_digits(return_X_y=True)
-    order = np.random.RandomState(0).permutation(len(x))
-    x, y = (x[order] / 16).astype("f4"), y[order]
+    x, y = load_shuffled_digits()
     keras.utils.set_random_seed(0)
     with strategy.scope():
         model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)])

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
+from digits import load_shuffled_digits
 from served_strategies import KINDS, make as make, statistics
-from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
 
@@ -110,9 +110,7 @@ ROUNDS = {
 @pytest.mark.parametrize("kind", ROUNDS)
 def test_digits_are_learned_by_four_workers_in_rounds(make, kind):
     strategy = make(4, **ROUNDS[kind]())
-    x, y = load_digits(return_X_y=True)
-    order = np.random.RandomState(0).permutation(len(x))
-    x, y = (x[order] / 16).astype("f4"), y[order]
+    x, y = load_shuffled_digits()
     keras.utils.set_random_seed(0)
     with strategy.scope():
         layers = [keras.layers.Dense(64, "relu"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.1)]
