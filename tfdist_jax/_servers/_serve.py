@@ -6,10 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from tfdist_jax._servers._ray_actors import ServerActor, WorkerActor
-from tfdist_jax._servers._ray_cluster import RayCluster
+if TYPE_CHECKING:
+    from tfdist_jax._servers._ray_cluster import RayCluster
 
 _log = logging.getLogger("tfdist_jax")
 _LOOK_S = 1.0
@@ -27,6 +27,8 @@ def serve(jobs: Mapping[str, Sequence[str]], job: str, index: int) -> NoReturn:
     Raises:
         SystemExit: If a server's memory is lost.
     """
+    from tfdist_jax._servers._ray_cluster import RayCluster  # As in `connect`.
+
     # What ends with the process is closed, also when it is asked to end.
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
@@ -40,7 +42,9 @@ def serve(jobs: Mapping[str, Sequence[str]], job: str, index: int) -> NoReturn:
         cluster.close()
 
 
-def _be_task(cluster: RayCluster, job: str, index: int) -> NoReturn:
+def _be_task(cluster: "RayCluster", job: str, index: int) -> NoReturn:
+    from tfdist_jax._servers._ray_actors import ServerActor, WorkerActor
+
     kind = ServerActor if job == "ps" else WorkerActor
     actor = cluster.start_actor(kind)
     _log.info("The task %s %d is there.", job, index)
