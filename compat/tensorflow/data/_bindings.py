@@ -30,7 +30,7 @@ class Bindings:
             self._globals = {name: fn.__globals__[name] for name in read if name in fn.__globals__}
 
     def __reduce__(self) -> Any:
-        return Bindings, (self._fn,)
+        return Bindings, (self.function(),)
 
     def function(self) -> Callable[..., Any]:
         """Return the function; where a name has been bound anew, one in which it is as it was."""

@@ -80,8 +80,8 @@ class ElementFunction:
         return self._converted[1]
 
     def __reduce__(self) -> Any:
-        # Programs are of their process; the next one traces again.
-        return ElementFunction, (self._given, self._source)
+        # Programs are of their process; the next one traces again, with what names meant when the dataset was made.
+        return ElementFunction, (self._bindings.function(), self._source)
 
     def caller(self, seed_log: SeedLog) -> Callable[[Any], Any]:
         """Return the function for the elements of one iteration, in their order: from arrays to arrays."""
