@@ -6,6 +6,12 @@ from tfdist_jax._coordinator._closure_queue import (
     ClosureQueue as ClosureQueue,
 )
 from tfdist_jax._coordinator._coordinator import Coordinator as Coordinator, check_options as check_options
+from tfdist_jax._coordinator._held_array import (
+    DataWorker as DataWorker,
+    HeldArray as HeldArray,
+    HeldElement as HeldElement,
+    fetch as fetch,
+)
 from tfdist_jax._coordinator._remote_value import RemoteValue as RemoteValue
 from tfdist_jax._coordinator._rounds import Rounds as Rounds
 from tfdist_jax._coordinator._statistics import Snapshot as Snapshot, Statistics as Statistics

@@ -1,7 +1,7 @@
 """What runs in the processes of servers and workers, as Ray's actors."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -9,6 +9,7 @@ import numpy as np
 
 from tfdist_jax._cluster import Timeouts
 from tfdist_jax._servers._connections import Endpoint, Handler, Listener
+from tfdist_jax._servers._held_data import HeldData
 from tfdist_jax._servers._plan import ExportedPart, Plan, load_part
 from tfdist_jax._servers._ray_peers import Peer, ask_servers
 from tfdist_jax._servers._runner import Outcome, Runner
@@ -48,8 +49,14 @@ class WorkerActor:
         _be_in(environment)
         self._plans: dict[str, Plan] = {}
         self._parts: dict[str, Any] = {}
-        self._session, self._servers = "", ()
-        methods = {"load": self.load, "run": self.run}
+        self._session, self._servers, self._data = "", (), HeldData()
+        methods = {
+            "load": self.load,
+            "run": self.run,
+            "begin_data": self.begin_data,
+            "take": self.take,
+            "fetch": self.fetch,
+        }
         self.listener = _listen(host, lambda method, arguments: methods[method](*arguments))
 
     def ping(self) -> dict[str, Any]:
@@ -61,9 +68,9 @@ class WorkerActor:
         return self.listener.endpoint
 
     def begin(self, session: str, servers: Sequence[Peer]) -> None:
-        """Serve a coordinator, which calls itself so and has these servers; forget the programs of another one."""
+        """Serve a coordinator, which calls itself so and has these servers; forget the programs and the data of another one."""
         self._session, self._servers = session, servers
-        self._plans, self._parts = {}, {}
+        self._plans, self._parts, self._data = {}, {}, HeldData()
 
     def load(self, session: str, plan: Plan, parts: Mapping[str, ExportedPart]) -> None:
         """Take a coordinator's plan and what it computes."""
@@ -78,12 +85,34 @@ class WorkerActor:
             ServerLostError: If a server has gone.
             StaleSenderError: If another coordinator uses the worker.
         """
-        servers, parts, plans = self._servers, self._parts, self._plans
+        servers, parts, plans, data = self._servers, self._parts, self._plans, self._data
         self._must_be_of(caller.session)  # After those have been read, which another coordinator would replace before.
         ask = lambda messages, sent, number: ask_servers(servers, messages, sent, caller.sender(name, number))
-        outcome = Runner(parts).run(plans[name], arguments, ask)
+        outcome = Runner(parts).run(plans[name], list(map(data.find, arguments)), ask)
         outcome.results[:] = map(np.asarray, outcome.results)
         return outcome
+
+    def begin_data(self, session: str, iteration: int, make: Callable[..., Any], arguments: Sequence[Any]) -> None:
+        """Begin an iteration for a coordinator: `HeldData.begin`."""
+        data = self._data_of(session)
+        data.begin(iteration, make, arguments)
+
+    def take(
+        self, session: str, iteration: int, elements: Sequence[int], iterations: Sequence[int]
+    ) -> tuple[int, Any] | None:
+        """Take the next element of an iteration, and hold those elements and iterations no longer: `HeldData.take`."""
+        data = self._data_of(session)
+        data.release(elements, iterations)
+        return data.take(iteration)
+
+    def fetch(self, session: str, element: int) -> Sequence[np.ndarray]:
+        """Return the arrays of an element."""
+        return self._data_of(session).fetch(element)
+
+    def _data_of(self, session: str) -> HeldData:
+        data = self._data
+        self._must_be_of(session)  # After that has been read, as in `run`.
+        return data
 
     def _must_be_of(self, session: str) -> None:
         if session != self._session:

@@ -7,17 +7,27 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
 import numpy as np
 
 from tfdist_jax._cluster import Timeouts
-from tfdist_jax._coordinator import Closure, WorkerLostError, being_worker, current_worker
+from tfdist_jax._coordinator import (
+    Closure,
+    HeldArray,
+    HeldElement,
+    WorkerLostError,
+    being_worker,
+    current_worker,
+    fetch,
+)
 from tfdist_jax._errors import ServerLostError, make_server_lost_error
+from tfdist_jax._servers._held_data import Held
 from tfdist_jax._servers._plan import ExportedPart, Part, Plan
 from tfdist_jax._servers._ray_cluster import RayCluster
+from tfdist_jax._servers._ray_data import DataHolder
 from tfdist_jax._servers._ray_peers import ActorLostError, Peer, ask_servers, call_servers
 from tfdist_jax._servers._runner import BeforeChanges, Outcome, Runner
 from tfdist_jax._servers._server import Caller
@@ -98,7 +108,8 @@ class RayServers:
         sender = functools.partial(caller.sender, plan.name)
         ask = lambda messages, sent, number: ask_servers(self.peers, messages, sent, sender(number))
         with _as_users_error():
-            return Runner({name: parts[name] for name in plan.parts}).run(plan, arguments, ask, before_changes)
+            runner = Runner({name: parts[name] for name in plan.parts})
+            return runner.run(plan, list(map(fetch, arguments)), ask, before_changes)
 
     def _load(self, plan: Plan, parts: Mapping[str, Part]) -> None:
         """Let the servers have what they compute for a plan."""
@@ -127,7 +138,7 @@ class _Own(threading.local):
 
 @final
 class RayWorker:
-    """A worker in a process of its own; what a closure does besides running programs, a thread of this process does."""
+    """A worker in a process of its own, which holds data and runs programs; what else a closure does, a thread of this process does."""
 
     def __init__(self, cluster: RayCluster, index: int, servers: RayServers) -> None:
         """Wait for a worker of the cluster."""
@@ -144,6 +155,7 @@ class RayWorker:
     def _connect(self, is_over: Callable[[], bool] | None) -> None:
         while (peer := self._cluster.wait_for_peer("worker", self.index, is_over)) is not None:
             self._peer = peer
+            self._data = DataHolder(functools.partial(self._call_for_data, peer))
             self._known: set[str] = set()
             limit_s = Timeouts.of_environment().heartbeat_s
             try:
@@ -186,8 +198,32 @@ class RayWorker:
             exported = {name: parts[name].export(self._platform) for name in plan.parts}
             self._call("load", self._servers.session, plan, exported)
             self._known.add(plan.name)
-        given = list(map(np.asarray, arguments))
-        return self._call("run", plan.name, given, self.next_call())
+        return self._call("run", plan.name, list(map(self._sent, arguments)), self.next_call())
+
+    def _sent(self, argument: Any) -> Any:
+        """Return what the process gets for an argument: where it is, if it is there already."""
+        if isinstance(argument, HeldArray) and argument.element.holder is self._data:
+            return Held(argument.element.number, argument.place)
+        return np.asarray(argument)
+
+    def iterate(self, make: Callable[..., Iterable[Any]], *arguments: Any) -> Iterator[tuple[HeldElement, Any]]:
+        """Begin an iteration in the process: `DataWorker.iterate`."""
+        return self._data.iterate(make, *arguments)
+
+    def _call_for_data(self, peer: Peer, method: str, *arguments: Any) -> Any:
+        """Call a method of the process that holds data; the closure runs again if it has gone, unless it is another worker's.
+
+        Raises:
+            RuntimeError: If it has gone, and this thread does not stand for the worker.
+        """
+        if current_worker() is self and peer is self._peer:
+            return self._call(method, self._servers.session, *arguments)
+        try:
+            return peer.call(method, self._servers.session, *arguments)
+        except ActorLostError as error:
+            raise RuntimeError(
+                f"These data were in the process of the worker {self.index}, which has gone. {error}"
+            ) from error
 
     def _call(self, method: str, *arguments: Any) -> Any:
         try:

@@ -312,9 +312,10 @@ class StatefulProgram:
 
     Attributes:
         is_whole: Whether it does all that the function does: not where somebody has to do something before each run.
+        takes_held_arrays: Whether arguments may be arrays that a worker's process holds.
     """
 
-    is_whole = True
+    is_whole, takes_held_arrays = True, False
 
     def __init__(
         self,

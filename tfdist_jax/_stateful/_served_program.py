@@ -10,7 +10,7 @@ from typing import Any, final
 import jax
 
 from tfdist_jax._autodiff._tape import is_recording, observe_read
-from tfdist_jax._coordinator import WorkerLostError
+from tfdist_jax._coordinator import WorkerLostError, fetch
 from tfdist_jax._internals import default_device, setting
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
@@ -65,6 +65,7 @@ class ServedProgram:
 
     Attributes:
         is_whole: As of `StatefulProgram`.
+        takes_held_arrays: Whether arguments may be arrays that the worker's process holds.
     """
 
     is_whole = True
@@ -76,6 +77,7 @@ class ServedProgram:
         self._constants = Constants(captured.jaxpr)
         remote = [cell.storage.servers for cell in captured.cells if isinstance(cell.storage, RemoteStorage)]
         self._planned = PlannedProgram(self._parts, remote[0]) if remote else None
+        self.takes_held_arrays = self._planned is not None and not self._planned.at_once.cells
         self._at_once = AtOnce(captured, [] if self._planned else self._parts.assignments.at_once)
         self._traffic = list({id(one): one for one in map(_traffic_of, captured.cells) if one is not None}.values())
         self._checking = threading.RLock()
@@ -100,12 +102,13 @@ class ServedProgram:
             for cell in self.captured.cells:
                 outbox.must_be_open(cell)
         values = Values(self._constants)
-        values.give(self._parts.arguments, arrays)
         if self._planned is not None and (self.captured.written or not is_recording()):
             if is_recording():
                 raise NotImplementedError(_UNDER_TAPE)
+            values.give(self._parts.arguments, arrays)
             with self._running():
                 return self._run_plan(self._planned, values)
+        values.give(self._parts.arguments, list(map(fetch, arrays)))
         if not (self._parts.assignments.alone or self.captured.checks):
             return self._run(values)
         with self._running():
@@ -220,7 +223,7 @@ class ServedProgram:
     def lower(self, arrays: Sequence[Any]) -> Any:
         """Lower what a worker computes first, without running it."""
         values = Values(self._constants)
-        values.give(self._parts.arguments, arrays)
+        values.give(self._parts.arguments, list(map(fetch, arrays)))
         self._read(values, begin=lambda values: None)
         first = self._parts.stages[0]
         return (first.program or jax.jit(lambda *arrays: ())).lower(*values.take(first.inputs))
