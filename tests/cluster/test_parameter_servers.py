@@ -68,6 +68,11 @@ def test_custom_loops_and_fits_go_on_while_workers_die_and_freeze(launch):
         + """
 import keras
 assert train(4) == [4.0] * 4
+# A number that is made of a Python value is one of the process that makes the dataset's elements.
+of_processes = iter(coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.range(100).map(lambda x: os.getpid())))
+find = tf.function(lambda iterator: next(iterator))
+found = [coordinator.schedule(find, args=(of_processes,)) for _ in range(20)]
+result("made", [sorted({int(pid.fetch()) for pid in found}), sorted(map(pid_of_worker, range(2)))])
 done = [float(total)]
 rng = np.random.default_rng(0)
 
@@ -103,8 +108,10 @@ result("fit", [found["accuracy"], int(model.optimizer.iterations)])
     options = ("--workers", "2", "--parameter-servers", "2", "--max-restarts", "3", "--heartbeat-timeout", "5")
     launcher = launch(program, *options)
     assert launcher.wait(2 * LIMIT_S) == 0, launcher.log
+    made, workers = launcher.result("made")
+    assert made and set(made) <= set(workers)
     done, count, closures = launcher.result("loop")
-    assert done == [16.0, 456.0, 896.0, 1336.0] and count == 334 and closures == 334
+    assert done == [16.0, 456.0, 896.0, 1336.0] and count == 334 and closures == 354
     accuracy, iterations = launcher.result("fit")
     assert accuracy > 0.9 and iterations == 300
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import ShapedArray, Tracer
 
 from tfdist_jax._autodiff._tape import is_recording
-from tfdist_jax._coordinator import tracing_alone
+from tfdist_jax._coordinator import fetch, tracing_alone
 from tfdist_jax._device_scope import current_device
 from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._stateful import _state
@@ -93,7 +93,10 @@ class _Compiled:
 
     def arguments(self, tensors: Sequence[jax.Array], values: Sequence[Any]) -> Sequence[jax.Array]:
         """Return what the program is called with: a call's tensors, and what the host part gives it."""
-        return [*tensors, *(values[number] for number in self._given)] if self._given else tensors
+        if not self._given:
+            return tensors
+        given = (values[number] for number in self._given)
+        return [*tensors, *(given if self.program.takes_held_arrays else map(fetch, given))]
 
     def __call__(self, tensors: Sequence[jax.Array], values: Sequence[Any]) -> Any:
         """Run the program on a call's tensors, and on the values of the host part."""

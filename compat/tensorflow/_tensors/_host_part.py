@@ -18,6 +18,7 @@ import numpy as np
 from jax.core import Tracer
 
 from tfdist_jax._autodiff._tape_trace import below_tapes
+from tfdist_jax._coordinator import HeldArray, fetch
 from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._internals import current_trace
 from tfdist_jax._stateful._state import current_scope, leaving_programs, read
@@ -129,7 +130,7 @@ class _Step:
     def _arguments(self, values: Sequence[Any] | Mapping[int, Any]) -> tuple[Any, Any]:
         parts = list(self.constants)
         for place, number in self.slots:
-            parts[place] = values[number]
+            parts[place] = fetch(values[number])
         return restore_dict_order(self.tree.unflatten(parts))
 
     def compute_rows(self, columns: Sequence[Any], count: int, form: tuple[Any, ...]) -> list[Any] | None:
@@ -354,6 +355,7 @@ class HostPart:
         try:
             with leaving_programs(), noting_host_part(None):
                 leaves, tree = step.compute(self.values)
+                leaves = list(map(fetch, leaves))  # The function is traced with their values.
         except BaseException as error:
             self._error = error if _stays_done(error) else None
             raise
@@ -480,7 +482,7 @@ def _form(value: Any) -> Any:
     """Return what a program knows of a result of the host part: a tensor's type; of anything else the value."""
     if holds_texts(value):
         return "string", np.shape(value)
-    if isinstance(value, jax.Array | np.ndarray):
+    if isinstance(value, jax.Array | np.ndarray | HeldArray):
         kind = value.aval if isinstance(value, jax.Array) else value
         return kind.dtype, kind.shape
     return (type(value), None) if _is_whole(value) else (type(value), value)

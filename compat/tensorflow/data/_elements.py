@@ -10,6 +10,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from tfdist_jax._coordinator import HeldArray
 from tfdist_jax.compat.tensorflow._platform._errors import InvalidArgumentError
 from tfdist_jax.compat.tensorflow._tensors._composite import Composite
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
@@ -117,8 +118,12 @@ def is_whole(value: Any) -> bool:
 
 
 def as_tensors(element: Any) -> Any:
-    """Turn an element of NumPy arrays into tensors."""
-    return map_structure(lambda value: value if is_whole(value) else convert_to_tensor(value), element)
+    """Turn an element of NumPy arrays into tensors; arrays that another process holds stay there."""
+    return map_structure(_as_tensor, element)
+
+
+def _as_tensor(value: Any) -> Any:
+    return value if isinstance(value, HeldArray) or is_whole(value) else convert_to_tensor(value)
 
 
 def checked_state(state: Any, types: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self, final
 import jax
 import numpy as np
 
-from tfdist_jax._coordinator import CURRENT_WORKER, run_freely
+from tfdist_jax._coordinator import CURRENT_WORKER, fetch, run_freely
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax.compat.tensorflow._functions._autograph._host import require_host
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError, OutOfRangeError
@@ -168,10 +168,10 @@ class DatasetIterator(Resumable):
         _, element = self._take(self._take_next)
         if isinstance(element, _Failure):
             raise element.error
-        return element
+        return _elements.map_structure(fetch, element) if self._plan.is_elsewhere else element
 
     def take(self) -> tuple[Any, Ticket]:
-        """Return the next element for the run of a program, and what it is given back with.
+        """Return the next element for the run of a program, and what it is given back with; its arrays may be a worker's, `HeldArray`.
 
         Raises:
             NoElementError: If there is none, or it could not be made: then that is still to come.

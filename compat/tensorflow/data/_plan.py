@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Self, TypeVar, final
+from typing import Any, ClassVar, Self, TypeVar, final
 
 import jax
 import numpy as np
@@ -34,7 +34,12 @@ class Plan(abc.ABC):
 
     An iteration takes its random seeds when it is made, not when its first element is asked for: so its state can be
     saved at any moment, and threads do not race for seeds.
+
+    Attributes:
+        is_elsewhere: Whether elements have parts that another process holds.
     """
+
+    is_elsewhere: ClassVar[bool] = False
 
     @abc.abstractmethod
     def elements(self, seed_log: SeedLog) -> Iterator[Any]:

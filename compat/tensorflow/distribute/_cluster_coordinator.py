@@ -20,6 +20,7 @@ from tfdist_jax.compat.tensorflow._functions._function import Function
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow._platform._errors import CancelledError
 from tfdist_jax.compat.tensorflow.data._dataset import Dataset
+from tfdist_jax.compat.tensorflow.data._worker_elements import iterate
 from tfdist_jax.compat.tensorflow.distribute._parameter_server import ParameterServerStrategy
 from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
 
@@ -129,7 +130,7 @@ class PerWorkerDataset:
         """Make an iterator on each worker."""
         if _state.current_scope() is not None:
             raise RuntimeError("__iter__() is not supported inside of tf.function: make the iterators outside.")
-        made = self._coordinator.create_per_worker_resource(lambda: iter(self._make()))
+        made = self._coordinator.create_per_worker_resource(lambda: _iterate(self._make()))
         return PerWorkerDistributedIterator(made.values)
 
     @property
@@ -307,6 +308,11 @@ def _make_dataset(dataset_fn: Callable[[], Any]) -> Any:
     if not hasattr(made, "element_spec"):
         raise TypeError(f"`dataset_fn` must return a `tf.data.Dataset`, or a distributed one; it returns {made!r}.")
     return made
+
+
+def _iterate(dataset: Any) -> Any:
+    """Return an iterator over a dataset of the worker that runs this."""
+    return iterate(dataset.make() if isinstance(dataset, DatasetOfEachWorker) else dataset)
 
 
 def _arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
