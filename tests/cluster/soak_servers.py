@@ -2,8 +2,8 @@
 
     python tests/cluster/soak_servers.py --faults 30 --seed 0
 
-Each round schedules closures, each of which adds one to a variable on each of two servers, and a fault strikes meanwhile. After a round
-both variables are compared with what they are to hold, and saved; what strikes a server, the program is started again after, from there.
+Each round schedules closures, each of which takes an element of its worker's data and adds one to a variable on each of two servers, and
+a fault strikes meanwhile. After a round both variables are compared with what they are to hold, and saved; what strikes a server, the program is started again after, from there.
 """
 
 import argparse
@@ -44,8 +44,14 @@ manager = tf.train.CheckpointManager(checkpoint, str(folder / "checkpoints"), ma
 checkpoint.restore(manager.latest_checkpoint)
 CLOSURES = 60
 
+def numbers():
+    return tf.data.Dataset.range(10_000).map(lambda x: tf.cast(x, tf.float32)).repeat()
+
+iterator = iter(coordinator.create_per_worker_dataset(numbers))
+
 @tf.function
-def step(x):
+def step(iterator):
+    x = next(iterator)
     second.assign_add(tf.sin(x) ** 2 + tf.cos(x) ** 2)
     first.assign_add(1)
     return x
@@ -66,8 +72,8 @@ while (number := int(first) // CLOSURES) < len(plan):
         struck.write_text(str(time.time()))
         threading.Thread(target=strike, args=(fault["kind"], fault["target"], fault["after_s"])).start()
     begin, retries = time.monotonic(), coordinator.statistics.retries
-    for i in range(CLOSURES):
-        coordinator.schedule(step, args=(tf.constant(float(i)),))
+    for _ in range(CLOSURES):
+        coordinator.schedule(step, args=(iterator,))
         time.sleep(0.005)
     coordinator.join()
     wanted = (number + 1) * CLOSURES
