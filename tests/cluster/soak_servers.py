@@ -3,7 +3,8 @@
     python tests/cluster/soak_servers.py --faults 30 --seed 0
 
 Each round schedules closures, each of which takes an element of its worker's data and adds one to a variable on each of two servers, and
-a fault strikes meanwhile. After a round both variables are compared with what they are to hold, and saved; what strikes a server, the program is started again after, from there.
+a fault strikes meanwhile. After a round both variables are compared with what they are to hold, and saved; what strikes a server, the
+program is started again after, from there.
 """
 
 import argparse

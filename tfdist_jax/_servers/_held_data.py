@@ -10,6 +10,9 @@ import numpy as np
 Element = tuple[Sequence[np.ndarray], Any]
 """The arrays of an element, and what else whoever asks for it is told."""
 
+Released = tuple[Sequence[int], Sequence[int]]
+"""The numbers of elements, and of iterations, that nobody wants any more."""
+
 
 @final
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What runs in the processes of servers and workers, as Ray's actors."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -9,7 +9,7 @@ import numpy as np
 
 from tfdist_jax._cluster import Timeouts
 from tfdist_jax._servers._connections import Endpoint, Handler, Listener
-from tfdist_jax._servers._held_data import HeldData
+from tfdist_jax._servers._held_data import HeldData, Released
 from tfdist_jax._servers._plan import ExportedPart, Plan, load_part
 from tfdist_jax._servers._ray_peers import Peer, ask_servers
 from tfdist_jax._servers._runner import Outcome, Runner
@@ -92,17 +92,16 @@ class WorkerActor:
         outcome.results[:] = map(np.asarray, outcome.results)
         return outcome
 
-    def begin_data(self, session: str, iteration: int, make: Callable[..., Any], arguments: Sequence[Any]) -> None:
-        """Begin an iteration for a coordinator: `HeldData.begin`."""
+    def begin_data(self, session: str, released: Released, iteration: int, make: Any, arguments: Sequence[Any]) -> None:
+        """Release data of a coordinator, and begin an iteration: `HeldData.begin`."""
         data = self._data_of(session)
+        data.release(*released)
         data.begin(iteration, make, arguments)
 
-    def take(
-        self, session: str, iteration: int, elements: Sequence[int], iterations: Sequence[int]
-    ) -> tuple[int, Any] | None:
-        """Take the next element of an iteration, and hold those elements and iterations no longer: `HeldData.take`."""
+    def take(self, session: str, released: Released, iteration: int) -> tuple[int, Any] | None:
+        """Release data of a coordinator, and take the next element of an iteration: `HeldData.take`."""
         data = self._data_of(session)
-        data.release(elements, iterations)
+        data.release(*released)
         return data.take(iteration)
 
     def fetch(self, session: str, element: int) -> Sequence[np.ndarray]:

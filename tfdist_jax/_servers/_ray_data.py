@@ -25,12 +25,12 @@ class DataHolder:
     def iterate(self, make: Callable[..., Any], *arguments: Any) -> Iterator[tuple[HeldElement, Any]]:
         """Begin an iteration there: `DataWorker.iterate`."""
         number, self._num_iterations = self._num_iterations, self._num_iterations + 1
-        self._call("begin_data", number, make, arguments)
+        self._call("begin_data", self._take_released(), number, make, arguments)
         return _Iteration(self, number)
 
     def take(self, iteration: int) -> tuple[int, Any] | None:
         """Take the next element of an iteration; None if there is none."""
-        return self._call("take", iteration, *map(_take_all, self._released))
+        return self._call("take", self._take_released(), iteration)
 
     def fetch(self, element: int) -> Sequence[np.ndarray]:
         """Return the arrays of an element."""
@@ -43,6 +43,10 @@ class DataHolder:
     def end(self, iteration: int) -> None:
         """Let an iteration be no longer."""
         self._released[1].append(iteration)
+
+    def _take_released(self) -> tuple[list[int], list[int]]:
+        elements, iterations = ([each.popleft() for _ in range(len(each))] for each in self._released)
+        return elements, iterations
 
 
 @final
@@ -64,7 +68,3 @@ class _Iteration(Iterator[tuple[HeldElement, Any]]):
 
     def __del__(self) -> None:
         self._holder.end(self._number)
-
-
-def _take_all(numbers: "collections.deque[int]") -> list[int]:
-    return [numbers.popleft() for _ in range(len(numbers))]

@@ -66,8 +66,7 @@ class PortablePlan:
         Raises:
             NotPortableError: If it cannot leave this one.
         """
-        # Python's is loaded by no program that needs none of this.
-        from tfdist_jax.compat._alias import install
+        from tfdist_jax.compat._alias import install  # The facade does not load what makes it stand for TensorFlow.
 
         text, buffers, sources = io.BytesIO(), list[pickle.PickleBuffer](), dict[str, Sequence[str]]()
         try:
@@ -82,7 +81,7 @@ class PortablePlan:
 
     def load(self) -> Plan:
         """Return the plan, in another process."""
-        from tfdist_jax.compat._alias import install
+        from tfdist_jax.compat._alias import install  # As in `of`.
 
         if self.is_aliased:
             install()
@@ -151,7 +150,7 @@ def _must_be_portable(obj: Any) -> None:
             raise NotPortableError("it calls Python, by `tf.py_function` or its like")
     elif _has(obj, "stored") and _has(obj, "storage"):
         raise NotPortableError("it uses a variable, or a generator of random numbers")
-    elif type(obj).__module__.partition(".")[0] == "keras":
+    elif any(kind.__module__.partition(".")[0] == "keras" for kind in type(obj).__mro__):
         raise NotPortableError(f"it uses an object of Keras's, {type(obj).__name__}")
 
 

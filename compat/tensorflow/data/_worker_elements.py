@@ -65,7 +65,11 @@ class _OnWorker(Stream):
             NotPortableError: If it cannot.
         """
         portable = PortablePlan.of(plan)
-        if not all(isinstance(spec, TensorSpec) for spec in _elements.leaves(plan.make_spec())):
+        try:
+            specs = _elements.leaves(plan.make_spec())
+        except Exception as error:  # The first element has it, too, and tells whoever takes that.
+            raise NotPortableError(f"the types of its elements are not known: {error}") from error
+        if not all(isinstance(spec, TensorSpec) for spec in specs):
             raise NotPortableError("its elements are made of other things than tensors")
         return cls(plan, worker, portable)
 

@@ -301,7 +301,11 @@ def _with_table():
 
 
 def _with_layer():
-    layer = keras.layers.Rescaling(2.0)
+    class Own(keras.layers.Layer):
+        def call(self, x):
+            return x
+
+    layer = Own()
     return tf.data.Dataset.range(9).map(lambda x: layer(x) + 1)
 
 
@@ -362,6 +366,16 @@ def test_what_a_worker_cannot_load_stays(coordinate, reasons, monkeypatch):
     assert "No module named 'something'" in reasons()[0]
 
 
+def test_functions_that_fail_on_the_first_element_fail_where_it_is_taken(coordinate, reasons):
+    def fail(x):
+        raise KeyError("of the program")
+
+    _, coordinator = coordinate(1, 1)
+    with pytest.raises(KeyError, match="of the program"):
+        take_all(coordinator, tf.data.Dataset.range(3).flat_map(fail), 1)
+    assert "of the program" in reasons()[0]
+
+
 def test_plans_that_stay_say_so():
     with pytest.raises(NotPortableError, match="variable"):
         PortablePlan.of(_with_variable()._plan)
@@ -381,15 +395,16 @@ def test_workers_hold_no_more_than_is_in_use(coordinate, monkeypatch):
     def step(iterator):
         total.assign_add(tf.reduce_sum(next(iterator)[1]))
 
-    for _ in range(3):
+    for _ in range(6):
         iterator = iter(coordinator.create_per_worker_dataset(lambda: rows().repeat()))
         for _ in range(10):
             coordinator.schedule(step, args=(iterator,))
         coordinator.join()
     gc.collect()
     (data,) = [data for data in held if data._elements]
-    assert len(data._elements) <= 2 and len(data._iterations) <= 2
-    assert float(total) == 90
+    # The function keeps the iterator that it was traced with.
+    assert len(data._elements) <= 2 and len(data._iterations) == 2
+    assert float(total) == 180
 
 
 def test_another_workers_elements_come_here(coordinate, fetched):
