@@ -40,7 +40,7 @@ def mark_importer() -> None:
     while frame is not None and _is_between(frame):
         frame = frame.f_back
     if frame is not None and is_user_code(frame):
-        frame.f_globals[_MARK] = True
+        mark_as_importer(frame.f_globals)
 
 
 def imports_facade(namespace: dict[str, Any]) -> bool:
@@ -50,8 +50,13 @@ def imports_facade(namespace: dict[str, Any]) -> bool:
     facade = itertools.repeat(sys.modules[_FACADE])
     if not any(map(operator.is_, list(namespace.values()), facade)):
         return False
-    namespace[_MARK] = True
+    mark_as_importer(namespace)
     return True
+
+
+def mark_as_importer(namespace: dict[str, Any]) -> None:
+    """Let globals be those of a module that imports the facade."""
+    namespace[_MARK] = True
 
 
 def _is_between(frame: FrameType) -> bool:

@@ -7,6 +7,7 @@ from tfdist_jax._coordinator._closure_queue import (
 )
 from tfdist_jax._coordinator._coordinator import Coordinator as Coordinator, check_options as check_options
 from tfdist_jax._coordinator._held_array import (
+    DataSource as DataSource,
     DataWorker as DataWorker,
     HeldArray as HeldArray,
     HeldElement as HeldElement,

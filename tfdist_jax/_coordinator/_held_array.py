@@ -1,10 +1,18 @@
 """Arrays that a worker's process holds, for whoever runs closures in another one."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, final, runtime_checkable
 
 import jax
 import numpy as np
+
+
+class DataSource(Protocol):
+    """Data in a worker's process."""
+
+    def iterate(self, *arguments: Any) -> tuple[Any, Iterator[tuple["HeldElement", Any]]]:
+        """Begin an iteration there; return what it tells, and its elements, with what is told of each."""
+        ...
 
 
 @runtime_checkable
@@ -17,16 +25,26 @@ class DataWorker(Protocol):
 
     index: int
 
-    def iterate(self, make: Callable[..., Iterable[Any]], *arguments: Any) -> Iterator[tuple["HeldElement", Any]]:
-        """Begin an iteration in the worker's process.
+    def source_of(self, key: Any, prepare: Callable[[], tuple[Callable[..., Any], Sequence[Any]]]) -> DataSource:
+        """Let a source of data be in the worker's process.
 
         Args:
-            make: Called there; it returns, for each element, its arrays, and what is to be told here.
-            arguments: What it is called with.
-
-        Returns:
-            An iterator over the elements, and what is told of them.
+            key: It is there for as long as this object is here, and not made again.
+            prepare: Returns a function, and arguments: what it returns there is the source. That is called with the arguments of
+                `iterate`, and returns what is to be told here, and an iterator over elements: the arrays of each, and what is to be told.
         """
+        ...
+
+
+class DataHolder(Protocol):
+    """A process that holds elements of data."""
+
+    def fetch(self, element: int) -> Sequence[np.ndarray]:
+        """Return the arrays of the element with a number."""
+        ...
+
+    def release(self, kind: str, number: int) -> None:
+        """Hold one of the "elements" no longer, sooner or later; called from any thread, at any moment."""
         ...
 
 
@@ -39,33 +57,19 @@ class HeldElement:
         number: What the process knows it by.
     """
 
-    def __init__(
-        self,
-        holder: Any,
-        number: int,
-        fetch: Callable[[int], Sequence[np.ndarray]],
-        release: Callable[[int], object],
-    ) -> None:
-        """Stand for an element.
-
-        Args:
-            holder: The process.
-            number: What it knows the element by.
-            fetch: Returns the arrays of the element with a number.
-            release: Lets the process hold it no longer, sooner or later; called from any thread, at any moment.
-        """
+    def __init__(self, holder: DataHolder, number: int) -> None:
+        """Stand for the element that a process knows by a number."""
         self.holder, self.number = holder, number
-        self._fetch, self._release = fetch, release
         self._arrays: Sequence[np.ndarray] | None = None
 
     def fetch(self) -> Sequence[np.ndarray]:
         """Return its arrays, which come from the process the first time."""
         if self._arrays is None:
-            self._arrays = self._fetch(self.number)
+            self._arrays = self.holder.fetch(self.number)
         return self._arrays
 
     def __del__(self) -> None:
-        self._release(self.number)
+        self.holder.release("elements", self.number)
 
 
 @final

@@ -1,8 +1,8 @@
-"""Data in a worker's process: iterations over them, and their elements until somebody has used them."""
+"""Data in a worker's process: sources, iterations over them, and their elements until somebody has used them."""
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -10,8 +10,11 @@ import numpy as np
 Element = tuple[Sequence[np.ndarray], Any]
 """The arrays of an element, and what else whoever asks for it is told."""
 
-Released = tuple[Sequence[int], Sequence[int]]
-"""The numbers of elements, and of iterations, that nobody wants any more."""
+Source = Callable[..., tuple[Any, Iterator[Element]]]
+"""Begins an iteration; it returns what whoever wants that is told, and the elements."""
+
+Released = Mapping[str, Sequence[int]]
+"""The numbers of what nobody wants any more: of "sources", "iterations" and "elements"."""
 
 
 @final
@@ -30,26 +33,29 @@ class Held:
 
 @final
 class HeldData:
-    """What a worker's process holds of data."""
+    """What a worker's process holds of data, by numbers."""
 
     def __init__(self) -> None:
         """Hold nothing."""
+        self._sources: dict[int, Source] = {}
         self._iterations: dict[int, Iterator[Element]] = {}
         self._elements: dict[int, Sequence[np.ndarray]] = {}
         self._numbers = itertools.count()
 
-    def begin(self, iteration: int, make: Callable[..., Iterable[Element]], arguments: Sequence[Any]) -> None:
-        """Begin an iteration, which the caller knows by a number, over what `make(*arguments)` returns."""
-        self._iterations[iteration] = iter(make(*arguments))
+    def load(self, source: int, make: Callable[..., Source], arguments: Sequence[Any]) -> None:
+        """Hold the source that `make(*arguments)` returns, which the caller knows by a number."""
+        self._sources[source] = make(*arguments)
+
+    def begin(self, iteration: int, source: int, arguments: Sequence[Any]) -> Any:
+        """Begin an iteration, which the caller knows by a number, over a source, and return what he is told."""
+        told, self._iterations[iteration] = self._sources[source](*arguments)
+        return told
 
     def take(self, iteration: int) -> tuple[int, Any] | None:
         """Take the next element, and hold its arrays.
 
         Returns:
             Its number, and what the caller is told of it; None if there is none.
-
-        Raises:
-            Exception: What the iteration raises; it may go on after that.
         """
         try:
             arrays, told = next(self._iterations[iteration])
@@ -63,12 +69,12 @@ class HeldData:
         """Return the arrays of an element."""
         return self._elements[element]
 
-    def release(self, elements: Sequence[int], iterations: Sequence[int]) -> None:
-        """Hold elements, and what iterations have, no longer."""
-        for number in elements:
-            del self._elements[number]
-        for number in iterations:
-            del self._iterations[number]
+    def release(self, released: Released) -> None:
+        """Hold something no longer, also if the caller has said so before."""
+        held = {"sources": self._sources, "iterations": self._iterations, "elements": self._elements}
+        for kind, numbers in released.items():
+            for number in numbers:
+                held[kind].pop(number, None)
 
     def find(self, argument: Any) -> Any:
         """Return an argument of a plan: itself, or what it stands for."""

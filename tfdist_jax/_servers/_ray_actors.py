@@ -50,13 +50,7 @@ class WorkerActor:
         self._plans: dict[str, Plan] = {}
         self._parts: dict[str, Any] = {}
         self._session, self._servers, self._data = "", (), HeldData()
-        methods = {
-            "load": self.load,
-            "run": self.run,
-            "begin_data": self.begin_data,
-            "take": self.take,
-            "fetch": self.fetch,
-        }
+        methods = {"load": self.load, "run": self.run, "use_data": self.use_data}
         self.listener = _listen(host, lambda method, arguments: methods[method](*arguments))
 
     def ping(self) -> dict[str, Any]:
@@ -92,26 +86,12 @@ class WorkerActor:
         outcome.results[:] = map(np.asarray, outcome.results)
         return outcome
 
-    def begin_data(self, session: str, released: Released, iteration: int, make: Any, arguments: Sequence[Any]) -> None:
-        """Release data of a coordinator, and begin an iteration: `HeldData.begin`."""
-        data = self._data_of(session)
-        data.release(*released)
-        data.begin(iteration, make, arguments)
-
-    def take(self, session: str, released: Released, iteration: int) -> tuple[int, Any] | None:
-        """Release data of a coordinator, and take the next element of an iteration: `HeldData.take`."""
-        data = self._data_of(session)
-        data.release(*released)
-        return data.take(iteration)
-
-    def fetch(self, session: str, element: int) -> Sequence[np.ndarray]:
-        """Return the arrays of an element."""
-        return self._data_of(session).fetch(element)
-
-    def _data_of(self, session: str) -> HeldData:
+    def use_data(self, method: str, session: str, released: Released, *arguments: Any) -> Any:
+        """Release data of a coordinator, and call a method of `HeldData` with what is left."""
         data = self._data
         self._must_be_of(session)  # After that has been read, as in `run`.
-        return data
+        data.release(released)
+        return getattr(data, method)(*arguments)
 
     def _must_be_of(self, session: str) -> None:
         if session != self._session:

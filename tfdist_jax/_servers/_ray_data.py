@@ -1,52 +1,95 @@
 """The coordinator's end of data that are in a worker's process."""
 
 import collections
+import itertools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, final
 
 import numpy as np
 
 from tfdist_jax._coordinator import HeldElement
-
-Call = Callable[..., Any]
+from tfdist_jax._servers._held_data import Released
 
 
 @final
 class DataHolder:
     """A worker's process, in which data are."""
 
-    def __init__(self, call: Call) -> None:
-        """Call the process's methods by `call(method, *arguments)`."""
-        self._call = call
-        self._num_iterations = 0
-        # Whoever drops something may hold any lock, so the process is told later.
-        self._released = collections.deque[int](), collections.deque[int]()
+    def __init__(self, call: Callable[..., Any], tell: Callable[[Released], object]) -> None:
+        """Reach the process.
 
-    def iterate(self, make: Callable[..., Any], *arguments: Any) -> Iterator[tuple[HeldElement, Any]]:
-        """Begin an iteration there: `DataWorker.iterate`."""
-        number, self._num_iterations = self._num_iterations, self._num_iterations + 1
-        self._call("begin_data", self._take_released(), number, make, arguments)
-        return _Iteration(self, number)
+        Args:
+            call: Called with the name of a method of its `HeldData`, what it is to release before, and the method's arguments.
+            tell: Called with what it is to release; waits for nothing.
+        """
+        self._call, self._tell = call, tell
+        self._numbers = itertools.count()
+        self._sources: weakref.WeakKeyDictionary[Any, _Source] = weakref.WeakKeyDictionary()
+        # Of elements the process is told with the next call: there is one for each.
+        self._released = {kind: collections.deque[int]() for kind in ("sources", "iterations", "elements")}
+
+    def source_of(self, key: Any, prepare: Callable[[], tuple[Callable[..., Any], Sequence[Any]]]) -> "_Source":
+        """Let a source be there, as long as `key` is here: `DataWorker.source_of`."""
+        if key not in self._sources:
+            number, (make, arguments) = next(self._numbers), prepare()
+            self._ask("load", number, make, arguments)
+            self._sources[key] = _Source(self, number)
+        return self._sources[key]
+
+    def begin(self, source: int, arguments: Sequence[Any]) -> tuple[Any, "_Iteration"]:
+        """Begin an iteration over a source."""
+        number = next(self._numbers)
+        return self._ask("begin", number, source, arguments), _Iteration(self, number)
 
     def take(self, iteration: int) -> tuple[int, Any] | None:
         """Take the next element of an iteration; None if there is none."""
-        return self._call("take", self._take_released(), iteration)
+        return self._ask("take", iteration)
 
     def fetch(self, element: int) -> Sequence[np.ndarray]:
         """Return the arrays of an element."""
-        return self._call("fetch", element)
+        return self._ask("fetch", element)
 
-    def release(self, element: int) -> None:
-        """Let an element be held no longer."""
-        self._released[0].append(element)
+    def release(self, kind: str, number: int) -> None:
+        """Let something be held no longer."""
+        self._released[kind].append(number)
+        if kind != "elements":
+            self._tell(self._take_released())
 
-    def end(self, iteration: int) -> None:
-        """Let an iteration be no longer."""
-        self._released[1].append(iteration)
+    def _take_released(self) -> Released:
+        return {kind: list(_take_all(numbers)) for kind, numbers in self._released.items()}
 
-    def _take_released(self) -> tuple[list[int], list[int]]:
-        elements, iterations = ([each.popleft() for _ in range(len(each))] for each in self._released)
-        return elements, iterations
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        released = self._take_released()
+        try:
+            return self._call(method, released, *arguments)
+        except BaseException:  # It may not have heard of them.
+            for kind, numbers in released.items():
+                self._released[kind].extend(numbers)
+            raise
+
+
+def _take_all(numbers: "collections.deque[int]") -> Iterator[int]:
+    while True:
+        try:
+            yield numbers.popleft()
+        except IndexError:  # Other threads take, too.
+            return
+
+
+@final
+class _Source:
+    """A source there."""
+
+    def __init__(self, holder: DataHolder, number: int) -> None:
+        self._holder, self._number = holder, number
+
+    def iterate(self, *arguments: Any) -> tuple[Any, Iterator[tuple[HeldElement, Any]]]:
+        """Begin an iteration: `DataSource.iterate`."""
+        return self._holder.begin(self._number, arguments)
+
+    def __del__(self) -> None:
+        self._holder.release("sources", self._number)
 
 
 @final
@@ -61,10 +104,10 @@ class _Iteration(Iterator[tuple[HeldElement, Any]]):
         if taken is None:
             raise StopIteration
         element, told = taken
-        return HeldElement(self._holder, element, self._holder.fetch, self._holder.release), told
+        return HeldElement(self._holder, element), told
 
     def __iter__(self) -> Self:
         return self
 
     def __del__(self) -> None:
-        self._holder.end(self._number)
+        self._holder.release("iterations", self._number)

@@ -7,7 +7,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -16,15 +16,15 @@ import numpy as np
 from tfdist_jax._cluster import Timeouts
 from tfdist_jax._coordinator import (
     Closure,
+    DataSource,
     HeldArray,
-    HeldElement,
     WorkerLostError,
     being_worker,
     current_worker,
     fetch,
 )
 from tfdist_jax._errors import ServerLostError, make_server_lost_error
-from tfdist_jax._servers._held_data import Held
+from tfdist_jax._servers._held_data import Held, Released
 from tfdist_jax._servers._plan import ExportedPart, Part, Plan
 from tfdist_jax._servers._ray_cluster import RayCluster
 from tfdist_jax._servers._ray_data import DataHolder
@@ -34,6 +34,7 @@ from tfdist_jax._servers._server import Caller
 
 _log = logging.getLogger("tfdist_jax")
 _SOON_S = 0.2
+_NO_CLOSURE = Closure(lambda: None)
 
 
 @final
@@ -147,7 +148,7 @@ class RayWorker:
         # What cannot leave this process is computed here, beside that of other workers.
         devices = jax.local_devices(backend="cpu")
         self.device = devices[index % len(devices)]
-        self._closure = Closure(lambda: None)
+        self._closure = _NO_CLOSURE
         self._oldest, self._calls, self._records = lambda: 0, itertools.count(), itertools.count()
         self._lost = ""
         self._connect(None)
@@ -155,7 +156,9 @@ class RayWorker:
     def _connect(self, is_over: Callable[[], bool] | None) -> None:
         while (peer := self._cluster.wait_for_peer("worker", self.index, is_over)) is not None:
             self._peer = peer
-            self._data = DataHolder(functools.partial(self._call_for_data, peer))
+            self._data = DataHolder(
+                functools.partial(self._use_data, peer), functools.partial(self._release_data, peer)
+            )
             self._known: set[str] = set()
             limit_s = Timeouts.of_environment().heartbeat_s
             try:
@@ -170,8 +173,11 @@ class RayWorker:
     def run(self, closure: Closure, oldest: Callable[[], int]) -> Any:
         """Call the closure's function here, whose programs run there."""
         self._closure, self._oldest, self._calls, self._records = closure, oldest, itertools.count(), itertools.count()
-        with being_worker(self), jax.default_device(self.device):
-            return closure.fn()
+        try:
+            with being_worker(self), jax.default_device(self.device):
+                return closure.fn()
+        finally:
+            self._closure = _NO_CLOSURE  # It holds what the last one has had and made.
 
     def recover(self, is_over: Callable[[], bool]) -> None:
         """Wait until the worker's process is there again, or `is_over()`."""
@@ -206,24 +212,29 @@ class RayWorker:
             return Held(argument.element.number, argument.place)
         return np.asarray(argument)
 
-    def iterate(self, make: Callable[..., Iterable[Any]], *arguments: Any) -> Iterator[tuple[HeldElement, Any]]:
-        """Begin an iteration in the process: `DataWorker.iterate`."""
-        return self._data.iterate(make, *arguments)
+    def source_of(self, key: Any, prepare: Callable[[], tuple[Callable[..., Any], Sequence[Any]]]) -> DataSource:
+        """Let a source of data be in the process: `DataWorker.source_of`."""
+        return self._data.source_of(key, prepare)
 
-    def _call_for_data(self, peer: Peer, method: str, *arguments: Any) -> Any:
-        """Call a method of the process that holds data; the closure runs again if it has gone, unless it is another worker's.
+    def _use_data(self, peer: Peer, method: str, released: Released, *arguments: Any) -> Any:
+        """Call a method of the process's `HeldData`; the closure runs again if the process has gone, unless it is another worker's.
 
         Raises:
             RuntimeError: If it has gone, and this thread does not stand for the worker.
         """
         if current_worker() is self and peer is self._peer:
-            return self._call(method, self._servers.session, *arguments)
+            return self._call("use_data", method, self._servers.session, released, *arguments)
         try:
-            return peer.call(method, self._servers.session, *arguments)
+            return peer.call("use_data", method, self._servers.session, released, *arguments)
         except ActorLostError as error:
             raise RuntimeError(
                 f"These data were in the process of the worker {self.index}, which has gone. {error}"
             ) from error
+
+    def _release_data(self, peer: Peer, released: Released) -> None:
+        """Let the process hold something no longer; nobody waits for that."""
+        if self._ray.is_initialized():
+            peer.actor.use_data.remote("release", self._servers.session, released, {})
 
     def _call(self, method: str, *arguments: Any) -> Any:
         try:

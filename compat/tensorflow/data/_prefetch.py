@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, final
 
+from tfdist_jax._coordinator import Worker, being_worker, current_worker, run_freely
 from tfdist_jax.compat.tensorflow.data._failures import guarded, raising
 from tfdist_jax.compat.tensorflow.data._plan import Batches, Plan, rows_in_each
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
@@ -66,7 +67,7 @@ def prefetched(items: Iterable[Any], depth: int) -> Iterator[Any]:
     items do, or when the consumer stops, which waits no more than 2 s for an item that is being made.
     """
     ahead = _Ahead(items, depth)
-    thread = threading.Thread(target=ahead.fill, name="prefetch", daemon=True)
+    thread = threading.Thread(target=_fill, args=(ahead, current_worker()), name="prefetch", daemon=True)
     try:
         thread.start()
         yield from ahead.take()
@@ -74,6 +75,15 @@ def prefetched(items: Iterable[Any], depth: int) -> Iterator[Any]:
         ahead.stop()
         if thread.is_alive():
             thread.join(_LEAVE_S)
+
+
+def _fill(ahead: _Ahead, worker: Worker | None) -> None:
+    """Get items ready for a worker, by functions that may ask which one it is; it may hold what others wait for."""
+    if worker is None:
+        ahead.fill()
+        return
+    with being_worker(worker):
+        run_freely(ahead.fill)
 
 
 @final

@@ -243,6 +243,11 @@ def host_seed(seed: int | None) -> list[int]:
     return [int(word) for word in _process.move_on_host(1)]
 
 
+def global_seed() -> int | None:
+    """Return the global seed; None if there is none."""
+    return _global_seed
+
+
 def global_words() -> list[int] | None:
     """Return the global seed as two words, which functions start from; None if there is none."""
     return None if _global_seed is None else [_global_seed >> 32 & _WORD, _global_seed & _WORD]

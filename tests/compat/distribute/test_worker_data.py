@@ -1,22 +1,34 @@
 """Datasets of workers in other processes: their elements are made there, and go from there into what the workers compute."""
 
+import functools
 import gc
+import io
 import itertools
+import linecache
 import logging
+import os
 import pathlib
+import pickle
+import random
+import subprocess
 import sys
 import threading
+import time
 import types
+import typing
 
 import keras
 import numpy as np
 import pytest
+from environment import LIMIT_S
 from fake_ray import FakeRay
 
+import tfdist_jax
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax._servers._held_data import HeldData
-from tfdist_jax._servers._ray_actors import WorkerActor
 from tfdist_jax.compat.tensorflow.data._portable_plan import NotPortableError, PortablePlan
+from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
+from tfdist_jax.compat.tensorflow.data._worker_elements import _Loaded, _standing_for
 
 BATCH = 4
 
@@ -30,27 +42,27 @@ def engine():
 def fetched(monkeypatch):
     """The numbers of the elements whose arrays have left their workers' processes."""
     numbers = []
-    fetch = WorkerActor.fetch
+    fetch = HeldData.fetch
 
-    def observed(self, session, element):
+    def observed(self, element):
         numbers.append(element)
-        return fetch(self, session, element)
+        return fetch(self, element)
 
-    monkeypatch.setattr(WorkerActor, "fetch", observed)
+    monkeypatch.setattr(HeldData, "fetch", observed)
     return numbers
 
 
 @pytest.fixture
-def begun(monkeypatch):
-    """What the iterations of workers' processes are over."""
+def loaded(monkeypatch):
+    """The plans that are in workers' processes."""
     plans = []
-    begin = HeldData.begin
+    load = HeldData.load
 
-    def observed(self, iteration, make, arguments):
+    def observed(self, source, make, arguments):
         plans.append(arguments[0])
-        begin(self, iteration, make, arguments)
+        load(self, source, make, arguments)
 
-    monkeypatch.setattr(HeldData, "begin", observed)
+    monkeypatch.setattr(HeldData, "load", observed)
     return plans
 
 
@@ -83,7 +95,7 @@ def take_all(coordinator, dataset_fn, count):
     return [result.fetch() for result in results]
 
 
-def test_elements_go_into_a_step_without_leaving_the_worker(coordinate, fetched, begun):
+def test_elements_go_into_a_step_without_leaving_the_worker(coordinate, fetched, loaded):
     strategy, coordinator = coordinate()
     with strategy.scope():
         total, weights = tf.Variable(0), tf.Variable(tf.zeros([3]))
@@ -103,14 +115,14 @@ def test_elements_go_into_a_step_without_leaving_the_worker(coordinate, fetched,
     numbers = np.concatenate([result.fetch() for result in results])
     assert int(total) == numbers.sum() and numbers.dtype == np.int64
     np.testing.assert_array_equal(weights.numpy(), [-30.0 * BATCH] * 3)
-    assert len(begun) == 2 and len(fetched) <= 2  # Those that the function was traced with.
+    assert len(loaded) == 2 and len(fetched) <= 2  # Those that the function was traced with.
     counts = np.bincount(numbers, minlength=40)
     assert counts.sum() == 30 * BATCH and counts.max() <= 4  # Each worker goes over all in their order.
 
 
 @pytest.mark.parametrize("is_eager", [False, True])
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64", "complex64", "string"])
-def test_numbers_and_strings_are_what_they_are(coordinate, dtype, is_eager, begun):
+def test_numbers_and_strings_are_what_they_are(coordinate, dtype, is_eager, loaded):
     strategy, coordinator = coordinate(1, 1)
     with strategy.scope():
         count = tf.Variable(0)
@@ -134,7 +146,7 @@ def test_numbers_and_strings_are_what_they_are(coordinate, dtype, is_eager, begu
     expected = {"values": values.numpy(), "scalar": values.numpy()[1], "none": values.numpy()[:0]}
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name].numpy(), value)
-    assert len(begun) == 1
+    assert len(loaded) == 1
 
 
 class _Closure:
@@ -169,14 +181,125 @@ def _halve(x):
     return x
 
 
+class Pair(typing.NamedTuple):
+    first: typing.Any
+    second: typing.Any
+
+
+class OwnError(ValueError):
+    pass
+
+
+class Adds:
+    def __init__(self, number):
+        self.number = number
+
+    def __call__(self, x):
+        return x + self.number
+
+    def add(self, x, twice=2):
+        return x + self.number * twice
+
+
+def _fail_at_two(x):
+    if int(x) == 2:
+        raise OwnError("of the program")
+    return x
+
+
+ELSEWHERE = {
+    **PIPELINES,
+    "operators": lambda: tf.data.Dataset.range(3, output_type=tf.int32).map(lambda x: x / 2),
+    "seeds of operations": lambda: tf.data.Dataset.range(4).map(lambda x: tf.random.uniform([], seed=5)),
+    "shuffled inside": lambda: tf.data.Dataset.range(2).flat_map(lambda x: tf.data.Dataset.range(9).shuffle(9, seed=3)),
+    "named tuples": lambda: tf.data.Dataset.range(3).map(lambda x: Pair(x, x + 1)),
+    "callable objects": lambda: tf.data.Dataset.range(3).map(Adds(4)).map(Adds(5).add),
+    "partial functions": lambda: tf.data.Dataset.range(3).map(functools.partial(Adds(5).add, twice=3)),
+    "errors": lambda: tf.data.Dataset.range(4).map(tf.autograph.experimental.do_not_convert(_fail_at_two)),
+    "files": lambda: tf.data.TextLineDataset("lines.txt"),
+}
+
+
+@pytest.fixture(scope="module")
+def made_elsewhere(tmp_path_factory):
+    """For each of `ELSEWHERE`, the dataset, what this process makes of it, and what another one does that runs in another folder."""
+    folder, other = tmp_path_factory.mktemp("program"), tmp_path_factory.mktemp("other")
+    (folder / "lines.txt").write_text("a\nb\n")
+    file = folder / "stale.py"
+    file.write_text("def scale(x):\n    if x > 1:\n        x = x * 10\n    return x\n")
+    module = types.ModuleType("stale")
+    exec(compile(file.read_text(), str(file), "exec"), vars(module))
+    linecache.getlines(str(file))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        tf.random.set_seed(7)
+        made, sent = {}, {}
+        for name, make in {**ELSEWHERE, "stale": lambda: tf.data.Dataset.range(3).map(module.scale)}.items():
+            dataset, seeds = make(), SeedLog()
+            elements = dataset._plan.elements(seeds)
+            sent[name] = _Loaded, (PortablePlan.of(dataset._plan), 0), seeds.seeds()
+            made[name] = dataset, seeds.seeds(), outcomes(elements)
+        tf.random.set_seed(None)
+    file.write_text(file.read_text().replace("10", "77"))
+    program = pathlib.Path(__file__).parents[2] / "programs" / "elements_elsewhere.py"
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(tfdist_jax.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, str(program)], input=pickle.dumps(sent), stdout=-1, cwd=other, env=environment, timeout=LIMIT_S
+    )
+    assert done.returncode == 0
+    found = pickle.loads(done.stdout)
+    return {name: (*made[name], *found[name]) for name in made}
+
+
+def outcomes(elements):
+    """Return the elements, and errors in the places of those that cannot be made."""
+    found = []
+    while True:
+        try:
+            found.append(next(elements))
+        except StopIteration:
+            return found
+        except Exception as error:
+            found.append(error)
+
+
+@pytest.mark.parametrize("name", [*ELSEWHERE, "stale"])
+def test_another_process_makes_what_this_one_makes(made_elsewhere, name):
+    dataset, seeds, expected, taken, found = made_elsewhere[name]
+    assert taken == seeds
+    spec = dataset.element_spec
+    elements = outcomes(
+        map(functools.partial(_standing_for, spec), ((Elsewhere(arrays), told) for arrays, told in found))
+    )
+    assert len(elements) == len(expected)
+    for element, wanted in zip(elements, expected, strict=True):
+        if isinstance(wanted, Exception):
+            assert type(element) is type(wanted) and str(element) == str(wanted)
+            continue
+        tf.nest.assert_same_structure(element, wanted)
+        for part, own in zip(tf.nest.flatten(element), tf.nest.flatten(wanted), strict=True):
+            assert np.asarray(part).dtype == own.dtype
+            np.testing.assert_array_equal(np.asarray(part), own)
+
+
+class Elsewhere:
+    """Stands for an element whose arrays another process has written."""
+
+    def __init__(self, arrays):
+        self._arrays = arrays
+
+    def fetch(self):
+        return self._arrays
+
+
 @pytest.mark.parametrize("name", PIPELINES)
-def test_pipelines_give_what_they_give_in_one_process(coordinate, name, begun):
+def test_pipelines_give_what_they_give_in_one_process(coordinate, name, loaded):
     tf.random.set_seed(7)
     expected = list(PIPELINES[name]().as_numpy_iterator())
     _, coordinator = coordinate(1, 1)
     tf.random.set_seed(7)
     found = take_all(coordinator, PIPELINES[name], len(expected))
-    assert len(begun) == 1
+    assert len(loaded) == 1
     for element, wanted in zip(found, expected, strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, element, wanted)
     with pytest.raises(tf.errors.OutOfRangeError):
@@ -198,7 +321,7 @@ def test_each_iteration_has_an_order_of_its_own_and_a_seed_brings_all_back(coord
     assert [next(iter(dataset)).numpy().tolist() for _ in range(3)] == first
 
 
-def test_an_element_that_fails_is_told_and_the_next_one_comes(coordinate, begun):
+def test_an_element_that_fails_is_told_and_the_next_one_comes(coordinate, loaded):
     _, coordinator = coordinate(1, 1)
 
     def dataset_fn():
@@ -221,10 +344,75 @@ def test_an_element_that_fails_is_told_and_the_next_one_comes(coordinate, begun)
     coordinator.schedule(take, args=(iterator,))
     with pytest.raises(tf.errors.OutOfRangeError):
         coordinator.join()
-    assert len(begun) == 1
+    assert len(loaded) == 1
 
 
-def test_workers_know_which_ones_they_are_in_datasets(coordinate, begun):
+def test_threads_that_read_ahead_know_the_worker(coordinate, loaded):
+    _, coordinator = coordinate(2, 1)
+    index = tf.distribute.coordinator.experimental_get_current_worker_index
+
+    def dataset_fn():
+        return tf.data.Dataset.range(5).map(lambda x: index()).prefetch(2).repeat()
+
+    iterator = iter(coordinator.create_per_worker_dataset(dataset_fn))
+    take = tf.function(lambda iterator: (next(iterator), index()))
+    results = [coordinator.schedule(take, args=(iterator,)) for _ in range(20)]
+    assert all(inside == worker for inside, worker in (result.fetch() for result in results))
+    assert len(loaded) == 2
+
+
+def test_a_dataset_is_in_a_worker_once_with_its_cache(coordinate, loaded):
+    _, coordinator = coordinate(1, 1)
+    dataset = tf.data.Dataset.range(20).shuffle(20).batch(20).cache()
+    per_worker = coordinator.create_per_worker_dataset(dataset)
+    orders = []
+    for _ in range(3):
+        iterator = iter(per_worker).values[0].get()
+        orders += [batch.numpy().tolist() for batch in iterator]
+    assert len(loaded) == 1 and orders[0] == orders[1] == orders[2] != sorted(orders[0])
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_workers_hold_no_iterations_that_have_gone(coordinate, monkeypatch, is_used):
+    held = []
+    monkeypatch.setattr(HeldData, "__init__", lambda self, init=HeldData.__init__: (init(self), held.append(self))[0])
+    _, coordinator = coordinate(1, 1)
+    for _ in range(3):
+        iterator = iter(coordinator.create_per_worker_dataset(lambda: rows().repeat())).values[0].get()
+        if is_used:
+            next(iterator)
+    del iterator
+    gc.collect()
+    deadline = time.monotonic() + LIMIT_S
+    while any(data._iterations or data._sources or data._elements for data in held) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert held and not any(data._iterations or data._sources or data._elements for data in held)
+
+
+def test_threads_take_of_one_worker(coordinate):
+    _, coordinator = coordinate(1, 1)
+    iterators = [
+        iter(coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.range(300))).values[0].get()
+        for _ in range(4)
+    ]
+    found = [[] for _ in iterators]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [
+            threading.Thread(target=lambda take=take, of=of: of.extend(int(x) for x in take), daemon=True)
+            for take, of in zip(iterators, found, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+    finally:
+        sys.setswitchinterval(before)
+    assert found == [list(range(300))] * 4
+
+
+def test_workers_know_which_ones_they_are_in_datasets(coordinate, loaded):
     _, coordinator = coordinate(3, 1)
     index = tf.distribute.coordinator.experimental_get_current_worker_index
 
@@ -241,10 +429,10 @@ def test_workers_know_which_ones_they_are_in_datasets(coordinate, begun):
     results = [coordinator.schedule(take, args=(iterator,)) for _ in range(20)]
     for (_, before, inside), worker in (result.fetch() for result in results):
         assert before == inside == worker
-    assert len(begun) == 3
+    assert len(loaded) == 3
 
 
-def test_functions_have_what_the_program_has_set(coordinate, begun, monkeypatch, tmp_path):
+def test_functions_have_what_the_program_has_set(coordinate, loaded, monkeypatch, tmp_path):
     file = tmp_path / "own_module.py"
     file.write_text("SCALE = 1\ndef scale(x):\n    if x > 2:\n        x = x * SCALE\n    return x\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -263,7 +451,7 @@ def test_functions_have_what_the_program_has_set(coordinate, begun, monkeypatch,
 
     _, coordinator = coordinate(1, 1)
     assert take_all(coordinator, dataset_fn, 5) == [2200, 2201, 2202, 2230, 2240]
-    assert len(begun) == 1
+    assert len(loaded) == 1
 
 
 def test_autograph_reads_functions_whose_files_are_not_there(tmp_path):
@@ -275,10 +463,27 @@ def test_autograph_reads_functions_whose_files_are_not_there(tmp_path):
     exec(compile(file.read_text(), str(file), "exec"), vars(module))
     portable = PortablePlan.of(tf.data.Dataset.range(4).map(module.halve)._plan)
     file.unlink()
-    import linecache
-
     linecache.checkcache(str(file))
     assert list(tf.data.Dataset(portable.load()).as_numpy_iterator()) == [0, 1, 1, 3]
+
+
+def _with_python_by_another_name():
+    call = tf.numpy_function
+    return tf.data.Dataset.range(9).map(lambda x: call(lambda v: v + 1, [x], tf.int64))
+
+
+def _with_numpys_random_numbers():
+    return tf.data.Dataset.range(9).map(lambda x: x + 1 + np.random.randint(1))
+
+
+def _with_pythons_random_numbers():
+    numbers = random.Random(0)
+    return tf.data.Dataset.range(9).map(lambda x: x + 1 + int(numbers.random() * 0))
+
+
+def _with_file():
+    file = io.StringIO("x")
+    return tf.data.Dataset.range(9).map(lambda x: x + 1 + 0 * len(file.getvalue()))
 
 
 def _count():
@@ -331,6 +536,10 @@ def _in_files():
 STAYING = {
     "generator": (lambda: tf.data.Dataset.from_generator(_count, output_signature=tf.TensorSpec([], tf.int64)).skip(1)),
     "calls Python": _with_python,
+    "by `tf.py_function`": _with_python_by_another_name,
+    "Python's or NumPy's": _with_numpys_random_numbers,
+    "of Python's": _with_pythons_random_numbers,
+    "open file": _with_file,
     "variable": _with_variable,
     "table": _with_table,
     "Keras": _with_layer,
@@ -342,7 +551,7 @@ STAYING = {
 
 
 @pytest.mark.parametrize("reason", STAYING)
-def test_what_shares_something_with_the_program_stays(coordinate, reason, reasons, begun, monkeypatch, tmp_path):
+def test_what_shares_something_with_the_program_stays(coordinate, reason, reasons, loaded, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     _, coordinator = coordinate(1, 1)
     iterator = iter(coordinator.create_per_worker_dataset(STAYING[reason]))
@@ -353,7 +562,7 @@ def test_what_shares_something_with_the_program_stays(coordinate, reason, reason
         return next(iter(element)) if isinstance(element, tf.data.Dataset) else element
 
     assert coordinator.schedule(take, args=(iterator,)).fetch() == 1
-    assert begun == [] and len(reasons()) == 1 and reason in reasons()[0]
+    assert loaded == [] and len(reasons()) == 1 and reason in reasons()[0]
 
 
 def test_what_a_worker_cannot_load_stays(coordinate, reasons, monkeypatch):
