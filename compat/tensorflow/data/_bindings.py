@@ -26,7 +26,7 @@ class Bindings:
             for place, (name, cell) in enumerate(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)):
                 if name not in bound:
                     self._cells[place] = _contents(cell)
-            read = {name for code in _codes(fn.__code__) for name in code.co_names if name not in bound}
+            read = {name for code in codes(fn.__code__) for name in code.co_names if name not in bound}
             self._globals = {name: fn.__globals__[name] for name in read if name in fn.__globals__}
 
     def __reduce__(self) -> Any:
@@ -62,14 +62,14 @@ def _contents(cell: types.CellType) -> Any:
         return _ABSENT
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def codes(code: types.CodeType) -> Iterator[types.CodeType]:
     """Yield a function's code, and that of the functions in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
+            yield from codes(constant)
 
 
 def _names_bound_by(code: types.CodeType) -> Iterator[str]:
-    for part in _codes(code):
+    for part in codes(code):
         yield from (one.argval for one in dis.get_instructions(part) if one.opname in _STORING)

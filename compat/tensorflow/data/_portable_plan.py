@@ -25,6 +25,8 @@ import numpy as np
 
 from tfdist_jax._user_code import is_user_file
 from tfdist_jax.compat._importers import imports_facade, mark_as_importer
+from tfdist_jax.compat.tensorflow._functions._closure_guard import contents
+from tfdist_jax.compat.tensorflow.data._bindings import codes
 from tfdist_jax.compat.tensorflow.data._file_cache import FileCache, FileCacheRows
 from tfdist_jax.compat.tensorflow.data._plan import Plan
 from tfdist_jax.compat.tensorflow.data._saved_plans import Snapshot
@@ -197,7 +199,7 @@ def _must_be_portable(obj: Any) -> None:
 
 
 def _must_be_portable_function(fn: types.FunctionType) -> None:
-    if fn.__module__.startswith(_FACADE) and fn.__name__ in _CALLS_PYTHON:
+    if (fn.__module__ or "").startswith(_FACADE) and fn.__name__ in _CALLS_PYTHON:
         raise NotPortableError(_PYTHON)
     if is_user_file(fn.__code__.co_filename):
         if _CALLS_PYTHON.intersection(_names_in(fn.__code__)):
@@ -208,8 +210,8 @@ def _must_be_portable_function(fn: types.FunctionType) -> None:
 
 def _draws_random_numbers(fn: types.FunctionType) -> bool:
     """Whether a function, or one that it makes, reads Python's `random` or NumPy's: another process has other numbers."""
-    reached = {**fn.__globals__, **inspect.getclosurevars(fn).nonlocals}
-    for code in _codes(fn.__code__):
+    reached = {**fn.__globals__, **dict(zip(fn.__code__.co_freevars, map(contents, fn.__closure__ or ()), strict=True))}
+    for code in codes(fn.__code__):
         named: Any = None
         for instruction in dis.get_instructions(code):
             is_attribute = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
@@ -226,12 +228,4 @@ def _has(obj: Any, name: str) -> bool:
 
 
 def _names_in(code: types.CodeType) -> Iterator[str]:
-    return itertools.chain.from_iterable(each.co_names for each in _codes(code))
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield a function's code, and that of the functions in it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
+    return itertools.chain.from_iterable(each.co_names for each in codes(code))
