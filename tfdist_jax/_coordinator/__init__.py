@@ -7,12 +7,15 @@ from tfdist_jax._coordinator._closure_queue import (
 )
 from tfdist_jax._coordinator._coordinator import Coordinator as Coordinator, check_options as check_options
 from tfdist_jax._coordinator._held_array import (
+    ArrayKind as ArrayKind,
+    DataLostError as DataLostError,
     DataSource as DataSource,
     DataWorker as DataWorker,
     HeldArray as HeldArray,
     HeldElement as HeldElement,
     fetch as fetch,
 )
+from tfdist_jax._coordinator._local_rounds import LocalRounds as LocalRounds, LocalWorker as LocalWorker
 from tfdist_jax._coordinator._remote_value import RemoteValue as RemoteValue
 from tfdist_jax._coordinator._rounds import Rounds as Rounds
 from tfdist_jax._coordinator._statistics import Snapshot as Snapshot, Statistics as Statistics

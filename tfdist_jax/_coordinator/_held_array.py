@@ -1,6 +1,8 @@
 """Arrays that a worker's process holds, for whoever runs closures in another one."""
 
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, final, runtime_checkable
 
 import jax
@@ -36,11 +38,33 @@ class DataWorker(Protocol):
         ...
 
 
+class DataLostError(RuntimeError):
+    """The process that held data has gone."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ArrayKind:
+    """Tells of an array that stays in a worker's process.
+
+    Attributes:
+        shape: Its shape.
+        dtype: Its type.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
 class DataHolder(Protocol):
     """A process that holds elements of data."""
 
     def fetch(self, element: int) -> Sequence[np.ndarray]:
-        """Return the arrays of the element with a number."""
+        """Return the arrays of the element with a number.
+
+        Raises:
+            DataLostError: If the process has gone.
+        """
         ...
 
     def release(self, kind: str, number: int) -> None:
@@ -68,6 +92,11 @@ class HeldElement:
             self._arrays = self.holder.fetch(self.number)
         return self._arrays
 
+    def stand_for(self, told: Iterable[Any]) -> list[Any]:
+        """Return parts of the element, with what stands for its arrays in the places of the `ArrayKind`s that tell of them."""
+        places = itertools.count()
+        return [HeldArray(self, next(places), kind) if isinstance(kind, ArrayKind) else kind for kind in told]
+
     def __del__(self) -> None:
         self.holder.release("elements", self.number)
 
@@ -83,10 +112,10 @@ class HeldArray:
         dtype: Its type.
     """
 
-    def __init__(self, element: HeldElement, place: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def __init__(self, element: HeldElement, place: int, kind: ArrayKind) -> None:
         """Stand for the array of an element at a place."""
         self.element, self.place = element, place
-        self.shape, self.dtype = shape, dtype
+        self.shape, self.dtype = kind.shape, kind.dtype
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.element.fetch()[self.place], dtype, copy=copy)

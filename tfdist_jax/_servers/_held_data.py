@@ -61,9 +61,13 @@ class HeldData:
             arrays, told = next(self._iterations[iteration])
         except StopIteration:
             return None
+        return self.keep(arrays), told
+
+    def keep(self, arrays: Sequence[np.ndarray]) -> int:
+        """Hold arrays as an element, and return its number."""
         number = next(self._numbers)
         self._elements[number] = arrays
-        return number, told
+        return number
 
     def fetch(self, element: int) -> Sequence[np.ndarray]:
         """Return the arrays of an element."""

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from tfdist_jax._cluster import Timeouts
+from tfdist_jax._coordinator import ArrayKind
 from tfdist_jax._servers._connections import Endpoint, Handler, Listener
 from tfdist_jax._servers._held_data import HeldData, Released
 from tfdist_jax._servers._plan import ExportedPart, Plan, load_part
@@ -72,8 +73,22 @@ class WorkerActor:
         self._parts.update({name: load_part(exported) for name, exported in parts.items()})
         self._plans[plan.name] = plan
 
-    def run(self, name: str, arguments: Sequence[Any], caller: Caller) -> Outcome:
+    def run(
+        self,
+        name: str,
+        arguments: Sequence[Any],
+        caller: Caller,
+        kept: Sequence[Sequence[int]],
+        released: Released,
+    ) -> Outcome:
         """Run a plan that has been loaded, for a closure.
+
+        Args:
+            name: The plan's name.
+            arguments: Its arguments, or where they are (`Held`).
+            caller: The run.
+            kept: Which of its results stay here, as the arrays of an element each.
+            released: What nobody wants any more.
 
         Raises:
             ServerLostError: If a server has gone.
@@ -84,6 +99,12 @@ class WorkerActor:
         ask = lambda messages, sent, number: ask_servers(servers, messages, sent, caller.sender(name, number))
         outcome = Runner(parts).run(plans[name], list(map(data.find, arguments)), ask)
         outcome.results[:] = map(np.asarray, outcome.results)
+        data.release(released)
+        for places in kept:
+            arrays = [outcome.results[place] for place in places]
+            outcome.kept.append(data.keep(arrays))
+            for place, array in zip(places, arrays, strict=True):
+                outcome.results[place] = ArrayKind(array.shape, array.dtype)
         return outcome
 
     def use_data(self, method: str, session: str, released: Released, *arguments: Any) -> Any:

@@ -54,13 +54,14 @@ class DataHolder:
         """Let something be held no longer."""
         self._released[kind].append(number)
         if kind != "elements":
-            self._tell(self._take_released())
+            self._tell(self.take_released())
 
-    def _take_released(self) -> Released:
+    def take_released(self) -> Released:
+        """Return what the process is to release, which it is not told again."""
         return {kind: list(_take_all(numbers)) for kind, numbers in self._released.items()}
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        released = self._take_released()
+        released = self.take_released()
         try:
             return self._call(method, released, *arguments)
         except BaseException:  # It may not have heard of them.

@@ -16,14 +16,17 @@ import numpy as np
 from tfdist_jax._cluster import Timeouts
 from tfdist_jax._coordinator import (
     Closure,
+    DataLostError,
     DataSource,
     HeldArray,
+    HeldElement,
     WorkerLostError,
     being_worker,
     current_worker,
     fetch,
 )
 from tfdist_jax._errors import ServerLostError, make_server_lost_error
+from tfdist_jax._internals import default_device
 from tfdist_jax._servers._held_data import Held, Released
 from tfdist_jax._servers._plan import ExportedPart, Part, Plan
 from tfdist_jax._servers._ray_cluster import RayCluster
@@ -90,14 +93,23 @@ class RayServers:
         worker: Any = current_worker()
         return {} if worker is None else worker.record(plan.name)
 
-    def run(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
-        """Run a plan on the worker that this thread stands for, or in this process where it stands for none or would compute nothing."""
+    def run(
+        self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any], kept: Sequence[Sequence[int]] = ()
+    ) -> Outcome:
+        """Run a plan on the worker that this thread stands for, or in this process where it stands for none or would compute nothing.
+
+        Args:
+            plan: The plan.
+            parts: What it computes, compiled.
+            arguments: Its arguments.
+            kept: Which of its results stay with the worker, in groups that are fetched together.
+        """
         worker: Any = current_worker()
         if worker is None or not plan.parts or self._own.turn is not None:
             return self.run_here(plan, parts, arguments, lambda arrays: None)
         self._load(plan, parts)
         with _as_users_error():
-            return worker.run_plan(plan, parts, arguments)
+            return worker.run_plan(plan, parts, arguments, kept)
 
     def run_here(
         self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any], before_changes: BeforeChanges
@@ -110,7 +122,7 @@ class RayServers:
         ask = lambda messages, sent, number: ask_servers(self.peers, messages, sent, sender(number))
         with _as_users_error():
             runner = Runner({name: parts[name] for name in plan.parts})
-            return runner.run(plan, list(map(fetch, arguments)), ask, before_changes)
+            return runner.run(plan, list(map(_bring, arguments)), ask, before_changes)
 
     def _load(self, plan: Plan, parts: Mapping[str, Part]) -> None:
         """Let the servers have what they compute for a plan."""
@@ -194,8 +206,10 @@ class RayWorker:
         """Return what the runs of the present closure have noted when they came to run this plan."""
         return self._closure.notes.setdefault((next(self._records), plan), {})
 
-    def run_plan(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
-        """Run a plan there.
+    def run_plan(
+        self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any], kept: Sequence[Sequence[int]]
+    ) -> Outcome:
+        """Run a plan there, as `RayServers.run`.
 
         Raises:
             WorkerLostError: If the process has gone, or gives no sign of life.
@@ -204,7 +218,13 @@ class RayWorker:
             exported = {name: parts[name].export(self._platform) for name in plan.parts}
             self._call("load", self._servers.session, plan, exported)
             self._known.add(plan.name)
-        return self._call("run", plan.name, list(map(self._sent, arguments)), self.next_call())
+        sent, released = list(map(self._sent, arguments)), self._data.take_released()
+        outcome = self._call("run", plan.name, sent, self.next_call(), kept, released)
+        for number, places in zip(outcome.kept, kept, strict=True):
+            arrays = HeldElement(self._data, number).stand_for(outcome.results[place] for place in places)
+            for place, array in zip(places, arrays, strict=True):
+                outcome.results[place] = array
+        return outcome
 
     def _sent(self, argument: Any) -> Any:
         """Return what the process gets for an argument: where it is, if it is there already."""
@@ -220,14 +240,14 @@ class RayWorker:
         """Call a method of the process's `HeldData`; the closure runs again if the process has gone, unless it is another worker's.
 
         Raises:
-            RuntimeError: If it has gone, and this thread does not stand for the worker.
+            DataLostError: If it has gone, and this thread does not stand for the worker.
         """
         if current_worker() is self and peer is self._peer:
             return self._call("use_data", method, self._servers.session, released, *arguments)
         try:
             return peer.call("use_data", method, self._servers.session, released, *arguments)
         except ActorLostError as error:
-            raise RuntimeError(
+            raise DataLostError(
                 f"These data were in the process of the worker {self.index}, which has gone. {error}"
             ) from error
 
@@ -247,6 +267,12 @@ class RayWorker:
         """End the process: it may come to life again."""
         self._ray.kill(self._peer.actor)
         self._lost = str(error)
+
+
+def _bring(argument: Any) -> Any:
+    """Return an argument where this thread computes; an array of NumPy's goes there by itself."""
+    value = fetch(argument)
+    return jax.device_put(value, default_device()) if isinstance(value, jax.Array) else value
 
 
 @contextlib.contextmanager

@@ -27,7 +27,8 @@ class Outcome:
     """What has become of a run.
 
     Attributes:
-        results: Of the plan.
+        results: Of the plan; `ArrayKind`s of those that have stayed in the worker's process, which then become `HeldArray`s.
+        kept: The numbers of the elements that hold them there.
         pulled_bytes: What servers have answered.
         pushed_bytes: What they were sent.
         staleness: For each round of changes, how many changes by others had come since the run's first message to that server.
@@ -37,6 +38,7 @@ class Outcome:
     pulled_bytes: int
     pushed_bytes: int
     staleness: list[int]
+    kept: list[int] = dataclasses.field(default_factory=list)
 
 
 @final

@@ -39,8 +39,13 @@ class Servers(Protocol):
         """Return what the runs of a closure have noted when they came to run this plan; to be called once before each run of a plan."""
         ...
 
-    def run(self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any]) -> Outcome:
-        """Run a plan on the worker that this thread stands for, or here where it stands for none."""
+    def run(
+        self, plan: Plan, parts: Mapping[str, Part], arguments: Sequence[Any], kept: Sequence[Sequence[int]] = ()
+    ) -> Outcome:
+        """Run a plan on the worker that this thread stands for, or here where it stands for none.
+
+        Groups of its results, which `kept` names, stay with the worker, as `HeldArray`s.
+        """
         ...
 
     def run_here(
@@ -99,8 +104,8 @@ class RemoteStorage(ServedStorage):
 
     def load(self, held: RemoteArray) -> jax.Array:
         """Fetch a value."""
-        (array,) = as_arrays(self.servers.get(self.index, [held.number]))
-        return array
+        (value,) = self.servers.get(self.index, [held.number])
+        return as_array(value)
 
     def example(self, held: RemoteArray) -> RemoteArray:
         """Return what has the value's shape and type."""
@@ -115,10 +120,10 @@ class RemoteStorage(ServedStorage):
         return new
 
 
-def as_arrays(values: Sequence[Any]) -> list[jax.Array]:
-    """Return what has come from another process as arrays, on the device where this one computes."""
+def as_array(value: Any) -> jax.Array:
+    """Return what has come from another process as an array, on the device where this one computes."""
     with jax.enable_x64(True):  # Types of 64 bits stay what they are.
-        return [jax.device_put(value, default_device()) for value in values]
+        return jax.device_put(value, default_device())
 
 
 def renew(cell: Cell) -> None:

@@ -32,6 +32,7 @@ class PlannedProgram:
         servers: They reach the servers.
         local: The cells on no server.
         assigned: Those that are assigned in the end.
+        kept: Which of the results are for cells of which each worker has its own, and stay in its process: a group for each storage.
         at_once: Those that are assigned when the others are read.
         changed: The cells on servers that it changes.
         calls_host: Whether it calls Python, as `tf.print` and assertions do, and so cannot leave this process.
@@ -56,6 +57,11 @@ class PlannedProgram:
         self.at_once = AtOnce(program.captured, [pair for pair in assignments.at_once if not _is_remote(pair[0])])
         in_the_end = [pair for pair in assignments.in_the_end if not _is_remote(pair[0])]
         self.assigned = [cell for cell, _ in in_the_end]
+        own = collections.defaultdict[int, list[int]](list)
+        for place, cell in enumerate(self.assigned, len(program.results)):
+            if cell.storage.is_of_workers:
+                own[id(cell.storage)].append(place)
+        self.kept = list(own.values())
         self.changed = [cell for cell in program.captured.written if _is_remote(cell)]
         self.calls_host = calls_host(self._jaxpr, self._jaxpr.eqns)
         if self.calls_host:

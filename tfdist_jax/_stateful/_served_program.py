@@ -10,12 +10,12 @@ from typing import Any, final
 import jax
 
 from tfdist_jax._autodiff._tape import is_recording, observe_read
-from tfdist_jax._coordinator import WorkerLostError, fetch
+from tfdist_jax._coordinator import HeldArray, WorkerLostError, fetch
 from tfdist_jax._internals import default_device, setting
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import OUTCOME_CHECKS, Captured, StatefulProgram, capture
 from tfdist_jax._stateful._handed_over import current_outbox
-from tfdist_jax._stateful._remote_storage import RemoteStorage, as_arrays, renew
+from tfdist_jax._stateful._remote_storage import RemoteStorage, Servers, as_array, renew
 from tfdist_jax._stateful._round_checks import must_leave_weights_to_rounds
 from tfdist_jax._stateful._served_assignments import AtOnce
 from tfdist_jax._stateful._served_lookups import bytes_of
@@ -25,6 +25,7 @@ from tfdist_jax._stateful._served_stages import Constants, Values, server_of, st
 from tfdist_jax._stateful._served_storage import ServedStorage, Traffic, bring
 from tfdist_jax._stateful._stages import is_placed
 from tfdist_jax._stateful._state import CELLS, Cell, cell_name
+from tfdist_jax._stateful._worker_copies import WorkerCopies
 
 _UNDER_TAPE = (
     "A tape records around a function that changes variables on servers in other processes, and would not see what their workers compute. "
@@ -75,8 +76,8 @@ class ServedProgram:
         self.captured, self.mesh = captured, None
         self._parts = ServedParts.of(captured)
         self._constants = Constants(captured.jaxpr)
-        remote = [cell.storage.servers for cell in captured.cells if isinstance(cell.storage, RemoteStorage)]
-        self._planned = PlannedProgram(self._parts, remote[0]) if remote else None
+        servers = next((found for cell in captured.cells if (found := _servers_of(cell)) is not None), None)
+        self._planned = None if servers is None else PlannedProgram(self._parts, servers)
         self.takes_held_arrays = self._planned is not None and not self._planned.at_once.cells
         self._at_once = AtOnce(captured, [] if self._planned else self._parts.assignments.at_once)
         self._traffic = list({id(one): one for one in map(_traffic_of, captured.cells) if one is not None}.values())
@@ -165,7 +166,7 @@ class ServedProgram:
         alone = self._parts.assignments.alone
         before = [cell.stored for cell in alone]
         with CELLS, deferring_signals():
-            held = [cell.storage.load(cell.stored) for cell in planned.local]
+            held = [cell.storage.load_for_plan(cell.stored) for cell in planned.local]
             assigned = self._assign_at_once(planned, values, held)
         with _taking_back(assigned):
             return self._finish_plan(planned, values, held, before)
@@ -193,9 +194,10 @@ class ServedProgram:
         if planned.calls_host or OUTCOME_CHECKS:
             outcome = planned.servers.run_here(planned.plan, planned.parts, arguments, self._check)
         else:
-            outcome = planned.servers.run(planned.plan, planned.parts, arguments)
-        self._traffic[0].note(outcome.pulled_bytes, outcome.pushed_bytes, outcome.staleness)
-        results = as_arrays(outcome.results)
+            outcome = planned.servers.run(planned.plan, planned.parts, arguments, planned.kept)
+        if self._traffic:
+            self._traffic[0].note(outcome.pulled_bytes, outcome.pushed_bytes, outcome.staleness)
+        results: list[Any] = [array if isinstance(array, HeldArray) else as_array(array) for array in outcome.results]
         split = len(results) - len(planned.assigned)
         self._check(results)
         with CELLS, deferring_signals():
@@ -308,6 +310,11 @@ def _taking_back(assigned: Sequence[tuple[Cell, Any, Any]]) -> Iterator[None]:
                 if cell.stored is new:  # Else others have gone on from there.
                     cell.stored = old
         raise
+
+
+def _servers_of(cell: Cell) -> Servers | None:
+    """Return what reaches the processes that keep a cell, or their workers' copies of it; None if it is in this process."""
+    return cell.storage.servers if isinstance(cell.storage, RemoteStorage | WorkerCopies) else None
 
 
 def _traffic_of(cell: Cell) -> Traffic | None:

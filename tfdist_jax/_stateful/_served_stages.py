@@ -244,6 +244,6 @@ def server_of(cells: Sequence[Cell]) -> Any:
     return next((s.server for s in (cell.storage for cell in cells) if isinstance(s, EmbeddedServedStorage)), None)
 
 
-def store(cell: Cell, array: jax.Array) -> None:
-    """Let a cell hold an array."""
+def store(cell: Cell, array: Any) -> None:
+    """Let a cell hold an array, which a worker's process may hold for it."""
     cell.stored = cell.storage.store(array, cell.stored)

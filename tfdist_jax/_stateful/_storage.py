@@ -72,6 +72,10 @@ class Storage:
         """Return the array, on the devices of programs, of what a cell holds."""
         return held
 
+    def load_for_plan(self, held: Any) -> Any:
+        """Return the same for a program that a worker's process runs, which may have it already (`HeldArray`)."""
+        return self.load(held)
+
     def example(self, held: Any) -> Any:
         """Return something of the shape and type of what `load` returns, for a trace."""
         return self.load(held)

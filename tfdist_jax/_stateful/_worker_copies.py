@@ -1,6 +1,7 @@
 """Cells of which each worker has a copy of its own, which closures read and change, until all are put together."""
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, final
@@ -9,10 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from tfdist_jax._coordinator import closure_memory, current_worker
+from tfdist_jax._coordinator import DataLostError, HeldArray, WorkerLostError, closure_memory, current_worker, fetch
 from tfdist_jax._internals import default_device
 from tfdist_jax._sharding._mesh import Device
 from tfdist_jax._signals import deferring_signals
+from tfdist_jax._stateful._remote_storage import Servers
 from tfdist_jax._stateful._served_storage import bring
 from tfdist_jax._stateful._state import CELLS, CLOSURE_KIND, Cell, cell_name
 from tfdist_jax._stateful._storage import Storage
@@ -56,30 +58,37 @@ class Copies:
 
     Attributes:
         common: The value that all have in common.
-        own: Those that workers have made of it, by their indices.
+        own: Those that workers have made of it, by their indices; their processes hold them, if they have some.
     """
 
-    def __init__(self, common: jax.Array, own: Mapping[int, jax.Array]) -> None:
+    def __init__(self, common: jax.Array, own: Mapping[int, jax.Array | HeldArray]) -> None:
         """Hold values, which do not change."""
         self.common, self.own = common, own
 
 
 @final
 class WorkerCopies(Storage):
-    """Keeps a common value in one place, and what each worker has made of it on that worker's device.
+    """Keeps a common value in one place, and what each worker has made of it on that worker's device, or in its process.
 
     What is assigned outside of closures is what all have from then on.
 
     Attributes:
         slots: Where what optimizers keep of the cells is kept; None if here.
+        servers: Runs programs in the workers' processes; None if these are threads.
     """
 
     holds_arrays = False
     is_of_workers = True
 
-    def __init__(self, home: Device, place_name: str | None = None, slots: "WorkerCopies | None" = None) -> None:
+    def __init__(
+        self,
+        home: Device,
+        place_name: str | None = None,
+        slots: "WorkerCopies | None" = None,
+        servers: Servers | None = None,
+    ) -> None:
         """Keep common values on the device `home`."""
-        self.place_name, self.slots, self._home = place_name, slots, home
+        self.place_name, self.slots, self.servers, self._home = place_name, slots, servers, home
         self._cells: list[weakref.ref[Cell]] = []
         self._optimized: weakref.WeakValueDictionary[int, Cell] = weakref.WeakValueDictionary()
 
@@ -105,10 +114,14 @@ class WorkerCopies(Storage):
 
     def load(self, held: Any) -> jax.Array:
         """Return the value of the worker that runs this, or the common one, where this thread computes."""
-        if not isinstance(held, Copies):  # A program has taken what the cell held before it came to be kept here.
-            return bring(held, default_device())
+        return bring(fetch(self.load_for_plan(held)), default_device())
+
+    def load_for_plan(self, held: Any) -> Any:
+        """Return the same, but where it is."""
         worker = current_worker()
-        return bring(held.common if worker is None else held.own.get(worker.index, held.common), default_device())
+        if not isinstance(held, Copies):  # A program has taken what the cell held before it came to be kept here.
+            return held
+        return held.common if worker is None else held.own.get(worker.index, held.common)
 
     def example(self, held: Copies) -> jax.Array:
         """Return the common value."""
@@ -143,6 +156,44 @@ class WorkerCopies(Storage):
             "trainable=False, or use `optimizer.apply_gradients`."
         )
 
+    def find_reachable(self, workers: Iterable[int]) -> list[int]:
+        """Return those of some workers whose values are here, or can be fetched: they are, then."""
+        return [worker for worker in workers if self._fetch(worker)]
+
+    def _fetch(self, worker: int) -> bool:
+        try:
+            for cell in self.cells:
+                own = cell.stored.own.get(worker)
+                if isinstance(own, HeldArray):
+                    own.element.fetch()
+        except (DataLostError, WorkerLostError):  # Who runs its closures finds that out, too.
+            return False
+        return True
+
+    def share_mean(self, workers: Iterable[int]) -> None:
+        """Let the common values be the mean of some workers', as far as they can be fetched; all keep what they have."""
+        present = self.find_reachable(workers)
+        if present:
+            self.change_common(functools.partial(mean_of, workers=present, home=self._home), keep_own=True)
+
+    def bring(self, held: Copies, worker: int | None) -> jax.Array:
+        """Return the value of a worker, or the common one, where common ones are."""
+        return bring(fetch(held.common if worker is None else held.own.get(worker, held.common)), self._home)
+
+    def assign(self, values: Iterable[tuple[Cell, Any, Mapping[int, Any]]]) -> None:
+        """Let cells have other common values, and some workers their own."""
+        with CELLS, deferring_signals():
+            for cell, common, own in values:
+                cell.stored = Copies(bring(common, self._home), own)
+
+    def forget(self, worker: int) -> None:
+        """Let a worker go on from the common values."""
+        with CELLS, deferring_signals():
+            for cell in self.cells:
+                held = cell.stored
+                if worker in held.own:
+                    cell.stored = Copies(held.common, {i: own for i, own in held.own.items() if i != worker})
+
     def change_common(self, change: Callable[[Copies], jax.Array], *, keep_own: bool = False) -> None:
         """Change the common values of the cells of which workers have their own; not of those that are assigned meanwhile.
 
@@ -160,7 +211,7 @@ class WorkerCopies(Storage):
 
 def mean_of(copies: Copies, workers: Iterable[int], home: Device) -> jax.Array:
     """Return the mean of some workers' values, of short types in float32; of whole numbers the largest."""
-    arrays = [jax.device_put(copies.own.get(worker, copies.common), home) for worker in workers]
+    arrays = [jax.device_put(fetch(copies.own.get(worker, copies.common)), home) for worker in workers]
     if not jnp.issubdtype(arrays[0].dtype, jnp.inexact):
         return jnp.max(jnp.stack(arrays), axis=0)
     wide = jnp.promote_types(arrays[0].dtype, jnp.float32)

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, final
@@ -12,10 +11,10 @@ import jax
 import numpy as np
 
 from tfdist_jax._coordinator import (
+    ArrayKind,
     DataSource,
     DataWorker,
     EmbeddedWorker,
-    HeldArray,
     HeldElement,
     being_worker,
     current_worker,
@@ -96,15 +95,6 @@ class _OnWorker(Stream):
 
 @final
 @dataclasses.dataclass(frozen=True)
-class _Kind:
-    """Tells of an array of an element that is not sent."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-
-@final
-@dataclasses.dataclass(frozen=True)
 class _Failed:
     """Tells that an element could not be made."""
 
@@ -113,11 +103,10 @@ class _Failed:
 
 def _standing_for(spec: Any, taken: tuple[HeldElement, Any]) -> Any:
     """Return an element in which something stands for the arrays that the worker's process holds."""
-    (element, told), places = taken, itertools.count()
+    element, told = taken
     if isinstance(told, _Failed):
         raise load_error(told.error)
-    stand_for = lambda leaf: HeldArray(element, next(places), leaf.shape, leaf.dtype)
-    return _elements.rebuilt(spec, (stand_for(leaf) if isinstance(leaf, _Kind) else leaf for leaf in told))
+    return _elements.rebuilt(spec, element.stand_for(told))
 
 
 @final
@@ -169,7 +158,7 @@ class _Made(Iterator[tuple[Sequence[np.ndarray], Any]]):
             if not isinstance(leaf, np.ndarray | np.generic) or leaf.dtype.kind in "OSU":
                 return leaf
             arrays.append(np.asarray(leaf))
-            return _Kind(leaf.shape, leaf.dtype)
+            return ArrayKind(leaf.shape, leaf.dtype)
 
         return arrays, list(map(tell, _elements.leaves(element)))
 

@@ -2,14 +2,22 @@
 
 import dataclasses
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
 
-from tfdist_jax._coordinator import Closure, Statistics, Worker, tracing_alone
+from tfdist_jax._coordinator import (
+    Closure,
+    LocalRounds,
+    LocalWorker,
+    Statistics,
+    Worker,
+    WorkerLostError,
+    tracing_alone,
+)
 from tfdist_jax._sharding._mesh import Device
+from tfdist_jax._stateful._remote_storage import Servers
 from tfdist_jax._stateful._served_program import CellProgram, make_program
 from tfdist_jax._stateful._worker_copies import WorkerCopies, mean_of, training_locally
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
@@ -24,33 +32,41 @@ class LocalUpdates:
     """
 
     def __init__(
-        self, strategy: Strategy, home: Device, place_name: str, outer_optimizer: Any, statistics: Statistics
+        self, strategy: Strategy, home: Device, outer_optimizer: Any, statistics: Statistics, servers: Servers | None
     ) -> None:
-        """Compute on the device `home`, where common variables are, too."""
+        """Compute on the device `home`, where common variables are; workers' processes, if they have some, are reached by `servers`."""
         self._strategy, self._home, self._outer, self._statistics = strategy, home, outer_optimizer, statistics
+        (place_name, *_) = strategy.parameter_devices or (None,)
         # Optimizers are built once: those of variables that were there in other rounds, by the variables.
         self._outers: list[tuple[Any, list[Any]]] = []
-        self._slots = WorkerCopies(home, place_name)
-        self.weights = WorkerCopies(home, place_name, self._slots)
+        self._slots = WorkerCopies(home, place_name, servers=servers)
+        self.weights = WorkerCopies(home, place_name, self._slots, servers)
         self._programs: dict[Any, CellProgram] = {}
 
     def combine(self, workers: Sequence[int]) -> None:
-        """Put together what some workers have made of the common variables.
-
-        What their optimizers keep stays each worker's own; its common value is the mean.
-        """
-        mean = functools.partial(mean_of, workers=workers, home=self._home)
+        """Put together what some workers have made of the common variables. What their optimizers keep stays each worker's own."""
+        present = self.weights.find_reachable(workers)
+        mean = functools.partial(mean_of, workers=present, home=self._home)
         with jax.default_device(self._home):
             size = sum(cell.stored.common.nbytes for cell in self.weights.cells if cell.stored.own)
             try:
-                if self._outer is not None:
+                if present and self._outer is not None:
                     self._apply_outer(mean)
-                else:
+                elif present:
                     self.weights.change_common(mean)
             finally:  # If it has failed, all go on from what there was.
                 self.weights.change_common(lambda copies: copies.common)
-            self._slots.change_common(mean, keep_own=True)
-        self._statistics.note(size * len(workers), size * len(workers), ())
+        self._statistics.note(size * len(workers), size * len(present), ())
+
+    def share(self, workers: Sequence[int]) -> None:
+        """Let the common value of what optimizers keep be the mean of some workers'."""
+        self._slots.share_mean(workers)
+
+    def forget(self, worker: int, others: Sequence[int]) -> None:
+        """Let a worker, whose process has gone, go on from the common variables, and from the mean of what others' optimizers keep."""
+        self.weights.forget(worker)
+        self._slots.forget(worker)
+        self._slots.share_mean(others)
 
     def _apply_outer(self, mean: Callable[[Any], jax.Array]) -> None:
         """Let the outer optimizer follow the mean difference, as a gradient."""
@@ -68,13 +84,19 @@ class LocalUpdates:
     def _build_for_new(self) -> None:
         """Have an outer optimizer for the weights that none is there for yet."""
         if self._outer.built and not self._outers:
-            self._outers.append((self._outer, list(self._outer._trainable_variables)))  # noqa: SLF001
+            self._add_outer(self._outer, list(self._outer._trainable_variables))  # noqa: SLF001
         known = {id(cell) for _, cells in self._outers for cell in cells}
         new = [cell for cell in self.weights.cells if id(cell) not in known]
         if new:
             outer = type(self._outer).from_config(self._outer.get_config()) if self._outers else self._outer
             outer.build(new)
-            self._outers.append((outer, new))
+            self._add_outer(outer, new)
+
+    def _add_outer(self, outer: Any, weights: Sequence[Any]) -> None:
+        """Keep what an outer optimizer of weights keeps where these are: servers would not change them together."""
+        for variable in outer.variables:
+            self.weights.keep_like(variable, weights[0])
+        self._outers.append((outer, list(weights)))
 
 
 def _apply_each(outers: Sequence[tuple[Any, Sequence[Any]]], cells: Sequence[Any], *differences: jax.Array) -> None:
@@ -87,53 +109,13 @@ def _apply_each(outers: Sequence[tuple[Any, Sequence[Any]]], cells: Sequence[Any
 
 
 @final
-class LocalRounds:
-    """Lets each worker make so many steps, until all have."""
-
-    def __init__(
-        self, workers: int, sync_every: int, combine: Callable[[Sequence[int]], None], statistics: Statistics
-    ) -> None:
-        """Call `combine` with the workers that have made steps, when all have made `sync_every`."""
-        self._sync_every, self._combine, self._statistics = sync_every, combine, statistics
-        self._steps = [0] * workers
-        self._lock = threading.Lock()
-
-    def may_take(self, worker: int, are_some_gone: bool) -> bool:
-        """Whether a worker has steps to make before the others' variables are put together with its own; threads, which do not go."""
-        return self._steps[worker] < self._sync_every
-
-    def begin(self, worker: int) -> None:
-        """Note nothing: what counts is what a worker has done."""
-
-    def add(self, worker: int) -> None:
-        """Note that a worker has made a step."""
-        with self._lock:
-            self._steps[worker] += 1
-            if min(self._steps) == self._sync_every:
-                self._end()
-
-    def settle(self) -> None:
-        """Put together the variables of the workers that have made steps."""
-        with self._lock:
-            if any(self._steps):
-                self._end()
-
-    def _end(self) -> None:
-        workers = [worker for worker, steps in enumerate(self._steps) if steps]
-        try:
-            self._combine(workers)
-            self._statistics.count(rounds=1)
-        finally:
-            self._steps = [0] * len(self._steps)
-
-
-@final
-class LocalWorker:
+class TrainingWorker:
     """A worker whose closures train variables of its own."""
 
     def __init__(self, worker: Worker, rounds: LocalRounds) -> None:
         """Let `worker` run closures."""
-        self.index, self._worker, self._rounds = worker.index, worker, rounds
+        self.index, self._worker, self._rounds = worker.index, LocalWorker(worker), rounds
+        self._worker.rounds = rounds
 
     def run(self, closure: Closure, oldest: Callable[[], int]) -> Any:
         """Run a closure, which counts as a step if it has changed variables, and even if it fails then: what it has done stays."""
@@ -151,6 +133,9 @@ class LocalWorker:
 
         try:
             return self._worker.run(dataclasses.replace(closure, fn=fn), oldest)
+        except WorkerLostError:
+            has_trained = False
+            raise
         finally:
             if has_trained:
                 self._rounds.add(self.index)

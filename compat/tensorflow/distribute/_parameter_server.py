@@ -9,7 +9,7 @@ import jax
 
 import tfdist_jax
 from tfdist_jax._cluster import are_processes
-from tfdist_jax._coordinator import EmbeddedWorker, Rounds, Statistics, Worker, check_options
+from tfdist_jax._coordinator import EmbeddedWorker, LocalRounds, Rounds, Statistics, Worker, check_options
 from tfdist_jax._parameter_server._modes import Asynchronous, LocalSGD, Mode, Synchronous, check_mode
 from tfdist_jax._servers import connect
 from tfdist_jax._stateful._remote_storage import RemoteStorage
@@ -21,7 +21,7 @@ from tfdist_jax.compat.tensorflow._platform._devices import local_devices
 from tfdist_jax.compat.tensorflow.distribute._configured_resolvers import TFConfigClusterResolver
 from tfdist_jax.compat.tensorflow.distribute._execution_contexts import OnlyReplicaContext
 from tfdist_jax.compat.tensorflow.distribute._input import InputContext
-from tfdist_jax.compat.tensorflow.distribute._local_rounds import LocalRounds, LocalUpdates, LocalWorker
+from tfdist_jax.compat.tensorflow.distribute._local_rounds import LocalUpdates, TrainingWorker
 from tfdist_jax.compat.tensorflow.distribute._parameter_jobs import find_jobs
 from tfdist_jax.compat.tensorflow.distribute._partitioned_variables import make_partitioned
 from tfdist_jax.compat.tensorflow.distribute._per_worker_datasets import DatasetOfEachWorker
@@ -94,7 +94,6 @@ class ParameterServerStrategy(Strategy):
                 there are options of several ways of training.
             RuntimeError: In a process that is a worker, a server or an evaluator, where these are processes of their own.
             TypeError: If the partitioner cannot be called, a number is no whole one, or `outer_optimizer` is none.
-            NotImplementedError: If workers with copies of their own would be processes.
         """
         if cluster_resolver is not None and not isinstance(cluster_resolver, ClusterResolver):
             raise ValueError(
@@ -119,7 +118,6 @@ class ParameterServerStrategy(Strategy):
         self.parameter_devices = tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(jobs["ps"]) or 1))
         (host, *_) = local_devices("CPU")
         if are_processes(jobs):
-            _must_not_be_local(mode)
             servers, self.workers = connect(jobs)
             places = enumerate(self.parameter_devices)
             self._servers = [RemoteStorage(servers, i, self.statistics, name) for i, name in places]
@@ -138,12 +136,12 @@ class ParameterServerStrategy(Strategy):
             rounds = self.rounds = Rounds(count, count - mode.backup_workers, _weakly(updates.apply), self.statistics)
             self.workers = [RoundWorker(worker, rounds, self.statistics) for worker in self.workers]
         if isinstance(mode, LocalSGD):
-            local = self._updates = LocalUpdates(
-                self, host, self.parameter_devices[0], outer_optimizer, self.statistics
-            )
+            servers = self._servers[0].servers if isinstance(self._servers[0], RemoteStorage) else None
+            local = self._updates = LocalUpdates(self, host, outer_optimizer, self.statistics, servers)
             self._copies = local.weights
-            rounds = self.rounds = LocalRounds(count, mode.sync_every, _weakly(local.combine), self.statistics)
-            self.workers = [LocalWorker(worker, rounds) for worker in self.workers]
+            # Workers' threads end with the strategy, and must not keep it; while one runs something, it is there.
+            rounds = self.rounds = LocalRounds(count, mode.sync_every, weakref.ref(local), self.statistics)
+            self.workers = [TrainingWorker(worker, rounds) for worker in self.workers]
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
@@ -219,13 +217,4 @@ def _check_outer_optimizer(optimizer: Any, mode: Mode) -> None:
         raise TypeError(
             "`outer_optimizer` must be a Keras optimizer, such as keras.optimizers.SGD(0.7, momentum=0.9, nesterov=True), got "
             f"{optimizer!r}."
-        )
-
-
-def _must_not_be_local(mode: Mode) -> None:
-    if isinstance(mode, LocalSGD):
-        raise NotImplementedError(
-            "With `sync_every` workers' copies of the variables are in the coordinator's process, and the cluster's workers would do "
-            "nothing. Leave it out, take `backup_workers`, or let workers be threads: with addresses of this machine alone, and without "
-            "TFDIST_PARAMETER_SERVERS=processes."
         )

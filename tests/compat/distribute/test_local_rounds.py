@@ -18,6 +18,11 @@ worker_index = tf.distribute.coordinator.experimental_get_current_worker_index
 OUTER = {"mean": lambda: None, "DiLoCo": lambda: keras.optimizers.SGD(0.5, momentum=0.8, nesterov=True)}
 
 
+@pytest.fixture(params=["threads", "messages"])
+def engine(request):
+    return request.param
+
+
 def make_batches(count):
     return np.random.RandomState(1).randn(count, 6, 4).astype("f4")
 
@@ -156,6 +161,7 @@ def test_what_the_coordinator_assigns_is_what_all_workers_go_on_from(coordinate)
         assert (float(rate), int(steps), value.tolist()) == (0.5, 100, [1, 1, 1])
 
 
+@pytest.mark.filterwarnings("ignore:A function on servers calls Python")
 def test_workers_train_their_copies_side_by_side(coordinate, meeting):
     strategy, coordinator = coordinate(workers=2, sync_every=4)
     training, meet = Training(strategy, lambda: keras.optimizers.SGD(0.5)), meeting(2)
@@ -240,6 +246,7 @@ def test_functions_that_change_no_copies_take_no_part(coordinate):
     assert (coordinator.statistics.rounds, float(training.seen)) == (2, 32)
 
 
+@pytest.mark.filterwarnings("ignore:A function on servers calls Python")
 def test_a_program_that_fails_has_trained_nothing_and_training_goes_on(coordinate):
     strategy, coordinator = coordinate(workers=2, sync_every=3)
     training = Training(strategy, lambda: keras.optimizers.SGD(0.5))
@@ -475,12 +482,6 @@ def test_variables_without_copies_are_refused(coordinate, make):
 def test_options_of_local_rounds_are_checked_when_the_strategy_is_made(coordinate, options, error, text):
     with pytest.raises(error, match=text):
         coordinate(workers=2, **options)
-
-
-@pytest.mark.parametrize("engine", ["messages"])
-def test_copies_in_processes_are_refused(coordinate, engine):
-    with pytest.raises(NotImplementedError, match=r"workers' copies .* are in the coordinator's process"):
-        coordinate(workers=2, sync_every=2)
 
 
 @pytest.mark.parametrize("outer", OUTER)

@@ -1,5 +1,6 @@
 """Workers and servers that go, freeze and come back while a coordinator trains: each change counts once, and nobody waits for ever."""
 
+import itertools
 import threading
 
 import keras
@@ -10,6 +11,7 @@ from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax._servers import Runner, Server, StaleSenderError
+from tfdist_jax._servers._ray_actors import WorkerActor
 from tfdist_jax._servers._ray_engine import RayServers, RayWorker
 
 CLOSURES = 30
@@ -325,3 +327,48 @@ def test_no_round_waits_for_a_worker_that_has_gone(coordinate, rays, comes_back)
     np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-5)
     told = coordinator.statistics
     assert (told.closures, told.rounds, told.dropped, told.retries, float(seen)) == (24, 8, 0, 1, 24)
+
+
+@pytest.mark.parametrize("moment", [2, 9, 25])
+@pytest.mark.parametrize("kind", ["killed", "frozen"])
+def test_workers_that_go_lose_their_copies_and_training_goes_on(coordinate, rays, monkeypatch, moment, kind):
+    count, lock, run = itertools.count(1), threading.Lock(), WorkerActor.run
+    struck = []
+
+    def observed(self, *arguments):
+        outcome = run(self, *arguments)
+        with lock:
+            is_now = next(count) == moment
+        if is_now:
+            thread, ray = threading.current_thread(), rays[-1]
+            index = next(i for i in range(3) if thread in ray.threads_of("worker", i))
+            struck.append(index)
+            actor = ray.actors["worker", index]
+            if kind == "killed":
+                actor.end()
+            else:
+                actor.freeze()
+            threading.Timer(0.3 if kind == "killed" else 2.0, ray.start, ("worker", index)).start()
+        return outcome
+
+    monkeypatch.setattr(WorkerActor, "run", observed)
+    strategy, coordinator = coordinate(3, 2, sync_every=4, outer_optimizer=keras.optimizers.SGD(1.0))
+    with strategy.scope():
+        weight, steps = tf.Variable(0.0), tf.Variable(0, trainable=False)
+        optimizer = keras.optimizers.Adam(0.1)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = (weight - x) ** 2
+        optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+        steps.assign_add(1)
+        return loss
+
+    results = [coordinator.schedule(step, args=(tf.constant(1.0),)) for _ in range(80)]
+    coordinator.join()
+    assert len(struck) == 1 and int(steps) == 80 and coordinator.statistics.closures == 80
+    losses = [float(result.fetch()) for result in results]
+    assert max(losses) == 1 and 0 <= min(losses[60:]) < 0.05 and np.isfinite(float(weight))
+    # A checkpoint has what the others' optimizers keep.
+    assert int(optimizer.iterations) > 10

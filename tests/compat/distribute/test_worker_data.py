@@ -25,6 +25,7 @@ from fake_ray import FakeRay
 
 import tfdist_jax
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax._coordinator import HeldElement
 from tfdist_jax._servers._held_data import HeldData
 from tfdist_jax.compat.tensorflow.data._portable_plan import NotPortableError, PortablePlan
 from tfdist_jax.compat.tensorflow.data._seed_log import SeedLog
@@ -269,7 +270,7 @@ def test_another_process_makes_what_this_one_makes(made_elsewhere, name):
     assert taken == seeds
     spec = dataset.element_spec
     elements = outcomes(
-        map(functools.partial(_standing_for, spec), ((Elsewhere(arrays), told) for arrays, told in found))
+        map(functools.partial(_standing_for, spec), ((HeldElement(Elsewhere(arrays), 0), told) for arrays, told in found))
     )
     assert len(elements) == len(expected)
     for element, wanted in zip(elements, expected, strict=True):
@@ -283,13 +284,16 @@ def test_another_process_makes_what_this_one_makes(made_elsewhere, name):
 
 
 class Elsewhere:
-    """Stands for an element whose arrays another process has written."""
+    """Stands for a process that has written the arrays of its element."""
 
     def __init__(self, arrays):
         self._arrays = arrays
 
-    def fetch(self):
+    def fetch(self, number):
         return self._arrays
+
+    def release(self, kind, number):
+        pass
 
 
 @pytest.mark.parametrize("name", PIPELINES)
