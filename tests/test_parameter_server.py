@@ -670,10 +670,7 @@ def test_no_round_waits_for_a_worker_that_has_gone(serve, processes, mode):
         processes[0].start("worker", i)
     train(server, batches[8:])
     assert server.statistics.closures == 16
-    if isinstance(mode, td.LocalSGD):  # The workers' steps are computed here.
-        assert server.statistics.retries == 0
-    else:
-        assert server.statistics.retries >= 1
+    assert server.statistics.retries >= 1
     if mode == td.Synchronous():
         assert server.statistics.rounds == 4
         assert_close(server.params, train_in_rounds(optax.adam(1e-2), batches, 4)[0], rtol=1e-5)

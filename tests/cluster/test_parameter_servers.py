@@ -199,7 +199,7 @@ try:
     td.ParameterServer(loss_fn, optax.sgd(0.1), workers=3)
 except ValueError as error:
     result("wrong", str(error))
-for mode in (td.Asynchronous(), td.Asynchronous(max_staleness=0), td.Synchronous()):
+for mode in (td.Asynchronous(), td.Asynchronous(max_staleness=0), td.Synchronous(), td.LocalSGD(sync_every=5)):
     with td.ParameterServer(loss_fn, optax.sgd(0.1), mode=mode) as server:
         server.init({"w": jnp.zeros(8)})
         for number, batch in enumerate(batches(0, 80)):
@@ -215,6 +215,6 @@ for mode in (td.Asynchronous(), td.Asynchronous(max_staleness=0), td.Synchronous
     launcher = launch(program, "--workers", "2", "--parameter-servers", "1", "--max-restarts", "1")
     assert launcher.wait(2 * LIMIT_S) == 0, launcher.log
     assert "has 2. Leave it out" in launcher.result("wrong")
-    for name in ("Asynchronous0None", "Asynchronous00", "Synchronous40"):
+    for name, pulls in (("Asynchronous0None", 80), ("Asynchronous00", 80), ("Synchronous40", 80), ("LocalSGD8", 16)):
         weights, closures, pulled = launcher.result(name)
-        assert weights == pytest.approx(range(8), abs=0.1) and closures == 80 and pulled >= 80 * 32
+        assert weights == pytest.approx(range(8), abs=0.1) and closures == 80 and pulled >= pulls * 32

@@ -1,6 +1,7 @@
 """Training of Flax models, or of any parameters, with an optax optimizer and several workers that do not wait for each other."""
 
 import contextlib
+import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 import jax
 import numpy as np
 
-from tfdist_jax._coordinator import Coordinator, RemoteValue, Snapshot, current_worker
+from tfdist_jax._coordinator import Coordinator, LocalWorker, RemoteValue, Snapshot, current_worker
 from tfdist_jax._parameter_server._asynchronous import AsynchronousTrainer
 from tfdist_jax._parameter_server._engine import count_workers, find_processes, jobs_of, make_engine
 from tfdist_jax._parameter_server._gradients import Loss
@@ -94,21 +95,18 @@ class ParameterServer:
         Raises:
             ValueError: If there are no workers, or not enough for the mode, or another number than the cluster has.
             TypeError: If something is of another type.
-            NotImplementedError: If workers of `td.LocalSGD` are other processes.
             RuntimeError: If this process is a server or a worker of a cluster.
         """
         count = count_workers() if workers is None else whole_number("workers", workers, least=1)
         check_mode(mode, count)
-        if isinstance(mode, LocalSGD) and find_processes() is not None:
-            raise NotImplementedError(
-                "td.LocalSGD computes in the coordinator's process, and the cluster's workers would do nothing. Take another mode, or "
-                "let workers be threads: without a cluster of other processes in TF_CONFIG."
-            )
         check_optimizer("tx", tx)
         if not callable(loss_fn):
             raise TypeError(f"`loss_fn` must be a function of parameters and a batch, got {loss_fn!r}.")
         self._loss, self._tx, self._mode = Loss(loss_fn, has_aux), tx, mode
         self._engine = make_engine(count)
+        if isinstance(mode, LocalSGD):
+            local = [LocalWorker(worker) for worker in self._engine.workers]
+            self._engine = dataclasses.replace(self._engine, workers=local)
         self._coordinator = Coordinator(
             self._engine.workers,
             statistics=self._engine.statistics,

@@ -13,14 +13,14 @@ from tfdist_jax._internals import default_device
 from tfdist_jax._parameter_server._engine import Engine
 from tfdist_jax._parameter_server._gradients import join_frozen, split_frozen
 from tfdist_jax._stateful._served_program import CellProgram, make_program
-from tfdist_jax._stateful._served_storage import ServedStorage, bring
+from tfdist_jax._stateful._served_storage import bring
 from tfdist_jax._stateful._state import CELLS, read, store_all, write
 from tfdist_jax._stateful._storage import Storage
 
 
 @final
 class ServedArray:
-    """A cell on a server.
+    """A cell on a server, or of which each worker has a copy.
 
     Attributes:
         path: Where it is in its tree.
@@ -30,11 +30,11 @@ class ServedArray:
 
     trainable = False
 
-    def __init__(self, path: str, array: jax.Array, storage: ServedStorage) -> None:
+    def __init__(self, path: str, array: jax.Array, storage: Storage) -> None:
         """Bring an array to a server."""
         self.path, self.shape, self.dtype = path, array.shape, array.dtype
         self.stored: Any = None
-        self.storage: Storage = storage
+        self.storage = storage
         storage.place(self, array)
 
 
@@ -63,13 +63,13 @@ def leaves_like(name: str, tree: Any, like: Any) -> list[Any]:
 
 @final
 class ServedTree:
-    """A pytree of arrays on servers.
+    """A pytree of arrays on servers, or of which each worker has a copy.
 
     Attributes:
         cells: Its arrays.
     """
 
-    def __init__(self, name: str, tree: Any, choose: Callable[[str, jax.Array], ServedStorage]) -> None:
+    def __init__(self, name: str, tree: Any, choose: Callable[[str, jax.Array], Storage]) -> None:
         """Bring arrays to servers, each to the one that `choose` names for its path in the tree."""
         pairs, self._structure = jax.tree_util.tree_flatten_with_path(tree)
         self._name = name
