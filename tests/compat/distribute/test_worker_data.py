@@ -270,7 +270,10 @@ def test_another_process_makes_what_this_one_makes(made_elsewhere, name):
     assert taken == seeds
     spec = dataset.element_spec
     elements = outcomes(
-        map(functools.partial(_standing_for, spec), ((HeldElement(Elsewhere(arrays), 0), told) for arrays, told in found))
+        map(
+            functools.partial(_standing_for, spec),
+            ((HeldElement(Elsewhere(arrays), 0), told) for arrays, told in found),
+        )
     )
     assert len(elements) == len(expected)
     for element, wanted in zip(elements, expected, strict=True):
