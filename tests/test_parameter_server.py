@@ -660,6 +660,24 @@ def test_a_state_that_is_read_while_workers_train_is_of_one_moment(serve):
         assert state["opt_state"][0].count == state["workers"][0][0].count
 
 
+@pytest.mark.parametrize("workers", [2, 3])
+def test_local_rounds_go_on_without_a_worker_that_has_gone_and_with_it_again(serve, processes, workers):
+    batches = make_batches(48)
+    server = serve(mode=td.LocalSGD(sync_every=2, outer_optimizer=optax.sgd(1.0)), workers=workers)
+    train(server, batches[: 2 * workers])
+    processes[0].actors["worker", 1].end()
+    results = [server.schedule(batch) for batch in batches[2 * workers :]]
+    deadline = time.monotonic() + LIMIT_S
+    while server.statistics.closures < 30 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert server.statistics.closures >= 30
+    processes[0].start("worker", 1)
+    server.join()
+    assert server.statistics.closures == 48 and all(np.isfinite(result.result().loss) for result in results)
+    states = server.state["workers"]
+    assert all(int(state[0].count) >= 2 for state in states)
+
+
 @each_mode
 def test_no_round_waits_for_a_worker_that_has_gone(serve, processes, mode):
     batches = make_batches(16)

@@ -78,6 +78,7 @@ class ClosureQueue:
         self._ended = 0
         self._newest = -1
         self._num_workers, self._gone = num_workers, set[int]()
+        self._is_free_for_all = False
         self._turn = 0 if max_staleness == 0 else None
         self._error: BaseException | None = None
         self._end_of_all: BaseException | None = None
@@ -112,7 +113,7 @@ class ClosureQueue:
             # Python handles interrupts after calls: none comes between what is counted and what is there.
             self._newest += 1
             closure.number = self._newest
-            self._waiting[closure.worker].append(closure)
+            self._waiting[None if self._is_free_for_all else closure.worker].append(closure)
             self._raise_error()
             self._changed.notify_all()
 
@@ -153,9 +154,14 @@ class ClosureQueue:
         return bool(self._gone)
 
     def leave(self, worker: int) -> None:
-        """Let the others take a worker's turns until it is back."""
+        """Let the others take a worker's turns until it is back; from now on any worker may run any closure, so that none waits for it."""
         with self._changed:
             self._gone.add(worker)
+            self._is_free_for_all = True
+            waiting = sorted((closure for each in self._waiting.values() for closure in each), key=_number)
+            for each in self._waiting.values():
+                each.clear()
+            self._waiting[None].extend(waiting)
             self._changed.notify_all()
 
     def come_back(self, worker: int) -> None:
@@ -180,8 +186,8 @@ class ClosureQueue:
         """Let a closure that was taken wait again, in its place among the others; cancel it, if one has failed."""
         with self._changed:
             if self._error is None and self._is_open:
-                waiting, number = self._waiting[closure.worker], closure.number or 0
-                waiting.insert(sum((other.number or 0) < number for other in waiting), closure)
+                waiting = self._waiting[None if self._is_free_for_all else closure.worker]
+                waiting.insert(sum(_number(other) < _number(closure) for other in waiting), closure)
             else:
                 closure.result.set_error(self.make_cancelled())
             self._end(closure)
@@ -292,3 +298,7 @@ class ClosureQueue:
             raise self._end_of_all
         if not self._is_open:
             raise RuntimeError("The coordinator has been stopped: make another one.")
+
+
+def _number(closure: Closure) -> int:
+    return closure.number or 0

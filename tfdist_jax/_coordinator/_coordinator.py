@@ -87,7 +87,7 @@ class Coordinator:
 
         Args:
             fn: The function.
-            worker: Which worker is to run it; None for any.
+            worker: Which worker is to run it; None for any, as all are when a worker has gone.
 
         Raises:
             Exception: The first error of a closure that was scheduled before; closures that have not run are cancelled.

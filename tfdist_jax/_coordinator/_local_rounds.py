@@ -6,7 +6,7 @@ from typing import Any, Protocol, final
 
 from tfdist_jax._coordinator._closure_queue import Closure
 from tfdist_jax._coordinator._statistics import Statistics
-from tfdist_jax._coordinator._worker import Worker
+from tfdist_jax._coordinator._worker import Worker, WorkerLostError
 
 
 class LocalUpdates(Protocol):
@@ -27,7 +27,11 @@ class LocalUpdates(Protocol):
 
 @final
 class LocalRounds:
-    """Lets each worker make so many steps, until all that are there have."""
+    """Lets each worker make so many steps, until all that are there have.
+
+    Attributes:
+        lock: Held while a round ends, and while steps are counted.
+    """
 
     def __init__(
         self, workers: int, sync_every: int, updates: Callable[[], LocalUpdates | None], statistics: Statistics
@@ -39,7 +43,7 @@ class LocalRounds:
         self._last: list[int] = []
         self._is_behind = False
         self._gone: set[int] = set()
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def may_take(self, worker: int, are_some_gone: bool) -> bool:
         """Whether a worker has steps to make before the others' variables are put together with its own."""
@@ -50,33 +54,34 @@ class LocalRounds:
 
     def add(self, worker: int) -> None:
         """Note that a worker has made a step."""
-        with self._lock:
+        with self.lock:
             self._steps[worker] += 1
             self._end_if_complete()
 
     def lose(self, worker: int) -> None:
         """Note that a worker's process has gone, and with it what it has made since the last round; the others go on without it."""
-        with self._lock:
+        with self.lock:
             self._steps[worker] = 0
             self._gone.add(worker)
+            self._last = [other for other in self._last if other != worker]
             updates = self._updates()
             if updates is not None:
-                updates.forget(worker, [i for i in self._last if i not in self._gone])
+                updates.forget(worker, self._last)
                 self._end_if_complete()
 
     def come_back(self, worker: int) -> None:
         """Note that a worker is there again."""
-        with self._lock:
+        with self.lock:
             self._gone.discard(worker)
 
     def settle(self) -> None:
         """Put together the variables of the workers that have made steps, and what optimizers keep."""
-        with self._lock:
+        with self.lock:
             if any(self._steps):
                 self._end()
             if self._is_behind:
                 updates: Any = self._updates()  # Who waits for all has it.
-                updates.share([worker for worker in self._last if worker not in self._gone])
+                updates.share(self._last)
                 self._is_behind = False
 
     @property
@@ -114,12 +119,15 @@ class LocalWorker:
 
     def run(self, closure: Closure, oldest: Callable[[], int]) -> Any:
         """Run a closure."""
-        return self._worker.run(closure, oldest)
+        try:
+            return self._worker.run(closure, oldest)
+        except WorkerLostError:
+            if self.rounds is not None:  # Before others are told, who may have waited for this worker's round.
+                self.rounds.lose(self.index)
+            raise
 
     def recover(self, is_over: Callable[[], bool]) -> None:
         """Wait until the worker is there again, or `is_over()`; the others train without it meanwhile."""
-        if self.rounds is not None:
-            self.rounds.lose(self.index)
         self._worker.recover(is_over)
-        if self.rounds is not None:
+        if self.rounds is not None and not is_over():
             self.rounds.come_back(self.index)

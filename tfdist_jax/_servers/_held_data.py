@@ -39,7 +39,7 @@ class HeldData:
         """Hold nothing."""
         self._sources: dict[int, Source] = {}
         self._iterations: dict[int, Iterator[Element]] = {}
-        self._elements: dict[int, Sequence[np.ndarray]] = {}
+        self._elements: dict[int, Sequence[Any]] = {}
         self._numbers = itertools.count()
 
     def load(self, source: int, make: Callable[..., Source], arguments: Sequence[Any]) -> None:
@@ -63,15 +63,15 @@ class HeldData:
             return None
         return self.keep(arrays), told
 
-    def keep(self, arrays: Sequence[np.ndarray]) -> int:
-        """Hold arrays as an element, and return its number."""
+    def keep(self, arrays: Sequence[Any]) -> int:
+        """Hold arrays, of NumPy or JAX, as an element, and return its number."""
         number = next(self._numbers)
         self._elements[number] = arrays
         return number
 
     def fetch(self, element: int) -> Sequence[np.ndarray]:
-        """Return the arrays of an element."""
-        return self._elements[element]
+        """Return the arrays of an element, for another process."""
+        return list(map(np.asarray, self._elements[element]))
 
     def release(self, released: Released) -> None:
         """Hold something no longer, also if the caller has said so before."""

@@ -96,15 +96,15 @@ class WorkerActor:
         """
         servers, parts, plans, data = self._servers, self._parts, self._plans, self._data
         self._must_be_of(caller.session)  # After those have been read, which another coordinator would replace before.
+        data.release(released)
         ask = lambda messages, sent, number: ask_servers(servers, messages, sent, caller.sender(name, number))
         outcome = Runner(parts).run(plans[name], list(map(data.find, arguments)), ask)
-        outcome.results[:] = map(np.asarray, outcome.results)
-        data.release(released)
         for places in kept:
             arrays = [outcome.results[place] for place in places]
             outcome.kept.append(data.keep(arrays))
             for place, array in zip(places, arrays, strict=True):
-                outcome.results[place] = ArrayKind(array.shape, array.dtype)
+                outcome.results[place] = ArrayKind(array.shape, np.dtype(array.dtype))
+        outcome.results[:] = [each if isinstance(each, ArrayKind) else np.asarray(each) for each in outcome.results]
         return outcome
 
     def use_data(self, method: str, session: str, released: Released, *arguments: Any) -> Any:

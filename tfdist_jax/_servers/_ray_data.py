@@ -1,6 +1,7 @@
 """The coordinator's end of data that are in a worker's process."""
 
 import collections
+import contextlib
 import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -54,17 +55,22 @@ class DataHolder:
         """Let something be held no longer."""
         self._released[kind].append(number)
         if kind != "elements":
-            self._tell(self.take_released())
+            self._tell(self._take_released())
 
-    def take_released(self) -> Released:
-        """Return what the process is to release, which it is not told again."""
+    def _take_released(self) -> Released:
         return {kind: list(_take_all(numbers)) for kind, numbers in self._released.items()}
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        released = self.take_released()
-        try:
+        with self.releasing() as released:
             return self._call(method, released, *arguments)
-        except BaseException:  # It may not have heard of them.
+
+    @contextlib.contextmanager
+    def releasing(self) -> Iterator[Released]:
+        """Return what the process is to release with a call; it is told again, if the call fails."""
+        released = self._take_released()
+        try:
+            yield released
+        except BaseException:
             for kind, numbers in released.items():
                 self._released[kind].extend(numbers)
             raise

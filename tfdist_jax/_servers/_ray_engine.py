@@ -218,8 +218,9 @@ class RayWorker:
             exported = {name: parts[name].export(self._platform) for name in plan.parts}
             self._call("load", self._servers.session, plan, exported)
             self._known.add(plan.name)
-        sent, released = list(map(self._sent, arguments)), self._data.take_released()
-        outcome = self._call("run", plan.name, sent, self.next_call(), kept, released)
+        sent, caller = list(map(self._sent, arguments)), self.next_call()
+        with self._data.releasing() as released:
+            outcome = self._call("run", plan.name, sent, caller, kept, released)
         for number, places in zip(outcome.kept, kept, strict=True):
             arrays = HeldElement(self._data, number).stand_for(outcome.results[place] for place in places)
             for place, array in zip(places, arrays, strict=True):

@@ -153,6 +153,10 @@ class ServedProgram:
         results = [bring(array, device) for array in values.take(self._parts.results)]
         in_the_end = self._parts.assignments.in_the_end
         assigned = values.take([atom for _, atom in in_the_end])
+        # What fails leaves a worker's copies as they were.
+        jax.block_until_ready(
+            [array for (cell, _), array in zip(in_the_end, assigned, strict=True) if cell.storage.is_of_workers]
+        )
         self._check([*results, *assigned])
         _push(
             moments,

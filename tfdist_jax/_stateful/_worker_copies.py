@@ -1,9 +1,8 @@
 """Cells of which each worker has a copy of its own, which closures read and change, until all are put together."""
 
 import contextlib
-import functools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -156,29 +155,63 @@ class WorkerCopies(Storage):
             "trainable=False, or use `optimizer.apply_gradients`."
         )
 
-    def find_reachable(self, workers: Iterable[int]) -> list[int]:
-        """Return those of some workers whose values are here, or can be fetched: they are, then."""
-        return [worker for worker in workers if self._fetch(worker)]
+    def value_of(self, held: Copies, worker: int | None) -> jax.Array:
+        """Return the value of a worker, or the common one, where common ones are.
 
-    def _fetch(self, worker: int) -> bool:
-        try:
-            for cell in self.cells:
-                own = cell.stored.own.get(worker)
-                if isinstance(own, HeldArray):
-                    own.element.fetch()
-        except (DataLostError, WorkerLostError):  # Who runs its closures finds that out, too.
-            return False
-        return True
+        Raises:
+            DataLostError: If the worker's process has gone.
+        """
+        return bring(fetch(held.common if worker is None else held.own.get(worker, held.common)), self._home)
+
+    def snapshot(self) -> list[tuple[Cell, Copies]]:
+        """Return what the cells hold of which workers have their own, as of one moment."""
+        with CELLS, deferring_signals():
+            return [(cell, cell.stored) for cell in self.cells if cell.stored.own]
+
+    def fetch(self, snapshot: Sequence[tuple[Cell, Copies]], workers: Iterable[int]) -> dict[int, list[jax.Array]]:
+        """Return what some workers have of cells; nothing of those whose processes have gone."""
+        found: dict[int, list[jax.Array]] = {}
+        for worker in workers:
+            try:
+                found[worker] = [self.value_of(copies, worker) for _, copies in snapshot]
+            except (DataLostError, WorkerLostError):  # Who runs its closures finds that out, too.
+                continue
+        return found
+
+    def replace(
+        self, snapshot: Sequence[tuple[Cell, Copies]], values: Iterable[jax.Array], *, keep_own: bool = False
+    ) -> None:
+        """Give cells other common values, but those that have been assigned since `snapshot`.
+
+        Args:
+            snapshot: The cells, and what they have held.
+            values: The new common values.
+            keep_own: Whether workers keep what they have, or go on from the new values.
+        """
+        new = [bring(value, self._home) for value in values]
+        with CELLS, deferring_signals():
+            for (cell, before), value in zip(snapshot, new, strict=True):
+                now = cell.stored
+                if now.common is before.common:
+                    cell.stored = Copies(value, now.own if keep_own else {})
 
     def share_mean(self, workers: Iterable[int]) -> None:
-        """Let the common values be the mean of some workers', as far as they can be fetched; all keep what they have."""
-        present = self.find_reachable(workers)
-        if present:
-            self.change_common(functools.partial(mean_of, workers=present, home=self._home), keep_own=True)
+        """Let the common values be the mean of some workers', as far as these are there; all keep what they have."""
+        snapshot = self.snapshot()
+        found = self.fetch(snapshot, workers)
+        if found:
+            self.replace(snapshot, map(mean_of, zip(*found.values(), strict=True)), keep_own=True)
 
-    def bring(self, held: Copies, worker: int | None) -> jax.Array:
-        """Return the value of a worker, or the common one, where common ones are."""
-        return bring(fetch(held.common if worker is None else held.own.get(worker, held.common)), self._home)
+    def forget(self, worker: int, others: Iterable[int]) -> None:
+        """Let a worker go on from the common values, and from the mean of what optimizers of some others keep."""
+        for storage in (self, self.slots or self):
+            with CELLS, deferring_signals():
+                for cell in storage.cells:
+                    held = cell.stored
+                    if worker in held.own:
+                        cell.stored = Copies(held.common, {i: own for i, own in held.own.items() if i != worker})
+        if self.slots is not None:
+            self.slots.share_mean(others)
 
     def assign(self, values: Iterable[tuple[Cell, Any, Mapping[int, Any]]]) -> None:
         """Let cells have other common values, and some workers their own."""
@@ -186,32 +219,9 @@ class WorkerCopies(Storage):
             for cell, common, own in values:
                 cell.stored = Copies(bring(common, self._home), own)
 
-    def forget(self, worker: int) -> None:
-        """Let a worker go on from the common values."""
-        with CELLS, deferring_signals():
-            for cell in self.cells:
-                held = cell.stored
-                if worker in held.own:
-                    cell.stored = Copies(held.common, {i: own for i, own in held.own.items() if i != worker})
 
-    def change_common(self, change: Callable[[Copies], jax.Array], *, keep_own: bool = False) -> None:
-        """Change the common values of the cells of which workers have their own; not of those that are assigned meanwhile.
-
-        Args:
-            change: Returns the new one.
-            keep_own: Whether workers keep what they have, or go on from the new values.
-        """
-        held = [(cell, cell.stored) for cell in self.cells if cell.stored.own]
-        new = [Copies(bring(change(copies), self._home), copies.own if keep_own else {}) for _, copies in held]
-        with CELLS, deferring_signals():
-            for (cell, before), after in zip(held, new, strict=True):
-                if cell.stored is before:
-                    cell.stored = after
-
-
-def mean_of(copies: Copies, workers: Iterable[int], home: Device) -> jax.Array:
-    """Return the mean of some workers' values, of short types in float32; of whole numbers the largest."""
-    arrays = [jax.device_put(fetch(copies.own.get(worker, copies.common)), home) for worker in workers]
+def mean_of(arrays: Sequence[jax.Array]) -> jax.Array:
+    """Return the mean of arrays, of short types in float32; of whole numbers the largest."""
     if not jnp.issubdtype(arrays[0].dtype, jnp.inexact):
         return jnp.max(jnp.stack(arrays), axis=0)
     wide = jnp.promote_types(arrays[0].dtype, jnp.float32)

@@ -45,18 +45,19 @@ class LocalUpdates:
 
     def combine(self, workers: Sequence[int]) -> None:
         """Put together what some workers have made of the common variables. What their optimizers keep stays each worker's own."""
-        present = self.weights.find_reachable(workers)
-        mean = functools.partial(mean_of, workers=present, home=self._home)
         with jax.default_device(self._home):
-            size = sum(cell.stored.common.nbytes for cell in self.weights.cells if cell.stored.own)
+            snapshot = self.weights.snapshot()
+            found = self.weights.fetch(snapshot, workers)
+            size = sum(copies.common.nbytes for _, copies in snapshot)
+            means = list(map(mean_of, zip(*found.values(), strict=True)))
             try:
-                if present and self._outer is not None:
-                    self._apply_outer(mean)
-                elif present:
-                    self.weights.change_common(mean)
+                if means and self._outer is not None:
+                    self._apply_outer(snapshot, means)
+                elif means:
+                    self.weights.replace(snapshot, means)
             finally:  # If it has failed, all go on from what there was.
-                self.weights.change_common(lambda copies: copies.common)
-        self._statistics.note(size * len(workers), size * len(present), ())
+                self.weights.replace(snapshot, [copies.common for _, copies in snapshot])
+        self._statistics.note(size * len(workers), size * len(found), ())
 
     def share(self, workers: Sequence[int]) -> None:
         """Let the common value of what optimizers keep be the mean of some workers'."""
@@ -64,14 +65,12 @@ class LocalUpdates:
 
     def forget(self, worker: int, others: Sequence[int]) -> None:
         """Let a worker, whose process has gone, go on from the common variables, and from the mean of what others' optimizers keep."""
-        self.weights.forget(worker)
-        self._slots.forget(worker)
-        self._slots.share_mean(others)
+        self.weights.forget(worker, others)
 
-    def _apply_outer(self, mean: Callable[[Any], jax.Array]) -> None:
+    def _apply_outer(self, snapshot: Sequence[tuple[Any, Any]], means: Sequence[jax.Array]) -> None:
         """Let the outer optimizer follow the mean difference, as a gradient."""
-        changed = [cell for cell in self.weights.cells if cell.stored.own]
-        differences = [cell.stored.common - mean(cell.stored) for cell in changed]
+        changed = [cell for cell, _ in snapshot]
+        differences = [copies.common - mean for (_, copies), mean in zip(snapshot, means, strict=True)]
         with self._strategy.scope():
             self._build_for_new()
             key = tuple(map(id, changed))

@@ -335,11 +335,11 @@ def test_what_is_assigned_while_copies_are_put_together_stays(coordinate):
     for each in (step, other):
         coordinator.schedule(each).fetch()
 
-    def change(copies):
-        v.assign(7.0)
-        return copies.own[0]
-
-    strategy._copies.change_common(change)
+    copies = strategy._copies
+    snapshot = copies.snapshot()
+    (own,) = copies.fetch(snapshot, [0]).values()
+    v.assign(7.0)
+    copies.replace(snapshot, own)
     assert (float(v), float(w)) == (7, 1)
 
 
