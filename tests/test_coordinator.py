@@ -506,6 +506,23 @@ def test_closures_that_are_put_back_keep_their_order():
     assert [queue.take(0) for _ in range(3)] == [closures[0], closures[1], closures[3]]
 
 
+def test_closures_of_a_worker_that_goes_are_anybodys_in_their_order():
+    queue = ClosureQueue(2, ClosureCancelledError)
+    closures = [Closure(lambda: None, worker=i % 2) for i in range(5)]
+    for closure in closures:
+        queue.put(closure)
+    taken = queue.take(0)
+    queue.leave(0)
+    queue.put_back(taken)
+    assert [queue.take(1) for _ in range(5)] == closures
+    for closure in closures:
+        queue.finish(closure)
+    queue.come_back(0)
+    later = Closure(lambda: None, worker=0)
+    queue.put(later)
+    assert queue.take(1) is later
+
+
 def test_who_waits_for_what_a_lost_worker_was_to_make_is_told(make):
     coordinator, workers = make(1)
     (made,) = coordinator.make_on_each(lambda: 1)
