@@ -417,6 +417,13 @@ def test_saving_in_a_program_with_an_event_loop(place):
     assert asyncio.run(cell()).tolist() == [1, 1, 1]
 
 
+def test_a_folder_that_goes_while_it_is_looked_at_has_no_steps(place, monkeypatch):
+    checkpointer = td.Checkpointer(place)
+    for look in ("exists", "is_dir"):
+        monkeypatch.setattr(type(epath.Path(place)), look, lambda self: True)
+    assert checkpointer.steps() == [] and checkpointer.latest_step() is None
+
+
 TRAINING = """
 import sys
 import jax, jax.numpy as jnp

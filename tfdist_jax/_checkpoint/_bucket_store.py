@@ -138,7 +138,10 @@ class BucketStore(Store):
         from orbax.checkpoint import path
 
         names = path.step.standard_name_format(step_prefix=_PREFIX)
-        return sorted(found.step for found in names.find_all(self._folder))
+        try:
+            return sorted(found.step for found in names.find_all(self._folder))
+        except FileNotFoundError:  # Its last object was removed after Orbax had looked whether there is one.
+            return []
 
     def path(self, step: int) -> "epath.Path":
         """Do as `Store` says."""
