@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Set
 from pathlib import Path
 
+import jax
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -58,6 +59,12 @@ def test_what_is_imported_is_declared():
     needed = distributions(set().union(*map(imported, trees("tfdist_jax", "compat"))))
     assert needed <= declared(PROJECT["dependencies"])
     assert {"jax", "etils", "h5py"} <= needed
+
+
+def test_what_jax_imports_to_write_programs_is_declared():
+    """JAX itself does without, and says so when a program is written: a SavedModel, or a step that goes to another process."""
+    needed = imported(ast.parse(Path(jax.__file__).with_name("_src").joinpath("export/serialization.py").read_text()))
+    assert distributions(needed) <= declared(PROJECT["dependencies"])
 
 
 def test_what_may_be_missing_is_an_extra():

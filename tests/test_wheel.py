@@ -22,6 +22,31 @@ from tensorflow.keras.layers import Dense
 print(tf.distribute.MirroredStrategy().num_replicas_in_sync, sys.argv[1:])
 """
 
+MORE_PROGRAM = """
+import sys
+import tensorflow as tf
+
+class Line(tf.Module):
+    def __init__(self):
+        self.slope = tf.Variable(2.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+    def __call__(self, x):
+        return self.slope * x
+
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    total = tf.Variable(0.0)
+add = tf.function(lambda x: total.assign_add(x))
+for i in range(10):
+    coordinator.schedule(add, args=(tf.constant(float(i)),))
+coordinator.join()
+tf.saved_model.save(Line(), sys.argv[1])
+print(float(total), tf.saved_model.load(sys.argv[1])(tf.constant([1.0, 2.0])).numpy())
+"""
+
 
 def run(*command, cwd):
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
@@ -105,3 +130,20 @@ def test_installed_command_runs_a_program(clean_python, run_script):
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "2 ['--epochs', '2']\n"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow("installs all dependencies, and starts Ray")
+def test_a_new_environment_has_what_programs_need(wheel, tmp_path, run_script):
+    """Other tests find what the dependencies of other extras, and of TensorFlow, happen to install."""
+    folder = tmp_path / "environment"
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    constraints = ROOT / f"constraints-py{sys.version_info[0]}{sys.version_info[1]}.txt"
+    uv = Path(sys.executable).with_name("uv")
+    install = (uv, "pip", "install", "--python", python, f"{wheel}[ps]", "--constraint", constraints)
+    run(*map(str, install), cwd=tmp_path)
+    launch = (str(python.with_name("tfdist-jax")), "launch", "--workers", "1", "--parameter-servers", "1")
+    ran = run_script(MORE_PROGRAM, str(tmp_path / "saved"), runner=launch, python=str(python), env={"PYTHONPATH": ""})
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "45.0 [2. 4.]\n"
