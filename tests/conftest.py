@@ -1,5 +1,6 @@
 """Every test runs on eight virtual CPU devices, within a time limit, and starts programs the same way."""
 
+import collections
 import contextlib
 import functools
 import gc
@@ -39,8 +40,10 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 _compilation_cache.enable()
 
 
+@pytest.hookimpl(tryfirst=True)  # Before pytest selects by marks.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip comparisons with TensorFlow where it is not installed; report why tests are slow."""
+    """Skip comparisons with TensorFlow where it is not installed; report why tests are slow; leave cases to `make test-all`."""
+    _leave_cases(items)
     for item in items:
         if slow := item.get_closest_marker("slow"):
             item.user_properties.append(("slow", slow.args[0]))
@@ -49,6 +52,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("peers"):
                 item.add_marker(missing)
+
+
+def _leave_cases(items: list[pytest.Item]) -> None:
+    """Mark the cases of a test as exhaustive, but one in `n` where the test is marked `one_in(n)`."""
+    seen = collections.Counter[str]()
+    for item in items:
+        test, _, case = item.nodeid.partition("[")
+        if (one_in := item.get_closest_marker("one_in")) and not item.get_closest_marker("exhaustive"):
+            assert case, f"{test} has no cases: mark it exhaustive, not one_in."
+            if seen[test] % one_in.args[0]:
+                item.add_marker("exhaustive")
+            seen[test] += 1
 
 
 def pytest_collection_finish() -> None:

@@ -12,8 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import bench_gpu
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("starts five programs that train in turn")
-@pytest.mark.parametrize("model", ["encoder", pytest.param("resnet50", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("model", ["encoder", "resnet50"])
 def test_the_benchmark_for_gpus_runs_on_the_cpu(model, run_script, tmp_path):
     arguments = [model, "--small", "--devices", "2", "--rounds", "2", "--seconds", "0.01", "--out", str(tmp_path)]
     ran = run_script(Path(bench_gpu.__file__), *arguments, timeout_s=3 * LIMIT_S)

@@ -14,7 +14,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from tfdist_jax import _cpu_kernels, _internals
 
-examples = settings(max_examples=4 * int(os.environ.get("TFDIST_EXAMPLES", "8")), deadline=None, derandomize=True)
+examples = settings(max_examples=4 * int(os.environ.get("TFDIST_EXAMPLES", "3")), deadline=None, derandomize=True)
 
 
 @contextlib.contextmanager

@@ -34,6 +34,7 @@ def test_digits_are_learned_with_parameter_servers_in_one_process(run_prepared, 
     assert "AutoGraph" not in ran.stderr
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("trains two models, and evaluates in a process more")
 def test_parameter_servers_and_an_evaluator_are_what_tf_config_says(run_program, tmp_path):
     jobs = {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1}
@@ -71,6 +72,7 @@ def test_digits_are_learned_with_parameter_servers_in_processes(run_script, tmp_
     assert "AutoGraph" not in ran.stderr
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("trains under three strategies")
 def test_flax_losses_are_the_same_under_all_strategies(run_script):
     losses = {}

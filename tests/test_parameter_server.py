@@ -841,6 +841,7 @@ class Digits(nnx.Module):
         return self.out(nnx.relu(self.hidden(x)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "mode",
     [

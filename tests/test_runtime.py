@@ -109,6 +109,7 @@ def test_steps_in_flight_are_bounded_only_between_devices(monkeypatch):
 REST = [(2, "mirrored"), (4, "mirrored"), (2, "fsdp"), (8, "fsdp"), (2, "jit"), (4, "jit")]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow("a process that takes a thousand steps")
 @pytest.mark.parametrize(
     ("devices", "strategy"),

@@ -198,6 +198,7 @@ TWICE_DIFFERENTIATED = (
 )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("nested", NESTINGS.values(), ids=NESTINGS)
 @pytest.mark.parametrize("name", TWICE_DIFFERENTIATED)
 def test_second_derivatives_are_those_of_jax(name, nested, run):

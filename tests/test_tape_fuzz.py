@@ -438,6 +438,7 @@ def bounded_memory():
         jax.clear_caches()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("mode", ["eagerly", "compiled"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + NUM_PROGRAMS))

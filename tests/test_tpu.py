@@ -115,6 +115,7 @@ def costs_of_strategies(run_for_tpu, topology):
     return costs
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("compiles thirteen programs for a TPU slice")
 def test_every_strategy_compiles_for_a_tpu_slice_of_two_hosts(run_for_tpu):
     costs = costs_of_strategies(run_for_tpu, "v5e:2x4")

@@ -76,6 +76,7 @@ for name, strategy in STRATEGIES.items():
         assert [worker.result(f"own {name}") for worker in workers] == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("five strategies, alone and in two processes")
 def test_strategies_over_several_axes_in_two_processes_equal_one_device(cluster, tmp_path):
     """Also with uneven rows, batches of each process's own, and a checkpoint that another strategy goes on with."""

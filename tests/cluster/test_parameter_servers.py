@@ -141,7 +141,7 @@ while int(count) < 40:
 result("end", [float(total), int(count)])
 """
     )
-    launcher = launch(program, "--workers", "2", "--parameter-servers", "2", "--max-restarts", "2")
+    launcher = launch(program, "--workers", "1", "--parameter-servers", "2", "--max-restarts", "2")
     assert launcher.wait(2 * LIMIT_S) == 0, launcher.log
     assert "A server has gone, and the variables that it held with it" in launcher.result("error")
     assert [launcher.result(f"restored{i}") for i in range(3)] == [0, 20, 30]

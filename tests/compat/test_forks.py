@@ -7,6 +7,7 @@ import pytest
 PROGRAM = Path(__file__).parents[1] / "programs/forked.py"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("use", ["operation", "compiled step", "dataset", "array on its way"])
 def test_a_forked_child_cannot_compute(run_program, use):
     done = run_program(PROGRAM, use, devices=1)

@@ -67,6 +67,7 @@ MODELS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_of_keras_models_are_those_of_jax(name, compiled):

@@ -13,6 +13,7 @@ MOST_BYTES_MORE = 60 << 20
 """What the C library does not give back."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "work",
     [pytest.param("steps", marks=REPEATED), pytest.param("shapes", marks=REPEATED), "strategies", "models"],

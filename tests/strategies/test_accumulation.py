@@ -76,6 +76,7 @@ LOSSES = [(name, loss_fn) for name in STRATEGIES for loss_fn in (weighed_loss, l
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("name", "loss_fn"), LOSSES)
 def test_gradients_are_those_of_one_device(name, loss_fn, bound):
     strategy = STRATEGIES[name]()
@@ -102,6 +103,7 @@ def describe(params, batch):
     return losses.mean(), aux
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rows", [24, 13, 3, 1])
 @pytest.mark.parametrize("name", ["one device", "Mirrored on 3", "FSDP"])
 def test_results_are_those_of_the_whole_batch(name, rows):

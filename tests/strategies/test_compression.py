@@ -50,6 +50,7 @@ def residual_sums(memory):
 CASES = [*itertools.product(STRATEGIES, METHODS, [1]), *(("Mirrored", method, 2) for method in METHODS)]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.slow("the gradients of two steps, one of uneven rows, compressed and not, under seven strategies")
 @pytest.mark.parametrize("name, method, accumulate", CASES)
 def test_what_a_step_loses_is_kept(name, method, accumulate):
@@ -183,6 +184,7 @@ def test_without_feeding_errors_back_a_training_stalls(make):
     assert train(make(error_feedback=False)) > 0.1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("count", [1, 3])
 def test_other_replicas_go_on_with_what_is_still_to_be_sent(method, count, tmp_path):
@@ -237,6 +239,7 @@ def test_a_step_that_is_not_finite_leaves_what_is_kept(method, number):
     assert np.isfinite(np.asarray(grads["up"])).all()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", ["Mirrored", "ZeRO1", "TensorParallel"])
 @pytest.mark.parametrize("too_large", ["up", "bias", "down"])
 @pytest.mark.parametrize("method", METHODS)

@@ -101,6 +101,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss_and_gradients_are_those_of_one_device(name, strategy):
@@ -138,6 +139,7 @@ def loss_with_everything(params, batch, scale):
     }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_comes_beside_the_loss_is_that_of_the_whole_batch(strategy):
     strategy, params = STRATEGIES[strategy](), make_params()

@@ -111,6 +111,7 @@ LOSSES = [(name, weighed_loss) for name in STRATEGIES] + [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("name", "loss_fn"), LOSSES)
 def test_gradients_are_those_of_one_device(name, loss_fn, bound):
     strategy = STRATEGIES[name]()
@@ -258,6 +259,7 @@ def test_temporary_memory_is_the_same_for_four_times_as_many_layers(bound):
     bound("temporary memory of FSDP's gradients, 24 MiB of layers to 6", many / few, 1.05)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("rows", [24, 13])
 @pytest.mark.parametrize("name", ["FSDP", "HSDP 2x4", "data x FSDP x tensor"])
 def test_gradients_of_layers_are_those_of_one_device(name, rows):
@@ -299,6 +301,7 @@ def test_layers_know_their_policies():
         td.layer(apply_block, policy="dots")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["ZeRO1", "FSDP", "HSDP 4x2", "TensorParallel 2x4", "data x FSDP x tensor"])
 def test_checkpoints_move_between_layouts(name, tmp_path, bound):
     make_state = lambda: (params := make_params(), OPTIMIZER.init(params))

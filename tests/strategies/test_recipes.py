@@ -142,6 +142,7 @@ def relative_error(actual, expected):
 ALL = [name if name in OFTEN else pytest.param(name, marks=pytest.mark.exhaustive) for name in STRATEGIES]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("title", EXACT)
 @pytest.mark.parametrize("name", ALL)
 def test_states_after_three_steps_are_those_of_one_device(name, title):
@@ -151,6 +152,7 @@ def test_states_after_three_steps_are_those_of_one_device(name, title):
     assert relative_error((names["state"], names["loss"]), expected) < 1e-12
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("title", LOW_PRECISION)
 @pytest.mark.parametrize("name", ALL)
 def test_training_in_low_precision_goes_as_far_as_that_of_one_device(name, title):

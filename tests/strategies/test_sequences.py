@@ -108,6 +108,7 @@ def check_against_one_device(strategy, loss_fn, batch, bound):
         assert grad.sharding.is_equivalent_to(param.sharding, grad.ndim)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("loss_fn", [make_mean_loss(), make_mean_loss("all_to_all", is_causal=False), weighed_loss])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_gradients_are_those_of_one_device(name, loss_fn, bound):

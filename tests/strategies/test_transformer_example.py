@@ -11,13 +11,11 @@ from tfdist_jax.testing import Moment
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "transformer.py"
 DENSE, EXPERTS = (), ("--experts", "8")
-MESHES = {
-    DENSE: ["data=8", "data=2,fsdp=2,tensor=2"],
-    EXPERTS: ["data=2,expert=4"],
-}
+MESHES = {DENSE: ["data=2,fsdp=2,tensor=2"]}
 MORE_MESHES = {
     DENSE: [
         *(
+            "data=8",
             "data=2,sequence=4",
             "fsdp=8",
             "tensor=4",
@@ -29,7 +27,14 @@ MORE_MESHES = {
         ),
         *("fsdp=4,sequence=2", "data=2,sequence=2,tensor=2", "data=2,fsdp=2,sequence=2"),
     ],
-    EXPERTS: ["fsdp=8", "expert=4", "data=2,fsdp=2,expert=2", "expert=2,tensor=4", "expert=2,sequence=2,tensor=2"],
+    EXPERTS: [
+        "fsdp=8",
+        "expert=4",
+        "data=2,expert=4",
+        "data=2,fsdp=2,expert=2",
+        "expert=2,tensor=4",
+        "expert=2,sequence=2,tensor=2",
+    ],
 }
 
 

@@ -46,6 +46,7 @@ def rest(iterator):
     return [[np.asarray(part).tolist() for part in tf.nest.flatten(element)] for element in iterator]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("taken", [0, 1, 7])
 @pytest.mark.parametrize("make", DATASETS.values(), ids=DATASETS)
 def test_an_iterator_goes_on_where_another_was(make, taken, tmp_path):

@@ -78,6 +78,7 @@ def train_on_one_device(batches, make_optimizer=OPTIMIZERS["SGD"]):
     return training, losses
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("is_compiled", [True, False])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_rounds_of_all_workers_are_steps_on_all_their_batches(coordinate, optimizer, is_compiled):
@@ -435,6 +436,7 @@ def test_options_of_rounds_are_checked_when_the_strategy_is_made(coordinate, opt
         coordinate(workers=2, **options)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backup_workers", [0, 1])
 def test_digits_are_learned_in_rounds(coordinate, backup_workers):
     strategy, coordinator = coordinate(workers=4, backup_workers=backup_workers)

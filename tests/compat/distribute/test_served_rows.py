@@ -35,6 +35,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("kind", ["variable", "parts", "keras", "in a replica"])
 def test_a_step_reads_and_sends_only_rows(coordinate, engine, optimizer, kind):

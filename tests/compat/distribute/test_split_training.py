@@ -95,6 +95,7 @@ def compare(kind, train, rtol=1e-5, weights_atol=1e-5, **options):
     return model, expected
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -108,6 +109,7 @@ def test_fit_is_that_of_mirrored_variables(kind, name):
     np.testing.assert_allclose(model.predict(x, verbose=0), expected.predict(x, verbose=0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -131,6 +133,7 @@ def test_eager_loops_are_those_of_mirrored_variables(train):
 
 
 # Rounded to bfloat16 in other places are the step of one row, which is another program, and products that devices share.
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "train", "rtol", "weights_atol"),
     [
@@ -178,6 +181,7 @@ def save_weights(model, path):
     return restore
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("save", [save_model, save_checkpoint, save_weights])
 @pytest.mark.parametrize(
     ("first", "second"),

@@ -55,6 +55,7 @@ def loop(batches, num_replicas, *, compiled=False, needs_values=False):
     return losses, model.get_weights()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "how", [{"compiled": True}, {}, {"needs_values": True}], ids=["function", "run", "with values"]
 )

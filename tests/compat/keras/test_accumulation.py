@@ -73,6 +73,7 @@ CHANGED_GRADIENTS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("options", CHANGED_GRADIENTS.values(), ids=CHANGED_GRADIENTS)
 def test_what_changes_gradients_or_rates_goes_with_accumulation(
     options, any_strategy, make_model, fit, data, assert_same_training

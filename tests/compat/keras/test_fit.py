@@ -40,6 +40,7 @@ def _integer_model():
     return keras.Model(inputs, keras.layers.Dense(4)(keras.layers.Flatten()(keras.layers.Embedding(10, 3)(x))))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", EVEN)
 def test_even_batches_train_as_on_one_device(case, any_strategy, make_model, fit, data, assert_same_training):
     model, alone = make_model(any_strategy, **EVEN[case]), make_model(**EVEN[case])

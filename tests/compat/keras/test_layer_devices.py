@@ -62,6 +62,7 @@ def compile_model(model, optimizer="adam", **options):
     return model
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("make", [make_functional, make_sequential, make_custom])
 @pytest.mark.parametrize("clip", [{}, {"global_clipnorm": 0.1}])
 def test_fit_runs_stage_by_stage_to_the_same_weights(data, stages, make, clip):

@@ -30,6 +30,7 @@ class InJaxsForm(keras.Sequential):
         return {"loss": 0.0}, state
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_staleness_fit_is_that_of_one_device(make, kind):
     results = []

@@ -21,6 +21,7 @@ def make_model(strategy, model=keras.Sequential, **options):
     return model
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "several in a call"])
 def test_fit_in_rounds_of_all_workers_is_that_of_larger_batches(make, kind):
     results = []
@@ -42,6 +43,7 @@ def test_fit_in_rounds_of_all_workers_is_that_of_larger_batches(make, kind):
     assert int(optimizer.iterations) == int(other.iterations)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["Keras's step", "the user's step", "eagerly"])
 def test_fit_with_copies_that_meet_after_each_step_is_that_of_larger_batches(make, kind):
     found = []
@@ -107,6 +109,7 @@ ROUNDS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ROUNDS)
 def test_digits_are_learned_by_four_workers_in_rounds(make, kind):
     strategy = make(4, **ROUNDS[kind]())

@@ -376,6 +376,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.slow("several trainings")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("replicas", [0, 4])

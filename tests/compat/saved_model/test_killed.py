@@ -72,9 +72,9 @@ def _lines(said):
     return said.read_text().splitlines() if said.exists() else []
 
 
-@pytest.mark.slow("kills ten processes")
+@pytest.mark.slow("kills five processes")
 def test_a_killed_process_leaves_the_saved_model_before_or_the_one_after(tmp_path, forking):
-    assert _kill(forking(PROGRAM), tmp_path / "model", tmp_path / "said", 10, random.Random(0)) >= 10
+    assert _kill(forking(PROGRAM), tmp_path / "model", tmp_path / "said", 5, random.Random(0)) >= 5
 
 
 @pytest.mark.exhaustive

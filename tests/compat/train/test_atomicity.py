@@ -39,12 +39,13 @@ TRAINING = textwrap.dedent(
 )
 
 
-@pytest.mark.slow("kills ten processes")
-def test_nothing_saved_is_lost_and_nothing_half_saved_is_found_when_the_process_is_killed(tmp_path):
+@pytest.mark.slow("kills five processes")
+@pytest.mark.parametrize("kills", [5, pytest.param(10, marks=pytest.mark.exhaustive)])
+def test_nothing_saved_is_lost_and_nothing_half_saved_is_found_when_the_process_is_killed(tmp_path, kills):
     moments = random.Random(0)
     folder = tmp_path / "checkpoints"
     saved = 0
-    for _ in range(10):
+    for _ in range(kills):
         began, reported = _run_and_kill(folder, saves=moments.randint(0, 2), after_s=moments.uniform(0.02, 0.4))
         assert began >= saved, "what `save` had returned was lost"
         saved = max(saved, reported)

@@ -278,8 +278,8 @@ TRAINING = textwrap.dedent(
 )
 
 
-@pytest.mark.slow("kills ten processes")
-@pytest.mark.parametrize("kills", [10, pytest.param(30, marks=pytest.mark.exhaustive)])
+@pytest.mark.slow("kills five processes")
+@pytest.mark.parametrize("kills", [5, pytest.param(30, marks=pytest.mark.exhaustive)])
 def test_nothing_saved_is_lost_and_nothing_half_saved_is_found_when_the_process_is_killed(tmp_path, kills):
     moments, folder, saved, written = random.Random(kills), tmp_path / "checkpoints", 0, 0
     for _ in range(kills):

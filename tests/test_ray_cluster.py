@@ -1,0 +1,65 @@
+"""How a task joins the Ray of its cluster, and what it is told if there is none."""
+
+import importlib.util
+import subprocess
+import types
+
+import pytest
+
+from tfdist_jax._servers import _ray_cluster, _ray_node
+
+JOBS = {"ps": ["localhost:2222", "localhost:2223"], "worker": ["localhost:2224"], "chief": ["localhost:2225"]}
+
+
+@pytest.fixture
+def nodes(monkeypatch):
+    """The nodes of Ray that have been started; each ends at once."""
+    started = []
+
+    class EndingNode:
+        def __init__(self, host, head, *, is_head):
+            started.append(is_head)
+
+        def error(self):
+            return RuntimeError("Ray has ended with the code 1: no.")
+
+        def close(self):
+            raise AssertionError("it has ended by itself")
+
+    ray = types.SimpleNamespace(is_initialized=lambda: False, shutdown=lambda: None)
+    monkeypatch.setattr(_ray_cluster, "import_ray", lambda: ray)
+    monkeypatch.setattr(_ray_cluster, "Node", EndingNode)
+    monkeypatch.setattr(_ray_cluster, "_SOON_S", 0.001)
+    return started
+
+
+def test_a_head_that_ends_again_and_again_is_an_error(nodes):
+    with pytest.raises(RuntimeError, match="Ray has ended with the code 1: no"):
+        _ray_cluster.RayCluster(JOBS, ("ps", 0))
+    assert nodes == [True] * 5
+
+
+def test_another_machines_node_is_started_as_long_as_the_head_may_come(nodes, monkeypatch):
+    monkeypatch.setenv("TFDIST_START_TIMEOUT_S", "1")
+    jobs = {**JOBS, "ps": ["192.0.2.1:2222"]}
+    with pytest.raises(TimeoutError, match=r"cannot be reached at 192\.0\.2\.1:2222: Ray has ended"):
+        _ray_cluster.RayCluster(jobs, ("chief", 0))
+    assert len(nodes) > 5 and not any(nodes)
+
+
+@pytest.mark.parametrize("has_clients", [True, False])
+def test_ray_is_given_a_port_for_clients_where_it_could_serve_them(has_clients, monkeypatch):
+    commands = []
+
+    def start(command, **options):
+        commands.append(command)
+        return types.SimpleNamespace(pid=None, poll=lambda: 0, wait=lambda timeout=None: 0)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(_ray_node.os, "killpg", lambda pid, signal: None)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: has_clients or None if name == "grpc" else find_spec(name)
+    )
+    _ray_node.Node("127.0.0.1", "127.0.0.1:2222", is_head=True).close()
+    assert any(option.startswith("--ray-client-server-port=") for option in commands[0]) == has_clients
