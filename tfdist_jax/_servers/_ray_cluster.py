@@ -26,6 +26,8 @@ _ADDRESS = "RAY_ADDRESS"
 _TOKEN, _MODE = "RAY_AUTH_TOKEN", "RAY_AUTH_MODE"
 _NAMESPACE = "tfdist_jax"
 _SOON_S = 0.5
+# How often a cluster's head may end before anybody has reached it: its port may still be that of an earlier one.
+_MOST_ENDS = 5
 # Calls by Ray that an actor answers at once: of tasks who look whether it is there.
 _THREADS = 32
 # What an actor takes from its task's environment; the rest is that of the task that has started the machine's node.
@@ -84,16 +86,21 @@ class RayCluster:
 
         Raises:
             TimeoutError: If there is nothing to connect to for as long as `TFDIST_START_TIMEOUT_S` says.
+            RuntimeError: If the cluster's head ends again and again.
         """
         self.ray = import_ray()
         self._jobs, self._task = jobs, task
+        self._is_head = task == ("ps", 0)
         self._node: Node | None = None
+        self._ends = 0
         deadline = time.monotonic() + Timeouts.of_environment().start_s
         while True:
             error = self._try_to_connect()
             if error is None:
                 atexit.register(self.close)
                 return
+            if self._is_head and self._ends == _MOST_ENDS:
+                raise error
             if time.monotonic() > deadline:
                 self.close()
                 raise TimeoutError(
@@ -113,10 +120,10 @@ class RayCluster:
             return None
         try:
             if self._node is None and self._starts_node():
-                self._node = Node(self._own_host() or "", self._jobs["ps"][0], is_head=self._task == ("ps", 0))
+                self._node = Node(self._own_host() or "", self._jobs["ps"][0], is_head=self._is_head)
             if self._node is not None and (error := self._node.error()) is not None:
                 _log.warning("%s It starts again.", error)
-                self._node = None
+                self._node, self._ends = None, self._ends + 1
                 return error
             address = self.address
             if address != "auto":

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import functools
+import importlib.util
 import os
 import shutil
 import signal
@@ -44,9 +45,11 @@ class Node:
         folder = tempfile.mkdtemp(prefix="ray_")
         own = [f"--address={in_numbers(head)}"]
         if is_head:
+            own = ["--head", f"--port={host_and_port(head)[1]}", f"--temp-dir={folder}", "--no-monitor"]
             # Of these none is needed, but their ports might be others' already.
-            own = ["--head", f"--port={host_and_port(head)[1]}", "--include-dashboard=false", "--dashboard-port=0"]
-            own += [f"--temp-dir={folder}", f"--ray-client-server-port={_free_port()}"]
+            own += ["--include-dashboard=false", "--dashboard-port=0"]
+            if importlib.util.find_spec("grpc") is not None:  # Else Ray serves no clients, and takes no port for them.
+                own += [f"--ray-client-server-port={_free_port()}"]
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *own, f"--node-ip-address={host}"]
         # By default workers have the ports 10002 to 19999, which must not be the head's.
         command += ["--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"]
