@@ -5,7 +5,8 @@
 Two workers and two servers, the same program under both. `steps`: training steps of a 784-1024-1024-10 perceptron, 256 rows each, whose
 gradients change the weights by `assign_sub`. `tiny`: functions that add 1 to a variable. `waiting`: functions that wait for 20 ms, in place
 of a computation on a device of their own, and then add 1, for 1 to 8 workers. Contenders run in processes of their own, in turn; with
-`--processes` their servers and workers do so, too (`waiting` has none such).
+`--processes` their servers and workers do so, too (`waiting` has none such), and `bytes_of_each` says what a function reads from servers
+and sends to them.
 """
 
 # pyright: basic
@@ -100,7 +101,7 @@ def be_task(tf, parent):
 
 
 def make_steps(tf, workers):
-    """Return what trains so many steps."""
+    """Return a coordinator, and what trains so many steps."""
     import numpy as np
 
     coordinator = make_coordinator(tf, workers)
@@ -131,7 +132,7 @@ def make_steps(tf, workers):
 
 
 def make_tiny(tf, workers):
-    """Return what runs so many functions that add 1."""
+    """Return a coordinator, and what runs so many functions that add 1."""
     coordinator = make_coordinator(tf, workers)
     with coordinator.strategy.scope():
         total = tf.Variable(0.0)
@@ -144,7 +145,7 @@ def make_tiny(tf, workers):
 
 
 def make_waiting(tf, workers):
-    """Return what runs so many functions that wait before they add 1."""
+    """Return a coordinator, and what runs so many functions that wait before they add 1."""
     coordinator = make_coordinator(tf, workers)
     with coordinator.strategy.scope():
         total = tf.Variable(0.0)
@@ -158,14 +159,14 @@ def make_waiting(tf, workers):
 
 
 def scheduling(coordinator, fn, args):
-    """Return what schedules so many functions and waits for them."""
+    """Return the coordinator, and what schedules so many functions and waits for them."""
 
     def run(count):
         for _ in range(count):
             coordinator.schedule(fn, args=args)
         coordinator.join()
 
-    return run
+    return coordinator, run
 
 
 MAKE = {"steps": make_steps, "tiny": make_tiny, "waiting": make_waiting}
@@ -174,12 +175,22 @@ MAKE = {"steps": make_steps, "tiny": make_tiny, "waiting": make_waiting}
 def measure(task, workers, args):
     """Return how many of a task are done in a second, and how many times those of TensorFlow."""
     commands = {name: command_of(__file__, task, "--worker", name, "--count", workers) for name in CONTENDERS}
+    told = {}
     if args.processes:
         commands = {name: ["env", f"{TASK}={name}", *command] for name, command in commands.items()}
+        ran = subprocess.run([*commands["tfdist_jax"], "--bytes"], check=True, stdout=subprocess.PIPE, text=True)
+        told = {"bytes_of_each": json.loads(ran.stdout)}
     times = take_turns(commands, args.rounds, args.seconds)
     rates = {name: find_quartiles([1 / seconds for seconds in found]) for name, found in times.items()}
     ours, theirs = (rates[name]["median"] for name in CONTENDERS)
-    return {"workers": workers, "per_second": rates, "times_tensorflow": ours / theirs}
+    return {"workers": workers, "per_second": rates, "times_tensorflow": ours / theirs, **told}
+
+
+def print_bytes(coordinator, run):
+    """Print how many bytes a function reads from servers, and sends to them."""
+    run(20)
+    told = coordinator.statistics
+    print(json.dumps({"pulled": told.pulled_bytes / told.closures, "pushed": told.pushed_bytes / told.closures}))
 
 
 def main():
@@ -188,12 +199,14 @@ def main():
     options.add_argument("--seconds", type=float, default=3.0, help="of each round")
     options.add_argument("--count", type=int, default=2, help="workers, of a contender")
     options.add_argument("--processes", action="store_true", help="servers and workers are processes")
+    options.add_argument("--bytes", action="store_true", help="print what each function of a contender reads and sends")
     options.add_argument("--parent", type=int, help="whose server or worker this process is")
     args = parse_names(options, TASKS, CONTENDERS)
     if args.parent:
         be_task(import_contender(args.worker), args.parent)
     if args.worker:
-        serve(lambda: MAKE[args.names[0]](import_contender(args.worker), args.count))
+        make = lambda: MAKE[args.names[0]](import_contender(args.worker), args.count)
+        print_bytes(*make()) if args.bytes else serve(lambda: make()[1])
         return
     results = {}
     for task in args.names or (TASKS[:2] if args.processes else TASKS):
