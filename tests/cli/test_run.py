@@ -52,6 +52,7 @@ def test_processor_is_one_device_by_default(run_program):
     assert run_program("import jax; print(jax.device_count())", devices=None).stdout == "1\n"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("program", "code"),
     [

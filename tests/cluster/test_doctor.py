@@ -41,6 +41,7 @@ def test_the_first_process_that_never_comes_is_named(doctor, cluster):
     assert f"did not arrive: worker 0 ({addresses[0]})" in one.log
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -90,6 +91,7 @@ def test_without_a_cluster_programs_run_alone(doctor):
     assert "programs run alone here" in one.log
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("setting", "said"),
     [

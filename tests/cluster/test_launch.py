@@ -121,6 +121,7 @@ def test_each_process_has_its_devices(launch):
     assert [launcher.result(f"seen{i}") for i in range(2)] == [[3, 6], [3, 6]]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("end", "code", "words"),
     [

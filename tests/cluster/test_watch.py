@@ -49,6 +49,7 @@ def warning(log):
     return "".join(re.findall(r"worker \d has waited .*", log))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("late", [0, 1])
 @pytest.mark.parametrize(
     ("program", "line", "what"),

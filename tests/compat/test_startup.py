@@ -32,6 +32,7 @@ def other_backend(tmp_path):
     (folder / "keras.json").write_text(json.dumps({"backend": "tensorflow", "floatx": "float32"}))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "program",
     [
@@ -104,6 +105,7 @@ GROWTH = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 ASYNC = {"TF_GPU_ALLOCATOR": "cuda_malloc_async"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("env", "expected"),
     [

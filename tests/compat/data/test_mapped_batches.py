@@ -57,7 +57,7 @@ def one_by_one(texts, function, size, drop_remainder):
     return [[stack(leaves) for leaves in zip(*map(tf.nest.flatten, group), strict=True)] for group in whole]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @given(
     texts=st.lists(st.sampled_from([b"a", b"bb", b"", b" a ", b"\xc3\xa9", b"z\0"]), min_size=1, max_size=15),
