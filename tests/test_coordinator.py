@@ -523,6 +523,27 @@ def test_closures_of_a_worker_that_goes_are_anybodys_in_their_order():
     assert queue.take(1) is later
 
 
+def test_only_if_all_workers_stay_away_for_too_long_it_is_an_error(make, monkeypatch):
+    monkeypatch.setenv("TFDIST_WAIT_TIMEOUT_S", "0.2")
+    coordinator, workers = make(2)
+
+    def wait(is_over):
+        while not is_over():
+            time.sleep(0.001)
+
+    for worker in workers:
+        worker.recover = wait
+    workers[0].loses = lambda: True
+    end = time.monotonic() + 1
+    while time.monotonic() < end or coordinator.statistics.snapshot().workers == 2:
+        coordinator.schedule(lambda: time.sleep(0.001))
+        coordinator.join()
+    workers[1].loses = lambda: True
+    coordinator.schedule(lambda: 1)
+    with pytest.raises(TimeoutError, match=r"All workers have gone, and none has come back for 0\.2 s"):
+        coordinator.join()
+
+
 def test_who_waits_for_what_a_lost_worker_was_to_make_is_told(make):
     coordinator, workers = make(1)
     (made,) = coordinator.make_on_each(lambda: 1)

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
@@ -77,7 +78,8 @@ class ClosureQueue:
         self._running: dict[Closure, int] = {}
         self._ended = 0
         self._newest = -1
-        self._num_workers, self._gone = num_workers, set[int]()
+        # Since when each worker has been gone that is.
+        self._num_workers, self._gone = num_workers, dict[int, float]()
         self._is_free_for_all = False
         self._turn = 0 if max_staleness == 0 else None
         self._error: BaseException | None = None
@@ -153,10 +155,15 @@ class ClosureQueue:
         """Whether a worker is gone at present."""
         return bool(self._gone)
 
+    def alone_s(self) -> float:
+        """Return for how many seconds all workers have been gone; 0 while one is there."""
+        with self._changed:
+            return time.monotonic() - max(self._gone.values()) if len(self._gone) == self._num_workers else 0.0
+
     def leave(self, worker: int) -> None:
         """Let the others take a worker's turns until it is back; from now on any worker may run any closure, so that none waits for it."""
         with self._changed:
-            self._gone.add(worker)
+            self._gone[worker] = time.monotonic()
             self._is_free_for_all = True
             waiting = sorted((closure for each in self._waiting.values() for closure in each), key=_number)
             for each in self._waiting.values():
@@ -167,7 +174,7 @@ class ClosureQueue:
     def come_back(self, worker: int) -> None:
         """Let a worker have its turns again."""
         with self._changed:
-            self._gone.discard(worker)
+            self._gone.pop(worker, None)
             self._changed.notify_all()
 
     def finish(self, closure: Closure) -> None:

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+from tfdist_jax._cluster import Timeouts
 from tfdist_jax._coordinator._closure_queue import Closure, ClosureCancelledError, ClosureQueue
 from tfdist_jax._coordinator._remote_value import RemoteValue
 from tfdist_jax._coordinator._statistics import Reporter, Snapshot, Statistics
@@ -225,7 +226,7 @@ class _WorkerThread(threading.Thread):
             for result in list(self._made):
                 result.clear()
         try:
-            self._worker.recover(lambda: not self._queue.is_open)
+            self._worker.recover(self._is_over)
         except BaseException as error:  # Else whoever waits for its closures would wait for ever.
             self._queue.break_off(error)
             self._make_no_more(error)
@@ -237,6 +238,17 @@ class _WorkerThread(threading.Thread):
             self._to_make = collections.deque(Closure(fn, result) for result, fn in list(self._made.items()))
         self._statistics.count(workers=1)
         self._queue.come_back(self._worker.index)
+
+    def _is_over(self) -> bool:
+        """Whether nobody waits for the worker any more.
+
+        Raises:
+            TimeoutError: If all have been gone for as long as `Timeouts.wait_s` says.
+        """
+        limit_s = Timeouts.of_environment().wait_s
+        if self._queue.alone_s() > limit_s:
+            raise TimeoutError(f"All workers have gone, and none has come back for {limit_s:g} s.")
+        return not self._queue.is_open
 
 
 def _log_statistics(snapshot: Snapshot) -> None:

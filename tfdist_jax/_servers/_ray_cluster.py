@@ -162,7 +162,7 @@ class RayCluster:
         Args:
             job: The task's job.
             index: The task's index.
-            is_over: When to wait no longer, and return None. If None, as long as `TFDIST_START_TIMEOUT_S` says.
+            is_over: When to wait no longer, and return None; may raise. If None, it waits as long as `TFDIST_START_TIMEOUT_S` says.
 
         Raises:
             TimeoutError: If it has not come for so long.
@@ -178,7 +178,7 @@ class RayCluster:
                     "Waiting for the task %s %d, at %s, for %.0f s.", job, index, self._jobs[job][index], waited
                 )
                 told += 1
-            if waited > (limits.start_s if is_over is None else limits.wait_s):
+            if is_over is None and waited > limits.start_s:
                 raise TimeoutError(
                     f"The task {job} {index}, at {self._jobs[job][index]}, has not come for {waited:.0f} s."
                 )
