@@ -47,6 +47,28 @@ def test_another_machines_node_is_started_as_long_as_the_head_may_come(nodes, mo
     assert len(nodes) > 5 and not any(nodes)
 
 
+def test_trainings_that_share_a_ray_have_names_of_their_own(nodes, monkeypatch):
+    joined = []
+    ray = types.SimpleNamespace(is_initialized=lambda: False, init=lambda **how: joined.append(how["namespace"]))
+    monkeypatch.setattr(_ray_cluster, "import_ray", lambda: ray)
+    monkeypatch.setattr(
+        _ray_cluster.socket, "create_connection", lambda *how: types.SimpleNamespace(close=lambda: None)
+    )
+    monkeypatch.setattr(_ray_cluster.atexit, "register", lambda end: None)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
+    others = {**JOBS, "ps": ["localhost:3333"]}
+    for secret, jobs, task in (("a", JOBS, "ps"), ("a", JOBS, "chief"), ("b", JOBS, "ps"), ("a", others, "ps")):
+        monkeypatch.setenv("TFDIST_CLUSTER_SECRET", secret)
+        _ray_cluster.RayCluster(jobs, (task, 0))
+    assert joined[0] == joined[1] and len(set(joined)) == 3 and not nodes
+
+
+def test_the_address_of_rays_clients_is_refused(nodes, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
+    with pytest.raises(ValueError, match="RAY_ADDRESS is ray://127.0.0.1:10001: .* host:port of its head"):
+        _ray_cluster.RayCluster(JOBS, ("chief", 0))
+
+
 @pytest.mark.parametrize("has_clients", [True, False])
 def test_ray_is_given_a_port_for_clients_where_it_could_serve_them(has_clients, monkeypatch):
     commands = []

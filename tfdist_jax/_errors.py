@@ -13,6 +13,11 @@ class ConcreteValueRequiredError(NotCompilableError):
     """A function that is being traced needs the value of an array, which it has only when it runs as Python."""
 
 
+@final
+class ChangeInBodyError(NotCompilableError):
+    """A function that is being traced changes in a conditional or a loop what a program changes elsewhere: it has to run as Python."""
+
+
 class RestartError(BaseException):
     """Replicas have to be traced again, in another way. No `Exception`: it is not for handlers in the step that they run."""
 

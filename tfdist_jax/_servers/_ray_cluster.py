@@ -24,7 +24,6 @@ from tfdist_jax._servers._ray_peers import Peer
 _log = logging.getLogger("tfdist_jax")
 _ADDRESS = "RAY_ADDRESS"
 _TOKEN, _MODE = "RAY_AUTH_TOKEN", "RAY_AUTH_MODE"
-_NAMESPACE = "tfdist_jax"
 _SOON_S = 0.5
 # How often a cluster's head may end before anybody has reached it: its port may still be that of an earlier one.
 _MOST_ENDS = 5
@@ -48,7 +47,8 @@ def import_ray() -> Any:
     if not os.environ.get(_TOKEN):
         raise ValueError(
             f"Parameter servers in several processes let nobody take part who does not know their secret, but {SECRET} is not set. Set it "
-            "to the same text, which nobody else knows, for all tasks of the cluster; `tfdist-jax launch` does so by itself."
+            "to the same text, which nobody else knows, for all tasks of the cluster; `tfdist-jax launch` does so by itself. "
+            f"Where {_ADDRESS} names a Ray that asks for a token, set {_TOKEN}, too."
         )
     if "ray" in sys.modules and os.environ.get(_MODE) != "token":
         raise RuntimeError(
@@ -86,10 +86,18 @@ class RayCluster:
 
         Raises:
             TimeoutError: If there is nothing to connect to for as long as `TFDIST_START_TIMEOUT_S` says.
+            ValueError: If `RAY_ADDRESS` is that of a server for Ray's clients.
             RuntimeError: If the cluster's head ends again and again.
         """
         self.ray = import_ray()
         self._jobs, self._task = jobs, task
+        if "//" in self.address:
+            raise ValueError(
+                f"{_ADDRESS} is {self.address}: tasks join a Ray as nodes of it do, at the address host:port of its head."
+            )
+        # Trainings that share a Ray do not meet: each has a secret, or servers, of its own.
+        own = hashlib.sha256(repr((os.environ.get(SECRET), list(jobs["ps"]))).encode()).hexdigest()
+        self._namespace = f"tfdist_jax {own[:16]}"
         self._is_head = task == ("ps", 0)
         self._node: Node | None = None
         self._ends = 0
@@ -104,8 +112,8 @@ class RayCluster:
             if time.monotonic() > deadline:
                 self.close()
                 raise TimeoutError(
-                    f"The cluster's Ray cannot be reached at {self.address}: {error} Its first server, {jobs['ps'][0]}, has to run, too; "
-                    f"`{_ADDRESS}` names another Ray."
+                    f"The cluster's Ray cannot be reached at {self.address}: {error} Its first server, {jobs['ps'][0]}, has to run, too, "
+                    f"and {SECRET} to be the same for all. {_ADDRESS} names another Ray, {_TOKEN} its token."
                 ) from error
             time.sleep(_SOON_S)
 
@@ -131,7 +139,7 @@ class RayCluster:
                 address = in_numbers(address)
             self.ray.init(
                 address=address,
-                namespace=_NAMESPACE,
+                namespace=self._namespace,
                 logging_level=logging.ERROR,
                 log_to_driver=False,
                 _node_ip_address=self._own_host(),

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from tfdist_jax._coordinator import closure_memory
-from tfdist_jax._errors import NotCompilableError
+from tfdist_jax._errors import ChangeInBodyError
 from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._state import CLOSURE_KIND, Cell, Merge, StateScope, cell_name, current_scope, write
 from tfdist_jax._stateful._storage import Storage
@@ -131,7 +131,7 @@ def hand_over(
 
     Raises:
         NotImplementedError: If the closure has handed something over for one of the cells before.
-        NotCompilableError: In a conditional or a loop.
+        ChangeInBodyError: In a conditional or a loop.
     """
     outbox: Any = current_outbox()
     changed = tuple(cells)
@@ -180,7 +180,7 @@ class _OutboxStorage(Storage):
 
     def write(self, scope: StateScope, cell: Cell, array: jax.Array, merge: Merge) -> None:
         if not isinstance(scope, CaptureScope):
-            raise NotCompilableError("It applies gradients in a conditional or a loop.")
+            raise ChangeInBodyError("It applies gradients in a conditional or a loop.")
         scope.write(cell, array, merge)
 
 

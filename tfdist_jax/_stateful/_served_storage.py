@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from tfdist_jax._errors import NotCompilableError
+from tfdist_jax._errors import ChangeInBodyError
 from tfdist_jax._internals import default_device
 from tfdist_jax._sharding._mesh import Device
 from tfdist_jax._stateful._capture import CaptureScope, capture
@@ -79,7 +79,7 @@ class ServedStorage(Storage):
         """Write in a program; where the changes of several replicas would be added up, so are those of several workers.
 
         Raises:
-            NotCompilableError: In a conditional or a loop: these run as a whole, with what they have read before.
+            ChangeInBodyError: In a conditional or a loop: these run as a whole, with what they have read before.
         """
         if scope.is_update or not scope.is_traced:
             scope.write(cell, array, merge)
@@ -89,7 +89,7 @@ class ServedStorage(Storage):
         elif isinstance(scope, CaptureScope):
             scope.write(cell, array, merge)
         else:
-            raise NotCompilableError(_IN_BODY)
+            raise ChangeInBodyError(_IN_BODY)
 
 
 @final
@@ -140,7 +140,7 @@ def update(fn: Callable[[], Any], cells: Sequence[Any]) -> Any:
         with changing():
             return fn()
     if not isinstance(scope, CaptureScope):
-        raise NotCompilableError(_IN_BODY)
+        raise ChangeInBodyError(_IN_BODY)
     return scope.add_update(capture(fn, (), around=scope))
 
 

@@ -14,7 +14,7 @@ from jax.core import ShapedArray, Tracer
 from tfdist_jax._autodiff._tape import is_recording
 from tfdist_jax._coordinator import fetch, tracing_alone
 from tfdist_jax._device_scope import current_device
-from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
+from tfdist_jax._errors import ChangeInBodyError, ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._handed_over import running_to_the_end
 from tfdist_jax._stateful._served_program import CellProgram, make_program
@@ -176,7 +176,7 @@ class CallCache:
             with running_to_the_end():
                 return _run_as_python(fn, args, kwargs)
         except NotCompilableError as error:
-            if isinstance(error, ConcreteValueRequiredError) and not self._told:
+            if isinstance(error, ConcreteValueRequiredError | ChangeInBodyError) and not self._told:
                 self._told = True
                 warn_not_compiled(fn, make_uncompiled_plan(Way.PYTHON, error))
         # A tape sees a compiled function as one operation, in which it cannot follow a `while` loop.

@@ -1,5 +1,6 @@
 """`ParameterServerStrategy` and its coordinator, with servers and workers in this process."""
 
+import itertools
 import json
 import re
 import threading
@@ -429,7 +430,7 @@ def test_a_function_that_waits_for_itself_is_refused(coordinate):
         coordinator.join()
 
 
-def test_a_conditional_that_changes_variables_runs_uncompiled(coordinate):
+def test_a_conditional_that_changes_variables_runs_uncompiled(coordinate, caplog):
     strategy, coordinator = coordinate()
     with strategy.scope():
         v = tf.Variable(0.0)
@@ -445,6 +446,29 @@ def test_a_conditional_that_changes_variables_runs_uncompiled(coordinate):
         coordinator.schedule(step, args=(tf.constant(float(i % 4)),))
     coordinator.join()
     assert float(v) == 5 * (2 + 3) + 40
+    assert "step runs" in caplog.text and "changes variables on servers in a conditional or a loop" in caplog.text
+
+
+def test_each_step_of_a_loop_is_compiled(coordinate):
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        v = tf.Variable(0.0)
+    traces = itertools.count()
+
+    def step(x):
+        next(traces)
+        v.assign_add(x)
+
+    @tf.function
+    def steps(iterator):
+        for _ in tf.range(3):
+            strategy.run(step, args=(next(iterator),))
+
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(1.0).repeat()))
+    for _ in range(4):
+        coordinator.schedule(steps, args=(iterator,))
+    coordinator.join()
+    assert float(v) == 12 and next(traces) == 1
 
 
 def test_one_worker_and_no_cluster(monkeypatch, caplog):
