@@ -36,6 +36,9 @@ def import_contender(name):
     if name == "tensorflow":
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
         import tensorflow as tf
+
+        # Functions that wait take its threads for operations, of which there are as many as processors.
+        tf.config.threading.set_inter_op_parallelism_threads(max(WORKERS) + 2)
     else:
         import tfdist_jax
 

@@ -65,7 +65,7 @@ def test_trainings_that_share_a_ray_have_names_of_their_own(nodes, monkeypatch):
 
 def test_the_address_of_rays_clients_is_refused(nodes, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
-    with pytest.raises(ValueError, match="RAY_ADDRESS is ray://127.0.0.1:10001: .* host:port of its head"):
+    with pytest.raises(ValueError, match=r"RAY_ADDRESS is ray://127.0.0.1:10001: .* host:port of its head"):
         _ray_cluster.RayCluster(JOBS, ("chief", 0))
 
 
