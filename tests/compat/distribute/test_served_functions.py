@@ -1,5 +1,6 @@
 """What functions of workers do to variables at once: nothing that one of them does is lost, or done to values that are not its own."""
 
+import collections
 import threading
 import time
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax._servers import Server
 from tfdist_jax._stateful._served_program import make_program
 
 LIMIT_S = 60
@@ -321,3 +323,39 @@ def test_fits_give_wide_numbers_as_programs_take_them(coordinate):
     assert (rows.dtype, labels.dtype) == (np.float64, np.int64)
     model.fit(tf.data.Dataset.from_tensor_slices((rows, labels)).batch(4), epochs=2, verbose=0)
     assert int(model.optimizer.iterations) == 4 and coordinator.statistics.closures == 4
+
+
+def test_a_step_sends_each_server_its_gradients_in_one_message(coordinate, engine, monkeypatch):
+    if engine == "threads":
+        pytest.skip("There are no messages.")
+    handled, handle = [], Server.handle
+
+    def observed(self, message, sent, sender):
+        handled.append((id(self), bool(message.is_change)))
+        return handle(self, message, sent, sender)
+
+    strategy, coordinator = coordinate()
+    with strategy.scope():
+        weights = [tf.Variable(tf.ones([4, 4])) for _ in range(6)]
+        optimizer = keras.optimizers.Adam(0.1)
+        optimizer.build(weights)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = x
+            for weight in weights:
+                y = tf.tanh(y @ weight)
+            loss = tf.reduce_sum(y)
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+
+    coordinator.schedule(step, args=(tf.ones([2, 4]),))
+    coordinator.join()
+    monkeypatch.setattr(Server, "handle", observed)
+    for _ in range(5):
+        coordinator.schedule(step, args=(tf.ones([2, 4]),))
+    coordinator.join()
+    told = collections.Counter(handled)
+    # It reads before it computes, and each server's update what the other one holds, such as the number of the step.
+    assert sorted(told.values()) == [5, 5, 10, 10]
+    assert [count for (_, is_change), count in told.items() if is_change] == [5, 5]
