@@ -36,9 +36,6 @@ def import_contender(name):
     if name == "tensorflow":
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
         import tensorflow as tf
-
-        # Functions that wait take its threads for operations, of which there are as many as processors.
-        tf.config.threading.set_inter_op_parallelism_threads(max(WORKERS) + 2)
     else:
         import tfdist_jax
 
@@ -149,6 +146,8 @@ def make_tiny(tf, workers):
 
 def make_waiting(tf, workers):
     """Return a coordinator, and what runs so many functions that wait before they add 1."""
+    # They take TensorFlow's threads for operations, of which there are as many as processors.
+    tf.config.threading.set_inter_op_parallelism_threads(workers + 2)
     coordinator = make_coordinator(tf, workers)
     with coordinator.strategy.scope():
         total = tf.Variable(0.0)

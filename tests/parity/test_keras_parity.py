@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from environment import LIMIT_S
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 RECORDED = Path(__file__).parent / "recorded"
@@ -41,10 +42,12 @@ def test_fit_evaluate_and_predict_have_tensorflows_numbers(part, run_prepared, t
 
 @pytest.mark.exhaustive
 @pytest.mark.peers
+@pytest.mark.slow("TensorFlow takes minutes for all cases")
+@pytest.mark.timeout(4 * LIMIT_S)
 def test_recording_is_what_tensorflow_computes(run_script, tmp_path):
     fresh, options = tmp_path / "fresh.npz", ("0", str(PARTS))
     cases = PROGRAMS / "keras_cases.py"
-    ran = run_script(PROGRAMS / "on_logical_devices.py", "4", str(cases), str(fresh), *options)
+    ran = run_script(PROGRAMS / "on_logical_devices.py", "4", str(cases), str(fresh), *options, timeout_s=3 * LIMIT_S)
     assert ran.returncode == 0, ran.stderr
     assert_equal_results(np.load(fresh), np.load(RECORDED / "keras_0.npz"))
 

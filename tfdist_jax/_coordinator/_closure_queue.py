@@ -78,7 +78,7 @@ class ClosureQueue:
         self._running: dict[Closure, int] = {}
         self._ended = 0
         self._newest = -1
-        # Since when each worker has been gone that is.
+        # When each of the workers that are gone has left.
         self._num_workers, self._gone = num_workers, dict[int, float]()
         self._is_free_for_all = False
         self._turn = 0 if max_staleness == 0 else None
