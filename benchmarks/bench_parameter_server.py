@@ -208,7 +208,10 @@ def main():
         be_task(import_contender(args.worker), args.parent)
     if args.worker:
         make = lambda: MAKE[args.names[0]](import_contender(args.worker), args.count)
-        print_bytes(*make()) if args.bytes else serve(lambda: make()[1])
+        if args.bytes:
+            print_bytes(*make())
+        else:
+            serve(lambda: make()[1])
         return
     results = {}
     for task in args.names or (TASKS[:2] if args.processes else TASKS):

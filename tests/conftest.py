@@ -60,7 +60,8 @@ def _leave_cases(items: list[pytest.Item]) -> None:
     for item in items:
         test, _, case = item.nodeid.partition("[")
         if (one_in := item.get_closest_marker("one_in")) and not item.get_closest_marker("exhaustive"):
-            assert case, f"{test} has no cases: mark it exhaustive, not one_in."
+            if not case:
+                raise pytest.UsageError(f"{test} has no cases: mark it exhaustive, not one_in.")
             if seen[test] % one_in.args[0]:
                 item.add_marker("exhaustive")
             seen[test] += 1

@@ -22,7 +22,7 @@ from tensorflow.keras.layers import Dense
 print(tf.distribute.MirroredStrategy().num_replicas_in_sync, sys.argv[1:])
 """
 
-MORE_PROGRAM = """
+SAVING_AND_SERVED = """
 import sys
 import tensorflow as tf
 
@@ -144,6 +144,8 @@ def test_a_new_environment_has_what_programs_need(wheel, tmp_path, run_script):
     install = (uv, "pip", "install", "--python", python, f"{wheel}[ps]", "--constraint", constraints)
     run(*map(str, install), cwd=tmp_path)
     launch = (str(python.with_name("tfdist-jax")), "launch", "--workers", "1", "--parameter-servers", "1")
-    ran = run_script(MORE_PROGRAM, str(tmp_path / "saved"), runner=launch, python=str(python), env={"PYTHONPATH": ""})
+    ran = run_script(
+        SAVING_AND_SERVED, str(tmp_path / "saved"), runner=launch, python=str(python), env={"PYTHONPATH": ""}
+    )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "45.0 [2. 4.]\n"

@@ -188,7 +188,8 @@ class RayCluster:
                 told += 1
             if is_over is None and waited > limits.start_s:
                 raise TimeoutError(
-                    f"The task {job} {index}, at {self._jobs[job][index]}, has not come for {waited:.0f} s."
+                    f"The task {job} {index}, at {self._jobs[job][index]}, has not come for {waited:.0f} s. Tasks find each other by "
+                    f"the addresses of their servers, as TF_CONFIG writes them, and {SECRET}: these have to be the same for all."
                 )
         return None
 

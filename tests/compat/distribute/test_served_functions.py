@@ -325,9 +325,8 @@ def test_fits_give_wide_numbers_as_programs_take_them(coordinate):
     assert int(model.optimizer.iterations) == 4 and coordinator.statistics.closures == 4
 
 
-def test_a_step_sends_each_server_its_gradients_in_one_message(coordinate, engine, monkeypatch):
-    if engine == "threads":
-        pytest.skip("There are no messages.")
+@pytest.mark.parametrize("engine", ["messages"])
+def test_a_step_sends_each_server_its_gradients_in_one_message(coordinate, monkeypatch):
     handled, handle = [], Server.handle
 
     def observed(self, message, sent, sender):
