@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from environment import LIMIT_S
 
-from tfdist_jax._servers import _connections
+from tfdist_jax._servers import _channel, _connections
 from tfdist_jax._servers._connections import Client, ConnectionLostError, Endpoint, Listener, answers_of
 
 HOST = "127.0.0.1"
@@ -106,7 +106,7 @@ def test_connections_are_used_again(client):
 
 def test_types_that_numpy_does_not_know_go_as_they_lie_in_memory(client):
     sent = np.arange(60_000).reshape(200, 300).astype(ml_dtypes.bfloat16).T
-    (text, large), (received,) = _connections._pack(sent), call(client, "echo", sent)
+    (text, large), (received,) = _channel.pack(sent), call(client, "echo", sent)
     assert [raw.nbytes for raw in large] == [sent.nbytes] and len(text) < 500
     assert received.dtype == sent.dtype
     np.testing.assert_array_equal(received, sent)
@@ -140,14 +140,14 @@ def test_answers_that_cannot_be_copied_are_errors(client):
 
 
 def test_what_a_failed_call_was_sent_is_not_kept(client, listener, monkeypatch):
-    received, receive_array = [], _connections._Channel._receive_array
+    received, receive_array = [], _channel.Channel._receive_array
 
     def note(self, size):
         array = receive_array(self, size)
         received.append(weakref.ref(array.obj))
         return array
 
-    monkeypatch.setattr(_connections._Channel, "_receive_array", note)
+    monkeypatch.setattr(_channel.Channel, "_receive_array", note)
     gc.disable()
     try:
         with pytest.raises(KeyError):
@@ -302,9 +302,9 @@ def test_a_process_that_takes_nothing_does_not_keep_its_callers():
 def test_a_process_that_freezes_while_it_is_sent_something_is_lost(listener, monkeypatch):
     client, frozen = Client(listener.endpoint, 0.5), threading.Event()
     call(client, "echo", 1)
-    receive_array = _connections._Channel._receive_array
+    receive_array = _channel.Channel._receive_array
     monkeypatch.setattr(
-        _connections._Channel, "_receive_array", lambda self, size: frozen.wait(LIMIT_S) and receive_array(self, size)
+        _channel.Channel, "_receive_array", lambda self, size: frozen.wait(LIMIT_S) and receive_array(self, size)
     )
     with pytest.raises(ConnectionLostError):
         call(client, "echo", np.zeros(100_000_000, "i1"))

@@ -1,19 +1,15 @@
-"""Calls from process to process: arrays go as they lie in memory, over connections that stay open.
+"""Calls from process to process, over connections that stay open.
 
-The connections are `multiprocessing.connection`'s, whose ends show each other that they know a key; nothing is unpickled before. The memory
-of large arrays goes beside the connection, over its socket: `multiprocessing.connection` would copy it three times.
+Both ends show each other that they know a key, as `multiprocessing.connection` does it; nothing is unpickled before.
 """
 
 import collections
 import contextlib
 import dataclasses
-import io
 import logging
-import os
 import pickle
 import secrets
 import socket
-import struct
 import threading
 import time
 import traceback
@@ -23,11 +19,9 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
 from typing import Any, final
 
-import numpy as np
+from tfdist_jax._servers._channel import Channel, pack
 
 _log = logging.getLogger("tfdist_jax")
-_SMALL = 4096  # Bytes of an array that are not worth a message of their own.
-_ALIGNMENT = 64  # Of memory that JAX takes for an array as it is.
 _BACKLOG = 128
 _MOST_STRANGERS = 64
 _SOON_S = 0.2
@@ -105,7 +99,7 @@ class Listener:
 
     def _serve(self, accepted: socket.socket) -> None:
         try:
-            with contextlib.closing(_Channel(accepted, self._limit_s)) as channel:
+            with contextlib.closing(Channel(accepted, self._limit_s)) as channel:
                 if self._get_to_know(accepted, channel):
                     channel.wait_for_ever()
                     while True:
@@ -116,7 +110,7 @@ class Listener:
             with self._lock:
                 self._known.discard(accepted)
 
-    def _get_to_know(self, accepted: socket.socket, channel: "_Channel") -> bool:
+    def _get_to_know(self, accepted: socket.socket, channel: Channel) -> bool:
         """Return whether who has connected knows the key. Of too many who have not said so yet, the one that has waited longest goes."""
         with self._lock:
             self._strangers.append(accepted)
@@ -138,14 +132,14 @@ class Listener:
             self._known.add(accepted)
             return not self._is_closed
 
-    def _answer_one(self, channel: "_Channel") -> None:
+    def _answer_one(self, channel: Channel) -> None:
         text, large = channel.receive()
         try:
-            packed = _pack((True, self.handler(*pickle.loads(text, buffers=large))))
+            packed = pack((True, self.handler(*pickle.loads(text, buffers=large))))
         except BaseException as error:
             error.add_note("In the process that was asked:\n" + "".join(traceback.format_exception(error)))
             # Its traceback would keep what it was called with.
-            packed = _pack((False, _portable(error.with_traceback(None))))
+            packed = pack((False, _portable(error.with_traceback(None))))
         channel.send(packed)
 
 
@@ -188,7 +182,7 @@ class Client:
             limit_s: How long it may take to receive, or send, the next bytes of what is on its way.
         """
         self.endpoint, self._limit_s = endpoint, limit_s
-        self._idle: list[_Channel] = []
+        self._idle: list[Channel] = []
         weakref.finalize(self, _close_all, self._idle)
 
     def connect(self) -> "PendingCall":
@@ -200,7 +194,7 @@ class Client:
         with _as_lost():
             return PendingCall(self._take_idle() or self._open(), self._idle)
 
-    def _take_idle(self) -> "_Channel | None":
+    def _take_idle(self) -> Channel | None:
         while True:
             try:
                 channel = self._idle.pop()
@@ -210,9 +204,9 @@ class Client:
                 return channel
             channel.close()  # The other end has closed it meanwhile.
 
-    def _open(self) -> "_Channel":
+    def _open(self) -> Channel:
         connected = socket.create_connection((self.endpoint.host, self.endpoint.port), self._limit_s)
-        channel = _Channel(connected, self._limit_s)
+        channel = Channel(connected, self._limit_s)
         try:
             if connected.getsockname() == connected.getpeername():
                 raise ConnectionRefusedError("Nobody listens: a port of this machine's own has met itself.")
@@ -223,7 +217,7 @@ class Client:
         return channel
 
 
-def _close_all(channels: "list[_Channel]") -> None:
+def _close_all(channels: list[Channel]) -> None:
     while channels:
         channels.pop().close()
 
@@ -232,7 +226,7 @@ def _close_all(channels: "list[_Channel]") -> None:
 class PendingCall:
     """A call that is under way, or about to be: used in a `with` statement."""
 
-    def __init__(self, channel: "_Channel", idle: "list[_Channel]") -> None:
+    def __init__(self, channel: Channel, idle: list[Channel]) -> None:
         """Call on `channel`, and leave it in `idle` for the next one."""
         self._channel, self._idle = channel, idle
         self._is_over = True
@@ -252,7 +246,7 @@ class PendingCall:
         Raises:
             ConnectionLostError: If the process takes nothing.
         """
-        packed = _pack((method, arguments))
+        packed = pack((method, arguments))
         self._is_over = False
         with _as_lost():
             self._channel.send(packed)
@@ -299,97 +293,3 @@ def _as_lost() -> Iterator[None]:
         AuthenticationError,
     ) as error:  # What another process at the same port says is not known.
         raise ConnectionLostError(f"The connection is lost: {error!r}.") from error
-
-
-_Packed = tuple[bytes, list[memoryview]]
-
-
-@final
-class _Channel:
-    """A connection, and its socket, over which the memory of large arrays goes.
-
-    Attributes:
-        connection: The connection.
-    """
-
-    def __init__(self, connected: socket.socket, limit_s: float) -> None:
-        """Send at once what there is to send; fail when nothing comes, or goes, for so long."""
-        connected.settimeout(None)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # Also where a machine, or a firewall between them, forgets the connection and says nothing.
-        whole_s = max(1, round(limit_s))
-        for name, value in (("KEEPIDLE", whole_s), ("KEEPINTVL", max(1, whole_s // 3)), ("KEEPCNT", 3)):
-            if hasattr(socket, f"TCP_{name}"):  # Not on all systems.
-                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{name}"), value)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 2000 * whole_s)
-        self._socket, self.connection = connected, Connection(os.dup(connected.fileno()))
-        self._limit(limit_s)
-
-    def _limit(self, seconds: float) -> None:
-        whole, rest = divmod(seconds, 1)
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(rest * 1e6)))
-
-    def wait_for_ever(self) -> None:
-        """Wait without a limit for what comes and goes, as long as the other end's machine is there."""
-        self._limit(0)
-
-    def close(self) -> None:
-        self.connection.close()
-        self._socket.close()
-
-    def send(self, packed: _Packed) -> None:
-        """Send what `_pack` returns."""
-        text, large = packed
-        sizes = struct.pack(f"<{len(large) + 1}Q", len(large), *(raw.nbytes for raw in large))
-        self.connection.send_bytes(sizes + text)
-        for raw in large:
-            self._socket.sendall(raw)
-
-    def receive(self) -> _Packed:
-        """Return what `pickle.loads` takes: a text, and memory."""
-        received = self.connection.recv_bytes()
-        (count,) = struct.unpack_from("<Q", received)
-        sizes = struct.unpack_from(f"<{count}Q", received, 8)
-        return received[8 * (count + 1) :], [self._receive_array(size) for size in sizes]
-
-    def _receive_array(self, size: int) -> memoryview:
-        memory = np.empty(size + _ALIGNMENT, np.uint8)
-        start = -memory.ctypes.data % _ALIGNMENT
-        array, received = memory[start : start + size].data, 0
-        while received < size:
-            count = self._socket.recv_into(array[received:], 0, socket.MSG_WAITALL)
-            if not count:
-                raise EOFError
-            received += count
-        return array
-
-
-def _pack(message: Any) -> _Packed:
-    """Return what pickle makes of a message, and the memory of large arrays in it as it is."""
-    text, large = io.BytesIO(), list[memoryview]()
-
-    def keep(buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes < _SMALL:
-            return True
-        large.append(raw)
-        return False
-
-    _Pickler(text, protocol=5, buffer_callback=keep).dump(message)
-    return text.getvalue(), large
-
-
-@final
-class _Pickler(pickle.Pickler):
-    def reducer_override(self, obj: Any) -> Any:
-        # Of types that NumPy does not know, such as bfloat16, it gives no memory away.
-        if type(obj) is np.ndarray and obj.dtype.kind == "V" and obj.dtype.fields is None and obj.nbytes >= _SMALL:
-            return _of_bytes, (np.ascontiguousarray(obj).view(np.uint8), obj.dtype)
-        return NotImplemented
-
-
-def _of_bytes(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    return array.view(dtype)

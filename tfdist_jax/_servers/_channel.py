@@ -1,0 +1,111 @@
+"""Messages between two processes: arrays go as they lie in memory.
+
+The connections are `multiprocessing.connection`'s. The memory of large arrays goes beside the connection, over its socket:
+`multiprocessing.connection` would copy it three times.
+"""
+
+import io
+import os
+import pickle
+import socket
+import struct
+from multiprocessing.connection import Connection
+from typing import Any, final
+
+import numpy as np
+
+_SMALL = 4096  # Bytes of an array that are not worth a message of their own.
+_ALIGNMENT = 64  # Of memory that JAX takes for an array as it is.
+
+Packed = tuple[bytes, list[memoryview]]
+
+
+@final
+class Channel:
+    """A connection, and its socket, over which the memory of large arrays goes.
+
+    Attributes:
+        connection: The connection.
+    """
+
+    def __init__(self, connected: socket.socket, limit_s: float) -> None:
+        """Send at once what there is to send; fail when nothing comes, or goes, for so long."""
+        connected.settimeout(None)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # Also where a machine, or a firewall between them, forgets the connection and says nothing.
+        whole_s = max(1, round(limit_s))
+        for name, value in (("KEEPIDLE", whole_s), ("KEEPINTVL", max(1, whole_s // 3)), ("KEEPCNT", 3)):
+            if hasattr(socket, f"TCP_{name}"):  # Not on all systems.
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{name}"), value)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 2000 * whole_s)
+        self._socket, self.connection = connected, Connection(os.dup(connected.fileno()))
+        self._limit(limit_s)
+
+    def _limit(self, seconds: float) -> None:
+        whole, rest = divmod(seconds, 1)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(rest * 1e6)))
+
+    def wait_for_ever(self) -> None:
+        """Wait without a limit for what comes and goes, as long as the other end's machine is there."""
+        self._limit(0)
+
+    def close(self) -> None:
+        self.connection.close()
+        self._socket.close()
+
+    def send(self, packed: Packed) -> None:
+        """Send what `_pack` returns."""
+        text, large = packed
+        sizes = struct.pack(f"<{len(large) + 1}Q", len(large), *(raw.nbytes for raw in large))
+        self.connection.send_bytes(sizes + text)
+        for raw in large:
+            self._socket.sendall(raw)
+
+    def receive(self) -> Packed:
+        """Return what `pickle.loads` takes: a text, and memory."""
+        received = self.connection.recv_bytes()
+        (count,) = struct.unpack_from("<Q", received)
+        sizes = struct.unpack_from(f"<{count}Q", received, 8)
+        return received[8 * (count + 1) :], [self._receive_array(size) for size in sizes]
+
+    def _receive_array(self, size: int) -> memoryview:
+        memory = np.empty(size + _ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % _ALIGNMENT
+        array, received = memory[start : start + size].data, 0
+        while received < size:
+            count = self._socket.recv_into(array[received:], 0, socket.MSG_WAITALL)
+            if not count:
+                raise EOFError
+            received += count
+        return array
+
+
+def pack(message: Any) -> Packed:
+    """Return what pickle makes of a message, and the memory of large arrays in it as it is."""
+    text, large = io.BytesIO(), list[memoryview]()
+
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _SMALL:
+            return True
+        large.append(raw)
+        return False
+
+    _Pickler(text, protocol=5, buffer_callback=keep).dump(message)
+    return text.getvalue(), large
+
+
+@final
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        # Of types that NumPy does not know, such as bfloat16, it gives no memory away.
+        if type(obj) is np.ndarray and obj.dtype.kind == "V" and obj.dtype.fields is None and obj.nbytes >= _SMALL:
+            return _of_bytes, (np.ascontiguousarray(obj).view(np.uint8), obj.dtype)
+        return NotImplemented
+
+
+def _of_bytes(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return array.view(dtype)
