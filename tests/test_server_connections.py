@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import gc
 import multiprocessing.connection
 import pickle
@@ -63,9 +64,18 @@ def listener(answers):
     gc.collect()
 
 
-@pytest.fixture
-def client(listener):
+@pytest.fixture(params=["address", "machine"])
+def client(listener, request):
+    """Callers from another machine, and from the same one."""
+    if request.param == "address":
+        return client_from_elsewhere(listener)
+    if not listener.endpoint.local:
+        pytest.skip("Only Linux has sockets that are in no folder.")
     return Client(listener.endpoint, LIMIT_S)
+
+
+def client_from_elsewhere(listener, limit_s=LIMIT_S):
+    return Client(dataclasses.replace(listener.endpoint, local=""), limit_s)
 
 
 def call(client, method, *arguments):
@@ -139,7 +149,8 @@ def test_answers_that_cannot_be_copied_are_errors(client):
     assert call(client, "echo", 1) == (1,)
 
 
-def test_what_a_failed_call_was_sent_is_not_kept(client, listener, monkeypatch):
+def test_what_a_failed_call_was_sent_is_not_kept(listener, monkeypatch):
+    client = client_from_elsewhere(listener)
     received, receive_array = [], _channel.Channel._receive_array
 
     def note(self, size):
@@ -300,7 +311,7 @@ def test_a_process_that_takes_nothing_does_not_keep_its_callers():
 
 
 def test_a_process_that_freezes_while_it_is_sent_something_is_lost(listener, monkeypatch):
-    client, frozen = Client(listener.endpoint, 0.5), threading.Event()
+    client, frozen = client_from_elsewhere(listener, 0.5), threading.Event()
     call(client, "echo", 1)
     receive_array = _channel.Channel._receive_array
     monkeypatch.setattr(

@@ -10,6 +10,7 @@ import logging
 import pickle
 import secrets
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -40,11 +41,13 @@ class Endpoint:
         host: Its address, in numbers.
         port: Its port.
         key: What callers have to know.
+        local: The name of its socket for processes of the same machine, if there is one (Linux's, which is in no folder).
     """
 
     host: str
     port: int
     key: bytes = dataclasses.field(repr=False)
+    local: str = ""
 
 
 Handler = Callable[[str, Sequence[Any]], Any]
@@ -68,27 +71,32 @@ class Listener:
             limit_s: How long who connects has to show that he knows the key, and how long a caller's machine may be silent.
         """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
-        self.endpoint = Endpoint(host, self._socket.getsockname()[1], secrets.token_bytes(32))
+        self._sockets = [socket.create_server((host, 0), family=family, backlog=_BACKLOG)]
+        local = f"tfdist_jax-{secrets.token_hex(16)}" if sys.platform == "linux" else ""
+        if local:
+            self._sockets.append(_listen_locally(local))
+        self.endpoint = Endpoint(host, self._sockets[0].getsockname()[1], secrets.token_bytes(32), local)
         self.handler, self._limit_s = handler, limit_s
         # Those who have shown that they know the key, and those who have not yet.
         self._known, self._strangers = set[socket.socket](), collections.deque[socket.socket]()
         self._lock, self._is_closed = threading.Lock(), False
-        threading.Thread(target=self._accept, name="listener", daemon=True).start()
+        for each in self._sockets:
+            threading.Thread(target=self._accept, args=(each,), name="listener", daemon=True).start()
 
     def close(self) -> None:
         """Answer no longer; who waits finds that this end has gone."""
         with self._lock:
             self._is_closed = True
-            for each in (self._socket, *self._known, *self._strangers):
+            for each in (*self._sockets, *self._known, *self._strangers):
                 _shut(each)
-            self._socket.close()
+            for each in self._sockets:
+                each.close()
 
-    def _accept(self) -> None:
+    def _accept(self, listening: socket.socket) -> None:
         while not self._is_closed:
             with contextlib.ExitStack() as on_error:
                 try:
-                    accepted, _ = self._socket.accept()
+                    accepted, _ = listening.accept()
                     on_error.callback(accepted.close)
                     threading.Thread(target=self._serve, args=(accepted,), name="connection", daemon=True).start()
                     on_error.pop_all()
@@ -141,6 +149,36 @@ class Listener:
             # Its traceback would keep what it was called with.
             packed = pack((False, _portable(error.with_traceback(None))))
         channel.send(packed)
+
+
+def _listen_locally(name: str) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(f"\0{name}")
+    listening.listen(_BACKLOG)
+    return listening
+
+
+def _connect(endpoint: Endpoint, limit_s: float) -> socket.socket:
+    """Return a connection to who listens there, by a socket of this machine's own if they are on it."""
+    connected = _connect_locally(endpoint.local, limit_s) if endpoint.local else None
+    if connected is None:
+        connected = socket.create_connection((endpoint.host, endpoint.port), limit_s)
+        if connected.getsockname() == connected.getpeername():
+            connected.close()
+            raise ConnectionRefusedError("Nobody listens: a port of this machine's own has met itself.")
+    return connected
+
+
+def _connect_locally(name: str, limit_s: float) -> socket.socket | None:
+    """Return a connection to who listens so on this machine, if there is somebody."""
+    connected = socket.socket(socket.AF_UNIX)
+    connected.settimeout(limit_s)
+    try:
+        connected.connect(f"\0{name}")
+    except OSError:  # It is on another machine, or has gone, or has too many waiting.
+        connected.close()
+        return None
+    return connected
 
 
 def _shut(connected: socket.socket) -> None:
@@ -205,11 +243,8 @@ class Client:
             channel.close()  # The other end has closed it meanwhile.
 
     def _open(self) -> Channel:
-        connected = socket.create_connection((self.endpoint.host, self.endpoint.port), self._limit_s)
-        channel = Channel(connected, self._limit_s)
+        channel = Channel(_connect(self.endpoint, self._limit_s), self._limit_s)
         try:
-            if connected.getsockname() == connected.getpeername():
-                raise ConnectionRefusedError("Nobody listens: a port of this machine's own has met itself.")
             _challenge(channel.connection, self.endpoint.key, (answer_challenge, deliver_challenge))
         except BaseException:
             channel.close()
