@@ -151,7 +151,9 @@ while int(count) < 50:
 result("end", [float(total), int(count)])
 """
     )
-    launcher = launch(program, "--workers", "1", "--parameter-servers", "2", "--max-restarts", "3", "--heartbeat-timeout", "5")
+    launcher = launch(
+        program, "--workers", "1", "--parameter-servers", "2", "--max-restarts", "3", "--heartbeat-timeout", "5"
+    )
     assert launcher.wait(2 * LIMIT_S) == 0, launcher.log
     for i in range(2):
         assert "A server has gone, and the variables that it held with it" in launcher.result(f"error{i}")
