@@ -89,7 +89,9 @@ class Channel:
     def _receive_file(self) -> int:
         _, files, _, _ = socket.recv_fds(self._socket, 1, 1, socket.MSG_CMSG_CLOEXEC)
         if not files:
-            raise ConnectionResetError("There came no memory: the other end has gone, or this process has too many files open.")
+            raise ConnectionResetError(
+                "There came no memory: the other end has gone, or this process has too many files open."
+            )
         return files[0]
 
     def _receive_array(self, size: int) -> memoryview:
