@@ -1,9 +1,10 @@
 """Asynchronous training with parameter servers, here and in TensorFlow, as JSON.
 
-`python benchmarks/bench_parameter_server.py [steps tiny waiting] [--processes] [--rounds 7] [--out FILE]`
+`python benchmarks/bench_parameter_server.py [steps tiny small waiting] [--processes] [--rounds 7] [--out FILE]`
 
 Two workers and two servers, the same program under both. `steps`: training steps of a 784-1024-1024-10 perceptron, 256 rows each, whose
-gradients change the weights by `assign_sub`. `tiny`: functions that add 1 to a variable. `waiting`: functions that wait for 20 ms, in place
+gradients change the weights by `assign_sub`. `tiny`: functions that add 1 to a variable, for which no worker is
+asked where servers are processes. `small`: functions that add the sum of an argument's 8 squares, which a worker computes. `waiting`: functions that wait for 20 ms, in place
 of a computation on a device of their own, and then add 1, for 1 to 8 workers. Contenders run in processes of their own, in turn; with
 `--processes` their servers and workers do so, too (`waiting` has none such), and `bytes_of_each` says what a function reads from servers
 and sends to them.
@@ -26,7 +27,7 @@ import itertools
 from _report import describe_machine, emit, parser
 from _turns import command_of, find_quartiles, parse_names, serve, take_turns
 
-TASKS = ("steps", "tiny", "waiting")
+TASKS = ("steps", "tiny", "small", "waiting")
 CONTENDERS = ("tfdist_jax", "tensorflow")
 BATCH, SIZES, WAIT_S, WORKERS = 256, (784, 1024, 1024, 10), 0.02, (1, 2, 4, 8)
 
@@ -144,6 +145,19 @@ def make_tiny(tf, workers):
     return scheduling(coordinator, add, ())
 
 
+def make_small(tf, workers):
+    """Return a coordinator, and what runs so many functions that add what a worker computes."""
+    coordinator = make_coordinator(tf, workers)
+    with coordinator.strategy.scope():
+        total = tf.Variable(0.0)
+
+    @tf.function
+    def add(x):
+        total.assign_add(tf.reduce_sum(x * x))
+
+    return scheduling(coordinator, add, (tf.ones(8),))
+
+
 def make_waiting(tf, workers):
     """Return a coordinator, and what runs so many functions that wait before they add 1."""
     # They take TensorFlow's threads for operations, of which there are as many as processors.
@@ -171,7 +185,7 @@ def scheduling(coordinator, fn, args):
     return coordinator, run
 
 
-MAKE = {"steps": make_steps, "tiny": make_tiny, "waiting": make_waiting}
+MAKE = {"steps": make_steps, "tiny": make_tiny, "small": make_small, "waiting": make_waiting}
 
 
 def measure(task, workers, args):
@@ -214,10 +228,11 @@ def main():
             serve(lambda: make()[1])
         return
     results = {}
-    for task in args.names or (TASKS[:2] if args.processes else TASKS):
+    for task in args.names or ([each for each in TASKS if each != "waiting"] if args.processes else TASKS):
         counts = WORKERS if task == "waiting" else (2,)
         results[task] = [measure(task, count, args) for count in counts]
-    emit({"machine": describe_machine("jax", "tensorflow"), "results": results}, args.out)
+    turns = {"rounds": args.rounds, "seconds_of_each": args.seconds}
+    emit({"machine": describe_machine("jax", "tensorflow"), **turns, "results": results}, args.out)
 
 
 if __name__ == "__main__":

@@ -67,15 +67,10 @@ def listener(answers):
 @pytest.fixture(params=["address", "machine"])
 def client(listener, request):
     """Callers from another machine, and from the same one."""
-    if request.param == "address":
-        return client_from_elsewhere(listener)
-    if not listener.endpoint.local:
+    if request.param == "machine" and not listener.endpoint.local:
         pytest.skip("Only Linux has sockets that are in no folder.")
-    return Client(listener.endpoint, LIMIT_S)
-
-
-def client_from_elsewhere(listener, limit_s=LIMIT_S):
-    return Client(dataclasses.replace(listener.endpoint, local=""), limit_s)
+    local = listener.endpoint.local if request.param == "machine" else ""
+    return Client(dataclasses.replace(listener.endpoint, local=local), LIMIT_S)
 
 
 def call(client, method, *arguments):
@@ -149,8 +144,7 @@ def test_answers_that_cannot_be_copied_are_errors(client):
     assert call(client, "echo", 1) == (1,)
 
 
-def test_what_a_failed_call_was_sent_is_not_kept(listener, monkeypatch):
-    client = client_from_elsewhere(listener)
+def test_what_a_failed_call_was_sent_is_not_kept(client, monkeypatch):
     received, receive_array = [], _channel.Channel._receive_array
 
     def note(self, size):
@@ -310,8 +304,8 @@ def test_a_process_that_takes_nothing_does_not_keep_its_callers():
         )  # The system takes the connection.
 
 
-def test_a_process_that_freezes_while_it_is_sent_something_is_lost(listener, monkeypatch):
-    client, frozen = client_from_elsewhere(listener, 0.5), threading.Event()
+def test_a_process_that_freezes_while_it_is_sent_something_is_lost(client, monkeypatch):
+    client, frozen = Client(client.endpoint, 0.5), threading.Event()
     call(client, "echo", 1)
     receive_array = _channel.Channel._receive_array
     monkeypatch.setattr(

@@ -1,71 +1,65 @@
-"""Arrays in memory that two processes of a machine share: nobody's are written over, and nothing is left."""
+"""Arrays in memory that two processes of a machine share: each end gets its own copy, and nothing is left."""
 
 import concurrent.futures
 import contextlib
 import dataclasses
+import errno
 import gc
 import os
+import secrets
 import socket
-import subprocess
 import sys
 import threading
 
-import jax
 import numpy as np
 import pytest
 from environment import LIMIT_S
 
-from tfdist_jax._servers import _channel, _shared_memory
+from tfdist_jax._servers import _channel, _connections, _shared_memory
 from tfdist_jax._servers._channel import Channel
-from tfdist_jax._servers._connections import Client, Endpoint, Listener
+from tfdist_jax._servers._connections import Client, ConnectionLostError, Listener
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Only Linux has memory without a name.")
 HOST = "127.0.0.1"
 ENOUGH = _shared_memory._LEAST_BYTES  # Bytes that are worth it.
 
 
-@pytest.fixture
-def ends():
-    """Two channels that are each other's other end."""
-    with contextlib.closing(Ends()) as ends:
-        yield ends
-
-
 class Ends:
-    def __init__(self):
-        self.one, self.other = (Channel(each, LIMIT_S) for each in socket.socketpair())
+    """Two channels that are each other's other end."""
+
+    def __init__(self, *channels):
+        self.one, self.other = channels or (Channel(each, LIMIT_S) for each in socket.socketpair())
 
     def close(self):
         self.one.close()
         self.other.close()
 
     def send(self, *arrays):
-        """Send arrays from one to the other, and return what comes."""
+        """Send arrays from one to the other, answer, and return what has come."""
         with concurrent.futures.ThreadPoolExecutor(1) as threads:
             sending = threads.submit(self.one.send, (b"text", [memoryview(each).cast("B") for each in arrays]))
             text, received = self.other.receive()
             sending.result(LIMIT_S)
         assert text == b"text"
+        self.other.send((b"answer", []))
+        assert self.one.receive() == (b"answer", [])
         return [np.frombuffer(each, np.uint8) for each in received]
 
-    def answer(self):
-        """Send a message back, with which memory is given back."""
-        self.other.send((b"", []))
-        self.one.receive()
-
     @property
-    def blocks(self):
-        """How many bytes each block has."""
-        return [each.nbytes for each in self.one._lender._blocks]
-
-
-def bytes_of(value, size=ENOUGH):
-    return np.full(size, value, np.uint8)
+    def size(self):
+        """How many bytes one's memory has."""
+        return self.one._outgoing._memory.nbytes
 
 
 @pytest.fixture
-def socket_only(monkeypatch):
-    """The arrays that go over sockets."""
+def ends():
+    with contextlib.closing(Ends()) as ends:
+        yield ends
+
+
+@pytest.fixture
+def by_socket(monkeypatch):
+    """The sizes of arrays that go over sockets."""
     sizes, receive_array = [], Channel._receive_array
 
     def note(self, size):
@@ -76,129 +70,124 @@ def socket_only(monkeypatch):
     return sizes
 
 
-def test_arrays_of_all_sizes_lie_in_one_block(ends, socket_only):
+@pytest.fixture
+def memory(monkeypatch):
+    """The memory that is there, by its number."""
+    allocate, allocated = os.memfd_create, []
+
+    def note(name):
+        file = allocate(name)
+        allocated.append(os.fstat(file).st_ino)
+        return file
+
+    monkeypatch.setattr(os, "memfd_create", note)
+
+    def find():
+        gc.collect()
+        with open("/proc/self/maps") as lines:
+            mapped = [int(line.split()[4]) for line in lines if "memfd:tfdist_jax" in line]
+        files = [os.stat(f"/proc/self/fd/{name}").st_ino for name in os.listdir("/proc/self/fd") if _is_open(name)]
+        return [(mapped.count(each), files.count(each)) for each in allocated]
+
+    return find
+
+
+def _is_open(name):
+    return os.path.exists(f"/proc/self/fd/{name}")
+
+
+def bytes_of(value, size=ENOUGH):
+    return np.full(size, value, np.uint8)
+
+
+def test_arrays_of_all_sizes_lie_in_memory_that_has_been_accepted(ends, by_socket):
     sent = [bytes_of(i, size) for i, size in enumerate((1, 63, 64, 65, 4096, 100_001))]
-    received = ends.send(*sent)
-    assert all(each.ctypes.data % 64 == 0 for each in received)
-    for given, got in zip(sent, received, strict=True):
-        np.testing.assert_array_equal(got, given)
-    assert len(ends.blocks) == 1 and not socket_only
+    for each in (sent, sent, [array + 10 for array in sent]):
+        received = ends.send(*each)
+        assert all(array.ctypes.data % 64 == 0 for array in received)
+        for given, got in zip(each, received, strict=True):
+            np.testing.assert_array_equal(got, given)
+    assert by_socket == [1, 63, 64, 65, 4096, 100_001]  # Those with which the memory has been offered.
 
 
-def test_memory_is_written_again_when_it_has_been_given_back(ends):
-    for i in range(5):
-        (received,) = ends.send(bytes_of(i))
-        assert (received == i).all()
-        del received
-        ends.answer()
-    assert len(ends.blocks) == 1
+def test_what_has_been_received_stays_as_it_is(ends, by_socket):
+    held = [ends.send(bytes_of(i))[0] for i in range(6)]
+    held[3][:] = 30  # It is the receiver's own.
+    assert [set(each) for each in held] == [{0}, {1}, {2}, {30}, {4}, {5}]
+    assert by_socket == [ENOUGH]
 
 
-def test_memory_that_is_used_is_not_written(ends, socket_only):
-    held = []
-    for i in range(6):
-        held += ends.send(bytes_of(i))
-        ends.answer()
-    assert [set(each) for each in held] == [{i} for i in range(6)]
-    assert len(ends.blocks) == 2 and socket_only == [ENOUGH] * 4
+def test_both_directions_have_memory_of_their_own(ends):
+    back = Ends(ends.other, ends.one)
+    for i in range(3):
+        assert ends.send(bytes_of(i))[0][0] == i
+        assert back.send(bytes_of(100 + i))[0][0] == 100 + i
+    assert ends.one._outgoing.is_shared and ends.other._outgoing.is_shared
 
 
-def test_an_array_keeps_the_others_of_its_message(ends):
-    first, second = ends.send(bytes_of(1), bytes_of(2))
-    part = second[5:7].reshape(2, 1)
-    del first, second
-    ends.answer()
-    assert not ends.one._lender._free
-    ends.send(bytes_of(3, 2 * ENOUGH))
-    assert part.tolist() == [[2], [2]]
-    del part
-    ends.answer()
-    assert ends.one._lender._free == {0, 1}
+def test_larger_messages_get_larger_memory(ends, by_socket, memory):
+    for size in (ENOUGH, 3 * ENOUGH, 2 * ENOUGH, 3 * ENOUGH):
+        for i in range(2):
+            assert (ends.send(bytes_of(i, size))[0] == i).all()
+    assert ends.size == 3 * ENOUGH and by_socket == [ENOUGH, 3 * ENOUGH]
+    assert memory() == [(0, 0), (2, 2)]
 
 
-def test_arrays_of_jax_keep_what_they_are_computed_from(ends):
-    (received,) = ends.send(bytes_of(7))
-    array = jax.device_put(received)
-    del received
-    ends.answer()
-    assert not ends.one._lender._free
-    ends.send(bytes_of(8))
-    assert (np.asarray(array) == 7).all()
-
-
-def test_larger_messages_get_larger_memory(ends, socket_only):
-    kept = ends.send(bytes_of(0))
-    for i in range(1, 4):
-        (received,) = ends.send(bytes_of(i, i * ENOUGH))
-        assert (received == i).all()
-        del received
-        ends.answer()
-    assert ends.blocks == [ENOUGH, 3 * ENOUGH] and not socket_only
-    assert (kept[0] == 0).all()
-
-
-def test_what_is_too_small_or_too_large_goes_over_the_socket(ends, socket_only, monkeypatch):
+def test_what_is_too_small_or_too_large_goes_over_the_socket(ends, by_socket, monkeypatch, memory):
     monkeypatch.setattr(_shared_memory, "_MOST_BYTES", 2 * ENOUGH)
-    for size in (ENOUGH - 64, 2 * ENOUGH + 1):
+    for size in (ENOUGH - 64, 2 * ENOUGH + 1) * 2:
         assert (ends.send(bytes_of(5, size))[0] == 5).all()
-    assert socket_only == [ENOUGH - 64, 2 * ENOUGH + 1] and not ends.blocks
+    assert by_socket == [ENOUGH - 64, 2 * ENOUGH + 1] * 2 and memory() == []
 
 
-@pytest.mark.parametrize("fails", ["memfd_create", "posix_fallocate"])
-def test_where_there_is_no_memory_to_share_the_socket_takes_it(ends, socket_only, monkeypatch, fails):
+FAILURES = [(os, "memfd_create"), (os, "posix_fallocate"), (socket, "send_fds"), (_shared_memory.mmap, "mmap")]
+
+
+@pytest.mark.parametrize(("module", "name"), FAILURES)
+def test_where_memory_cannot_be_shared_the_socket_takes_all(ends, by_socket, monkeypatch, memory, module, name):
     def fail(*arguments):
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(os, fails, fail)
-    before = open_files()
-    assert (ends.send(bytes_of(5))[0] == 5).all()
-    assert socket_only == [ENOUGH] and open_files() == before
-    monkeypatch.undo()
-    assert (ends.send(bytes_of(6))[0] == 6).all()
-    assert ends.blocks == [ENOUGH]
-
-
-def open_files():
-    return len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patched:
+        patched.setattr(module, name, fail)
+        for i in range(3):
+            assert (ends.send(bytes_of(i))[0] == i).all()
+    assert by_socket == [ENOUGH] * 3
+    for i in range(3):
+        assert (ends.send(bytes_of(i, 2 * ENOUGH))[0] == i).all()
+    assert by_socket == [ENOUGH] * 3 + [2 * ENOUGH]
+    assert memory()[-1] == (2, 2) and set(memory()[:-1]) <= {(0, 0)}
 
 
-def mapped():
-    with open("/proc/self/maps") as lines:
-        return sum("memfd:tfdist_jax" in line for line in lines)
+def test_a_receiver_that_can_open_no_file_goes_on_by_the_socket(ends, by_socket, monkeypatch, memory):
+    receive = socket.recv_fds
+
+    def lose(*arguments):
+        told, files, *others = receive(*arguments)
+        for file in files:
+            os.close(file)
+        return told, [], *others  # So does the system.
+
+    monkeypatch.setattr(_channel.socket, "recv_fds", lose)
+    for i in range(3):
+        assert (ends.send(bytes_of(i))[0] == i).all()
+    assert by_socket == [ENOUGH] * 3 and memory() == [(1, 1)]
 
 
-def test_nothing_is_left_when_the_ends_have_gone():
-    gc.collect()
-    files, memory = open_files(), mapped()
+def test_nothing_is_left_when_the_ends_have_gone(memory):
     ends = Ends()
-    held = ends.send(bytes_of(1)) + ends.send(bytes_of(2))
-    assert (
-        mapped() == memory + 4 and open_files() == files + 8
-    )  # Each end has two of its socket, and Python's `mmap` keeps one.
+    held = [*ends.send(bytes_of(1)), *ends.send(bytes_of(2))]
+    assert memory() == [(2, 2)]
     ends.close()
     del ends
-    assert [set(each) for each in held] == [{1}, {2}]
-    del held
-    gc.collect()
-    assert open_files() == files and mapped() == memory
+    assert [set(each) for each in held] == [{1}, {2}] and memory() == [(0, 0)]
 
 
-def test_a_message_that_cannot_be_sent_leaves_no_file(ends):
-    files = open_files()
-    _shut(ends.other)
+def test_a_message_that_cannot_be_sent_leaves_no_file(ends, memory):
+    ends.other._socket.shutdown(socket.SHUT_RDWR)
     with pytest.raises(OSError):
         ends.one.send((b"", [memoryview(bytes_of(1))]))
-    assert open_files() == files + 1  # The memory's own.
-
-
-def _shut(channel):
-    channel._socket.shutdown(socket.SHUT_RDWR)
-
-
-def test_memory_that_does_not_come_is_the_end_of_the_connection(ends, monkeypatch):
-    monkeypatch.setattr(_channel.socket, "send_fds", lambda connected, texts, files: connected.send(*texts))
-    with pytest.raises(OSError, match="too many files"):
-        ends.send(bytes_of(1))
+    assert memory() == [(1, 1)]
 
 
 @pytest.fixture
@@ -215,24 +204,7 @@ def echo(client, *arrays):
         return call.finish()
 
 
-def test_who_is_on_another_machine_is_called_by_address(listener, socket_only):
-    endpoint = dataclasses.replace(listener.endpoint, local="tfdist_jax-of another machine")
-    assert echo(Client(endpoint, LIMIT_S), bytes_of(1))[0][0] == 1
-    assert socket_only == [ENOUGH] * 2
-
-
-def test_who_listens_by_the_same_name_has_to_know_the_key(listener):
-    with socket.socket(socket.AF_UNIX) as pretender:
-        pretender.bind("\0tfdist_jax-of somebody else")
-        pretender.listen()
-        client = Client(
-            Endpoint(HOST, listener.endpoint.port, listener.endpoint.key, "tfdist_jax-of somebody else"), 0.2
-        )
-        with pytest.raises(RuntimeError, match="lost"):
-            echo(client, bytes_of(1))
-
-
-def test_callers_of_many_threads_keep_their_own_arrays(listener, socket_only):
+def test_callers_of_many_threads_get_their_own_arrays(listener):
     client, start = Client(listener.endpoint, LIMIT_S), threading.Barrier(8)
 
     def call_often(number):
@@ -244,38 +216,62 @@ def test_callers_of_many_threads_keep_their_own_arrays(listener, socket_only):
         assert all(threads.map(call_often, range(8)))
 
 
-_CALLER = """
-import os, signal, sys
-import numpy as np
-from tfdist_jax._servers._connections import Client, Endpoint
-host, port, key, local = sys.stdin.read().split()
-with Client(Endpoint(host, int(port), bytes.fromhex(key), local), float(sys.argv[1])).connect() as call:
-    call.begin("keep", [np.full(1_000_000, 5.0, "f4")])
-    (answer,) = call.finish()
-    assert answer.shape == (1_000_000,) and (answer == 6).all()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
+def test_who_is_on_another_machine_is_called_by_address(listener, by_socket):
+    endpoint = dataclasses.replace(listener.endpoint, local=f"tfdist_jax-{secrets.token_hex(8)}")
+    for _ in range(3):
+        assert echo(Client(endpoint, LIMIT_S), bytes_of(1))[0][0] == 1
+    assert by_socket == [ENOUGH] * 6
 
 
-def test_arrays_of_a_process_that_has_died_are_still_there(socket_only):
-    kept = []
+def test_who_listens_by_the_same_name_and_is_another_user_is_not_called(listener, by_socket, monkeypatch):
+    endpoint = dataclasses.replace(listener.endpoint, local=f"tfdist_jax-{secrets.token_hex(8)}")
+    with socket.socket(socket.AF_UNIX) as pretender:
+        pretender.bind(f"\0{endpoint.local}")
+        pretender.listen()
+        with pytest.raises(ConnectionLostError):  # This user's own are believed to be there, and say nothing.
+            echo(Client(endpoint, 0.2), bytes_of(1))
+        monkeypatch.setattr(os, "geteuid", lambda: 123)
+        assert echo(Client(endpoint, LIMIT_S), bytes_of(1))[0][0] == 1
+    assert by_socket == [ENOUGH] * 2
 
-    def keep(method, arguments):
-        kept.append(arguments[0])
-        return [arguments[0] + 1]
 
-    memory = mapped()
-    with contextlib.closing(Listener(HOST, keep, LIMIT_S)) as listener:
-        endpoint = listener.endpoint
-        given = f"{endpoint.host} {endpoint.port} {endpoint.key.hex()} {endpoint.local}"
-        ended = subprocess.run(
-            [sys.executable, "-c", _CALLER, str(LIMIT_S)], input=given, text=True, timeout=LIMIT_S, check=False
-        )
-    assert ended.returncode == -9 and not socket_only
-    assert (kept[0] == 5).all() and kept[0].shape == (1_000_000,)
-    kept.clear()
-    for thread in threading.enumerate():
-        if thread.name == "connection":
-            thread.join(LIMIT_S)
-    gc.collect()
-    assert mapped() == memory
+def test_other_users_are_not_listened_to(listener, by_socket, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 123)
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.settimeout(LIMIT_S)
+        stranger.connect(f"\0{listener.endpoint.local}")
+        assert stranger.recv(1000) == b""  # No challenge.
+    assert echo(Client(listener.endpoint, LIMIT_S), bytes_of(1))[0][0] == 1
+    assert by_socket == [ENOUGH] * 2
+
+
+def test_where_there_are_no_local_sockets_the_address_is_enough(monkeypatch):
+    bind = socket.socket.bind
+
+    class Forbidden(socket.socket):
+        def bind(self, address):
+            if self.family == socket.AF_UNIX:
+                raise PermissionError
+            bind(self, address)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_connections.socket, "socket", Forbidden)
+        listener = Listener(HOST, lambda method, arguments: arguments, LIMIT_S)
+    with contextlib.closing(listener):
+        assert listener.endpoint.local == ""
+        assert echo(Client(listener.endpoint, LIMIT_S), bytes_of(1))[0][0] == 1
+        gc.collect()
+
+
+def test_where_too_many_wait_the_address_is_taken(listener):
+    endpoint = dataclasses.replace(listener.endpoint, local=f"tfdist_jax-{secrets.token_hex(8)}")
+    with contextlib.ExitStack() as stack:
+        busy = stack.enter_context(socket.socket(socket.AF_UNIX))
+        busy.bind(f"\0{endpoint.local}")
+        busy.listen(0)
+        for _ in range(2):
+            waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+            waiting.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                waiting.connect(f"\0{endpoint.local}")
+        assert echo(Client(endpoint, LIMIT_S), bytes_of(1))[0][0] == 1

@@ -14,11 +14,11 @@ from typing import Any, final
 
 import numpy as np
 
-from tfdist_jax._servers._shared_memory import ALIGNMENT, Borrower, Lender
+from tfdist_jax._servers._shared_memory import Incoming, Outgoing, allocate_array
 
 _SMALL = 4096  # Bytes of an array that are not worth a message of their own.
-# How many arrays lie beside it, the block in which they are (from 1; 0: none), whether that is a new one, and how many are given back.
-_HEADER = "<4Q"
+# How many arrays lie beside it, whether in shared memory, whether memory is offered, and whether the other end's has been accepted.
+_HEADER = "<Q???"
 
 Packed = tuple[bytes, list[memoryview]]
 
@@ -35,10 +35,10 @@ class Channel:
         """Send at once what there is to send; fail when nothing comes, or goes, for so long."""
         connected.settimeout(None)
         is_local = connected.family not in (socket.AF_INET, socket.AF_INET6)
-        self._lender, self._borrower = Lender() if is_local else None, Borrower()
+        self._outgoing, self._incoming = Outgoing() if is_local else None, Incoming()
         if not is_local:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _find_lost_machines(connected, limit_s)
+            _notice_lost_machines(connected, limit_s)
         self._socket, self.connection = connected, Connection(os.dup(connected.fileno()))
         self._limit(limit_s)
 
@@ -58,46 +58,49 @@ class Channel:
     def send(self, packed: Packed) -> None:
         """Send what `pack` returns."""
         text, large = packed
-        loan = self._lender.lend(large) if self._lender else None
-        given_back = self._borrower.give_back()
-        block, is_new = (loan.block + 1, loan.file is not None) if loan else (0, False)
-        numbers = (len(large), block, is_new, len(given_back), *given_back, *(raw.nbytes for raw in large))
+        is_written = self._outgoing is not None and self._outgoing.write(large)
+        file = self._outgoing.offer(large) if self._outgoing and not is_written else None
         try:
-            self.connection.send_bytes(struct.pack(f"<{len(numbers)}Q", *numbers) + text)
-            if loan is None:
+            header = struct.pack(_HEADER, len(large), is_written, file is not None, self._incoming.is_shared)
+            sizes = struct.pack(f"<{len(large)}Q", *(raw.nbytes for raw in large))
+            self.connection.send_bytes(header + sizes + text)
+            if not is_written:
                 for raw in large:
                     self._socket.sendall(raw)
-            elif loan.file is not None:
-                socket.send_fds(self._socket, [b"f"], [loan.file])
+            if file is not None:
+                self._send_file(file)
         finally:
-            if loan is not None and loan.file is not None:
-                os.close(loan.file)
+            if file is not None:
+                os.close(file)
 
     def receive(self) -> Packed:
         """Return what `pickle.loads` takes: a text, and memory."""
         received = self.connection.recv_bytes()
-        count, block, is_new, count_back = struct.unpack_from(_HEADER, received)
-        place = struct.calcsize(_HEADER)
-        numbers = struct.unpack_from(f"<{count_back + count}Q", received, place)
-        text, sizes = received[place + 8 * len(numbers) :], numbers[count_back:]
-        if self._lender:
-            self._lender.take_back(numbers[:count_back])
-        if block:
-            return text, self._borrower.take(block - 1, self._receive_file() if is_new else None, sizes)
-        return text, [self._receive_array(size) for size in sizes]
+        count, is_written, is_offered, is_accepted = struct.unpack_from(_HEADER, received)
+        start = struct.calcsize(_HEADER)
+        sizes = struct.unpack_from(f"<{count}Q", received, start)
+        if self._outgoing is not None:
+            self._outgoing.is_shared = is_accepted
+        large = self._incoming.read(sizes) if is_written else list(map(self._receive_array, sizes))
+        if is_offered:
+            self._incoming.accept(self._receive_file())
+        return received[start + 8 * count :], large
 
-    def _receive_file(self) -> int:
-        _, files, _, _ = socket.recv_fds(self._socket, 1, 1, socket.MSG_CMSG_CLOEXEC)
-        if not files:
-            raise ConnectionResetError(
-                "There came no memory: the other end has gone, or this process has too many files open."
-            )
-        return files[0]
+    def _send_file(self, file: int) -> None:
+        try:
+            socket.send_fds(self._socket, [b"f"], [file])
+        except OSError:  # The system takes no more of them, or nothing at all.
+            self._socket.sendall(b"f")
+
+    def _receive_file(self) -> int | None:
+        """Return a file descriptor that has been sent; None if this process cannot have it."""
+        told, files, _, _ = socket.recv_fds(self._socket, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        if not told:
+            raise EOFError
+        return files[0] if files else None
 
     def _receive_array(self, size: int) -> memoryview:
-        memory = np.empty(size + ALIGNMENT, np.uint8)
-        start = -memory.ctypes.data % ALIGNMENT
-        array, received = memory[start : start + size].data, 0
+        array, received = allocate_array(size).data, 0
         while received < size:
             count = self._socket.recv_into(array[received:], 0, socket.MSG_WAITALL)
             if not count:
@@ -106,7 +109,7 @@ class Channel:
         return array
 
 
-def _find_lost_machines(connected: socket.socket, limit_s: float) -> None:
+def _notice_lost_machines(connected: socket.socket, limit_s: float) -> None:
     """Fail where the other end's machine, or a firewall between them, forgets the connection and says nothing."""
     whole_s = max(1, round(limit_s))
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -7,9 +7,11 @@ import collections
 import contextlib
 import dataclasses
 import logging
+import os
 import pickle
 import secrets
 import socket
+import struct
 import sys
 import threading
 import time
@@ -72,9 +74,12 @@ class Listener:
         """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._sockets = [socket.create_server((host, 0), family=family, backlog=_BACKLOG)]
-        local = f"tfdist_jax-{secrets.token_hex(16)}" if sys.platform == "linux" else ""
-        if local:
-            self._sockets.append(_listen_locally(local))
+        local = f"tfdist_jax-{secrets.token_hex(16)}"
+        listening = _listen_locally(local)
+        if listening is None:
+            local = ""
+        else:
+            self._sockets.append(listening)
         self.endpoint = Endpoint(host, self._sockets[0].getsockname()[1], secrets.token_bytes(32), local)
         self.handler, self._limit_s = handler, limit_s
         # Those who have shown that they know the key, and those who have not yet.
@@ -98,6 +103,8 @@ class Listener:
                 try:
                     accepted, _ = listening.accept()
                     on_error.callback(accepted.close)
+                    if not _is_own(accepted):
+                        continue
                     threading.Thread(target=self._serve, args=(accepted,), name="connection", daemon=True).start()
                     on_error.pop_all()
                 except (OSError, RuntimeError):
@@ -151,34 +158,58 @@ class Listener:
         channel.send(packed)
 
 
-def _listen_locally(name: str) -> socket.socket:
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind(f"\0{name}")
-    listening.listen(_BACKLOG)
+def _listen_locally(name: str) -> socket.socket | None:
+    """Return a socket to which this machine's processes can connect by that name, where there is such a thing."""
+    if sys.platform != "linux":
+        return None
+    with contextlib.ExitStack() as on_error:
+        try:
+            listening = on_error.enter_context(socket.socket(socket.AF_UNIX))
+            listening.bind(f"\0{name}")
+            listening.listen(_BACKLOG)
+        except OSError:
+            _log.debug("Processes of this machine connect by its address.", exc_info=True)
+            return None
+        on_error.pop_all()
     return listening
 
 
 def _connect(endpoint: Endpoint, limit_s: float) -> socket.socket:
     """Return a connection to who listens there, by a socket of this machine's own if they are on it."""
     connected = _connect_locally(endpoint.local, limit_s) if endpoint.local else None
-    if connected is None:
-        connected = socket.create_connection((endpoint.host, endpoint.port), limit_s)
-        if connected.getsockname() == connected.getpeername():
-            connected.close()
-            raise ConnectionRefusedError("Nobody listens: a port of this machine's own has met itself.")
-    return connected
+    return connected or _connect_by_address(endpoint, limit_s)
 
 
 def _connect_locally(name: str, limit_s: float) -> socket.socket | None:
-    """Return a connection to who listens so on this machine, if there is somebody."""
-    connected = socket.socket(socket.AF_UNIX)
-    connected.settimeout(limit_s)
-    try:
-        connected.connect(f"\0{name}")
-    except OSError:  # It is on another machine, or has gone, or has too many waiting.
-        connected.close()
-        return None
+    """Return a connection to who listens so on this machine, if there is somebody, of the same user."""
+    with contextlib.ExitStack() as on_error:
+        connected = on_error.enter_context(socket.socket(socket.AF_UNIX))
+        connected.settimeout(limit_s)
+        try:
+            connected.connect(f"\0{name}")
+        except OSError:  # It is on another machine, or has gone, or has too many waiting.
+            return None
+        if not _is_own(connected):
+            return None
+        on_error.pop_all()
     return connected
+
+
+def _connect_by_address(endpoint: Endpoint, limit_s: float) -> socket.socket:
+    with contextlib.ExitStack() as on_error:
+        connected = on_error.enter_context(socket.create_connection((endpoint.host, endpoint.port), limit_s))
+        if connected.getsockname() == connected.getpeername():
+            raise ConnectionRefusedError("Nobody listens: a port of this machine's own has met itself.")
+        on_error.pop_all()
+    return connected
+
+
+def _is_own(connected: socket.socket) -> bool:
+    """Return whether the other end is this user's, as far as the system says: others could pass on what both ends say, and add to it."""
+    if connected.family in (socket.AF_INET, socket.AF_INET6):
+        return True
+    _, user, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return user == os.geteuid()
 
 
 def _shut(connected: socket.socket) -> None:

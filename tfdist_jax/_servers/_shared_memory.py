@@ -1,118 +1,110 @@
-"""Memory that two processes of a machine share: one writes arrays into it, the other takes them as they lie there.
+"""Memory that two processes of a machine share: one writes arrays into it, the other copies them from there.
 
 It has no name and no file, goes from one process to the other over their connection, and is there as long as one of them has it.
 """
 
-import collections
-import dataclasses
 import itertools
 import logging
 import mmap
 import os
-import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import final
 
 import numpy as np
 
 _log = logging.getLogger("tfdist_jax")
-ALIGNMENT = 64  # Of memory that JAX takes for an array as it is.
-_MOST_BLOCKS = 2  # One is written while the other one is still read.
+_ALIGNMENT = 64  # Of memory that JAX takes for an array as it is.
 _LEAST_BYTES = 1 << 16  # Of arrays that are worth it.
-_MOST_BYTES = 1 << 26  # Each connection keeps so much for each block.
+_MOST_BYTES = 1 << 26  # A connection keeps as much for what it sends, and for what it receives.
 
 
 @final
-@dataclasses.dataclass(frozen=True)
-class Loan:
-    """Memory into which arrays have been written.
+class Outgoing:
+    """Memory in which a connection's other end finds the arrays of a message, until it answers.
 
     Attributes:
-        block: Its number.
-        file: Its file descriptor, where the other end does not have it yet: to be sent, and closed.
+        is_shared: Whether the other end has said that it has this memory.
     """
 
-    block: int
-    file: int | None
-
-
-@final
-class Lender:
-    """Writes arrays into memory that the other end of a connection reads, and then gives back."""
-
     def __init__(self) -> None:
         """Have no memory yet."""
-        self._blocks: list[np.ndarray] = []
-        self._free = set[int]()
+        self._memory = np.empty(0, np.uint8)
+        self.is_shared = False
 
-    def lend(self, arrays: Sequence[memoryview]) -> Loan | None:
-        """Write arrays one after another; None where they are few or too many bytes, or the other end still reads what it has."""
-        spans = _spans([each.nbytes for each in arrays])
-        bytes_of_all = spans[-1].stop if spans else 0
-        if not _LEAST_BYTES <= bytes_of_all <= _MOST_BYTES:
-            return None
-        loan = self._choose(bytes_of_all)
-        if loan is not None:
-            for span, array in zip(spans, arrays, strict=True):
-                self._blocks[loan.block][span] = np.frombuffer(array, np.uint8)
-        return loan
+    def write(self, arrays: Sequence[memoryview]) -> bool:
+        """Write arrays; False where the memory is not shared, or too small, or they are not worth it."""
+        size = _size([each.nbytes for each in arrays])
+        if not self.is_shared or not _LEAST_BYTES <= size <= self._memory.nbytes:
+            return False
+        for span, array in zip(_spans([each.nbytes for each in arrays]), arrays, strict=True):
+            self._memory[span] = np.frombuffer(array, np.uint8)
+        return True
 
-    def take_back(self, blocks: Sequence[int]) -> None:
-        """Write into blocks again that the other end has given back."""
-        self._free.update(blocks)
+    def offer(self, arrays: Sequence[memoryview]) -> int | None:
+        """Take memory in which such arrays have their place from now on, where it is too small and they are worth it.
 
-    def _choose(self, size: int) -> Loan | None:
-        for block in self._free:
-            if self._blocks[block].nbytes >= size:
-                self._free.remove(block)
-                return Loan(block, None)
-        if not self._free and len(self._blocks) == _MOST_BLOCKS:
+        Returns:
+            Its file descriptor, for the caller to send and to close.
+        """
+        size = _size([each.nbytes for each in arrays])
+        if not max(_LEAST_BYTES, self._memory.nbytes + 1) <= size <= _MOST_BYTES:
             return None
         try:
-            memory, file = _allocate(size)
-        except OSError:  # Such as where there are too many files. They can still go over the connection.
+            self._memory, file = _allocate(size)
+        except OSError:  # Such as where too many files are open. The connection takes the arrays as well.
             _log.debug("There is no memory to share.", exc_info=True)
             return None
-        if len(self._blocks) < _MOST_BLOCKS:
-            self._blocks.append(memory)
-            return Loan(len(self._blocks) - 1, file)
-        block = self._free.pop()
-        self._blocks[block] = memory
-        return Loan(block, file)
+        self.is_shared = False
+        return file
 
 
 @final
-class Borrower:
-    """Reads arrays in memory that the other end of a connection has written, which it gives back when nobody uses them any more."""
+class Incoming:
+    """Memory that a connection's other end has offered.
+
+    Attributes:
+        is_shared: Whether this end has what has been offered last.
+    """
 
     def __init__(self) -> None:
         """Have no memory yet."""
-        self._blocks: dict[int, mmap.mmap] = {}
-        self._unused = collections.deque[int]()
+        self._memory = np.empty(0, np.uint8)
+        self.is_shared = False
 
-    def take(self, block: int, file: int | None, sizes: Sequence[int]) -> list[memoryview]:
-        """Return the arrays that a loan's block has, of so many bytes; its file is closed."""
-        if file is not None:
-            try:
-                self._blocks[block] = mmap.mmap(file, 0)
-            finally:
-                os.close(file)
-        whole = np.frombuffer(self._blocks[block], np.uint8)
-        weakref.finalize(whole, self._unused.append, block).atexit = False  # All arrays in it keep it.
-        return [whole[span].data for span in _spans(sizes)]
+    def accept(self, file: int | None) -> None:
+        """Take memory by its file descriptor, if that has come, and close it."""
+        self.is_shared = False
+        if file is None:
+            return
+        try:
+            self._memory, self.is_shared = np.frombuffer(mmap.mmap(file, 0), np.uint8), True
+        except OSError:  # As in `offer`.
+            _log.debug("Memory cannot be shared.", exc_info=True)
+        finally:
+            os.close(file)
 
-    def give_back(self) -> list[int]:
-        """Return which blocks are in use no longer, and have not been given back before."""
-        return list(self._pop_unused())
+    def read(self, sizes: Sequence[int]) -> list[memoryview]:
+        """Return a copy of arrays of so many bytes that have been written."""
+        arrays = list(map(allocate_array, sizes))
+        for span, array in zip(_spans(sizes), arrays, strict=True):
+            array[:] = self._memory[span]
+        return [each.data for each in arrays]
 
-    def _pop_unused(self) -> Iterator[int]:
-        while self._unused:
-            yield self._unused.popleft()
+
+def allocate_array(size: int) -> np.ndarray:
+    """Return memory of so many bytes that JAX takes as it is."""
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size]
+
+
+def _size(sizes: Sequence[int]) -> int:
+    return sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
 
 
 def _spans(sizes: Sequence[int]) -> list[slice]:
     """Return where arrays of so many bytes lie."""
-    starts = itertools.accumulate((-(-size // ALIGNMENT) * ALIGNMENT for size in sizes), initial=0)
+    starts = itertools.accumulate((_size([size]) for size in sizes), initial=0)
     return [slice(start, start + size) for start, size in zip(starts, sizes, strict=False)]
 
 
