@@ -1,7 +1,10 @@
 """How a task joins the Ray of its cluster, and what it is told if there is none."""
 
+import contextlib
 import importlib.util
+import os
 import subprocess
+import sys
 import types
 
 import pytest
@@ -67,6 +70,63 @@ def test_the_address_of_rays_clients_is_refused(nodes, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
     with pytest.raises(ValueError, match=r"RAY_ADDRESS is ray://127.0.0.1:10001: .* host:port of its head"):
         _ray_cluster.RayCluster(JOBS, ("chief", 0))
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """An environment without what Ray has to know, and without Ray."""
+    for name in ("TFDIST_CLUSTER_SECRET", "RAY_AUTH_TOKEN", "RAY_AUTH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    environment = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def test_nobody_takes_part_without_a_secret(alone):
+    with pytest.raises(ValueError, match=r"TFDIST_CLUSTER_SECRET is not set\. Set it to the same text"):
+        _ray_cluster.import_ray()
+    assert "RAY_AUTH_MODE" not in os.environ
+
+
+def test_ray_asks_for_a_token_that_is_made_of_the_secret(alone, monkeypatch):
+    monkeypatch.setattr(importlib, "import_module", lambda name: types.SimpleNamespace(name=name))
+    tokens = []
+    for secret in ("a", "a", "b"):
+        monkeypatch.setenv("TFDIST_CLUSTER_SECRET", secret)
+        monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+        assert _ray_cluster.import_ray().name == "ray"
+        assert os.environ["RAY_AUTH_MODE"] == "token"
+        tokens.append(os.environ["RAY_AUTH_TOKEN"])
+    assert tokens[0] == tokens[1] != tokens[2] and len(tokens[0]) == 64
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "of another Ray")
+    _ray_cluster.import_ray()
+    assert os.environ["RAY_AUTH_TOKEN"] == "of another Ray"
+
+
+def test_a_ray_that_asks_for_no_token_is_not_used(alone, monkeypatch):
+    monkeypatch.setenv("TFDIST_CLUSTER_SECRET", "a")
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace())
+    with pytest.raises(RuntimeError, match="Ray has been imported before the strategy was made"):
+        _ray_cluster.import_ray()
+
+
+def test_who_waits_for_a_task_says_so(nodes, monkeypatch, caplog):
+    def find(name):
+        raise ValueError(f"no actor {name}")
+
+    monkeypatch.setenv("TFDIST_WARN_TIMEOUT_S", "0.01")
+    monkeypatch.setenv("TFDIST_START_TIMEOUT_S", "0.1")
+    ray = types.SimpleNamespace(is_initialized=lambda: True, shutdown=lambda: None, get_actor=find)
+    monkeypatch.setattr(_ray_cluster, "import_ray", lambda: ray)
+    cluster = _ray_cluster.RayCluster(JOBS, ("chief", 0))
+    with (
+        contextlib.closing(cluster),
+        pytest.raises(TimeoutError, match="The task worker 0, at localhost:2224, has not come"),
+    ):
+        cluster.wait_for_peer("worker", 0)
+    assert "Waiting for the task worker 0, at localhost:2224, for" in caplog.text
 
 
 @pytest.mark.parametrize("has_clients", [True, False])

@@ -97,6 +97,8 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = (arguments.folder or Path(tempfile.mkdtemp(prefix="soak_"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "plan").exists():
+        parser.error(f"{folder} has the log of an earlier run, which would go on.")
     plan = _plan(arguments.faults, arguments.seed)
     (folder / "plan").write_text(json.dumps(plan))
     (folder / "program.py").write_text(_PROGRAM)

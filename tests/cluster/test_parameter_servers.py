@@ -152,7 +152,7 @@ result("end", [float(total), int(count)])
 """
     )
     launcher = launch(
-        program, "--workers", "1", "--parameter-servers", "2", "--max-restarts", "3", "--heartbeat-timeout", "5"
+        program, "--workers", "2", "--parameter-servers", "2", "--max-restarts", "3", "--heartbeat-timeout", "5"
     )
     assert launcher.wait(2 * LIMIT_S) == 0, launcher.log
     for i in range(2):

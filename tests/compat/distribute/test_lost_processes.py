@@ -141,6 +141,17 @@ def test_a_server_that_goes_is_an_error(training, rays, after_changes, how):
         training()
 
 
+def test_a_fit_whose_server_goes_is_an_error(coordinate, rays, after_changes):
+    strategy, _ = coordinate()
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    x = np.ones((64, 4), "f4")
+    after_changes(lambda number: rays[0].actors["ps", 1].end() if number == 9 else None)
+    with pytest.raises(tf.errors.UnavailableError, match="A server has gone, and the variables that it held"):
+        model.fit(x, x[:, :1], batch_size=4, verbose=0)
+
+
 def test_workers_that_cannot_come_back_are_an_error(training, rays, after_changes, monkeypatch):
     def refuse(*args, **kwargs):
         raise ConnectionError("Ray has gone.")

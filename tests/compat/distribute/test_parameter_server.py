@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import threading
+import time
 
 import jax
 import keras
@@ -247,6 +248,7 @@ def test_options_are_checked_when_the_strategy_is_made(options):
         tf.distribute.ParameterServerStrategy(**options)
 
 
+@pytest.mark.parametrize("engine", ["threads", "messages"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_without_staleness_training_is_synchronous_bit_for_bit(coordinate, optimizer):
     def train_on(workers, **options):
@@ -269,6 +271,36 @@ def test_without_staleness_training_is_synchronous_bit_for_bit(coordinate, optim
     for found, exact, near in zip(weights, expected_weights, same_weights, strict=True):
         np.testing.assert_array_equal(found, exact)
         np.testing.assert_allclose(found, near, rtol=1e-5, atol=1e-6)
+
+
+def test_what_happens_is_logged_now_and_then(coordinate, caplog):
+    caplog.set_level("INFO", "tfdist_jax")
+    strategy, coordinator = coordinate(report_every_s=0.01)
+    with strategy.scope():
+        total = tf.Variable(0.0)
+    for _ in range(3):
+        coordinator.schedule(tf.function(lambda: total.assign_add(1.0)))
+    coordinator.join()
+    end = time.monotonic() + LIMIT_S
+    while "3 closures in" not in caplog.text:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert re.search(r"3 closures in .* a second; .*2 workers; pulled .*, pushed .*; staleness ", caplog.text)
+
+
+@pytest.mark.parametrize("engine", ["threads", "messages"])
+def test_functions_use_what_each_worker_has(coordinate, engine):
+    _, coordinator = coordinate()
+
+    def make_table():
+        keys, values = tf.constant([1, 2], tf.int64), tf.constant([10.0, 20.0])
+        return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1.0)
+
+    table = coordinator.create_per_worker_resource(make_table)
+    look_up = tf.function(lambda table, key: table.lookup(key))
+    found = [coordinator.schedule(look_up, args=(table, tf.constant(key, tf.int64))) for key in (1, 2, 3) * 4]
+    coordinator.join()
+    assert [float(value.fetch()) for value in found] == [10.0, 20.0, -1.0] * 4
 
 
 def test_digits_are_learned_asynchronously(coordinate):
