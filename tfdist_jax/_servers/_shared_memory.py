@@ -33,7 +33,7 @@ class Outgoing:
 
     def write(self, arrays: Sequence[memoryview]) -> bool:
         """Write arrays; False where the memory is not shared, or too small, or they are not worth it."""
-        size = _size([each.nbytes for each in arrays])
+        size = sum(_padded(each.nbytes) for each in arrays)
         if not self.is_shared or not _LEAST_BYTES <= size <= self._memory.nbytes:
             return False
         for span, array in zip(_spans([each.nbytes for each in arrays]), arrays, strict=True):
@@ -46,7 +46,7 @@ class Outgoing:
         Returns:
             Its file descriptor, for the caller to send and to close.
         """
-        size = _size([each.nbytes for each in arrays])
+        size = sum(_padded(each.nbytes) for each in arrays)
         if not max(_LEAST_BYTES, self._memory.nbytes + 1) <= size <= _MOST_BYTES:
             return None
         try:
@@ -98,13 +98,13 @@ def allocate_array(size: int) -> np.ndarray:
     return memory[start : start + size]
 
 
-def _size(sizes: Sequence[int]) -> int:
-    return sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
+def _padded(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def _spans(sizes: Sequence[int]) -> list[slice]:
     """Return where arrays of so many bytes lie."""
-    starts = itertools.accumulate((_size([size]) for size in sizes), initial=0)
+    starts = itertools.accumulate(map(_padded, sizes), initial=0)
     return [slice(start, start + size) for start, size in zip(starts, sizes, strict=False)]
 
 
