@@ -3,11 +3,11 @@
 `python benchmarks/bench_parameter_server.py [steps tiny small waiting] [--processes] [--rounds 7] [--out FILE]`
 
 Two workers and two servers, the same program under both. `steps`: training steps of a 784-1024-1024-10 perceptron, 256 rows each, whose
-gradients change the weights by `assign_sub`. `tiny`: functions that add 1 to a variable, for which no worker is
-asked where servers are processes. `small`: functions that add the sum of an argument's 8 squares, which a worker computes. `waiting`: functions that wait for 20 ms, in place
-of a computation on a device of their own, and then add 1, for 1 to 8 workers. Contenders run in processes of their own, in turn; with
-`--processes` their servers and workers do so, too (`waiting` has none such), and `bytes_of_each` says what a function reads from servers
-and sends to them.
+gradients change the weights by `assign_sub`. `tiny`: functions that add 1 to a variable, for which no worker is asked where servers are
+processes. `small`: functions that add the sum of an argument's 8 squares, which a worker computes. `waiting`: functions that wait for 20
+ms, in place of a computation on a device of their own, and then add 1, for 1 to 8 workers. Contenders run in processes of their own, in
+turn; with `--processes` their servers and workers do so, too (`waiting` has none such), and `bytes_of_each` says what a function reads
+from servers and sends to them.
 """
 
 # pyright: basic
