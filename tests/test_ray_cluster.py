@@ -75,13 +75,18 @@ def test_the_address_of_rays_clients_is_refused(nodes, monkeypatch):
 @pytest.fixture
 def alone(monkeypatch):
     """An environment without what Ray has to know, and without Ray."""
-    for name in ("TFDIST_CLUSTER_SECRET", "RAY_AUTH_TOKEN", "RAY_AUTH_MODE"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("TFDIST_CLUSTER_SECRET", raising=False)
     monkeypatch.delitem(sys.modules, "ray", raising=False)
-    environment = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(environment)
+    names = (
+        "RAY_AUTH_TOKEN",
+        "RAY_AUTH_MODE",
+        "RAY_USAGE_STATS_ENABLED",
+        "RAY_DEDUP_LOGS",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
+    )
+    for name in names:  # So that they are as before afterwards.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
 
 
 def test_nobody_takes_part_without_a_secret(alone):

@@ -5,11 +5,17 @@ import contextlib
 import dataclasses
 import errno
 import gc
+import itertools
 import os
 import secrets
+import signal
 import socket
+import struct
+import subprocess
 import sys
 import threading
+import time
+import types
 
 import numpy as np
 import pytest
@@ -19,7 +25,7 @@ from tfdist_jax._servers import _channel, _connections, _shared_memory
 from tfdist_jax._servers._channel import Channel
 from tfdist_jax._servers._connections import Client, ConnectionLostError, Listener
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Only Linux has memory without a name.")
+pytestmark = pytest.mark.skipif(not _shared_memory.CAN_SHARE, reason="The system has no memory without a name.")
 HOST = "127.0.0.1"
 ENOUGH = _shared_memory._LEAST_BYTES  # Bytes that are worth it.
 
@@ -75,9 +81,9 @@ def memory(monkeypatch):
     """The memory that is there, by its number."""
     allocate, allocated = os.memfd_create, []
 
-    def note(name):
-        file = allocate(name)
-        allocated.append(os.fstat(file).st_ino)
+    def note(*arguments):
+        file = allocate(*arguments)
+        allocated.append(identity_of(file))
         return file
 
     monkeypatch.setattr(os, "memfd_create", note)
@@ -86,14 +92,18 @@ def memory(monkeypatch):
         gc.collect()
         with open("/proc/self/maps") as lines:
             mapped = [int(line.split()[4]) for line in lines if "memfd:tfdist_jax" in line]
-        files = [os.stat(f"/proc/self/fd/{name}").st_ino for name in os.listdir("/proc/self/fd") if _is_open(name)]
-        return [(mapped.count(each), files.count(each)) for each in allocated]
+        files = list(map(identity_of, map(int, os.listdir("/proc/self/fd"))))
+        return [(mapped.count(number), files.count((device, number))) for device, number in allocated]
 
     return find
 
 
-def _is_open(name):
-    return os.path.exists(f"/proc/self/fd/{name}")
+def identity_of(file):
+    try:
+        found = os.fstat(file)
+    except OSError:  # Closed meanwhile, by another thread.
+        return None
+    return found.st_dev, found.st_ino
 
 
 def bytes_of(value, size=ENOUGH):
@@ -122,14 +132,14 @@ def test_both_directions_have_memory_of_their_own(ends):
     for i in range(3):
         assert ends.send(bytes_of(i))[0][0] == i
         assert back.send(bytes_of(100 + i))[0][0] == 100 + i
-    assert ends.one._outgoing.is_shared and ends.other._outgoing.is_shared
+    assert ends.one._outgoing._is_shared and ends.other._outgoing._is_shared
 
 
 def test_larger_messages_get_larger_memory(ends, by_socket, memory):
     for size in (ENOUGH, 3 * ENOUGH, 2 * ENOUGH, 3 * ENOUGH):
         for i in range(2):
             assert (ends.send(bytes_of(i, size))[0] == i).all()
-    assert ends.size == 3 * ENOUGH and by_socket == [ENOUGH, 3 * ENOUGH]
+    assert ends.size == 4 * ENOUGH and by_socket == [ENOUGH, 3 * ENOUGH]
     assert memory() == [(0, 0), (2, 2)]
 
 
@@ -140,38 +150,56 @@ def test_what_is_too_small_or_too_large_goes_over_the_socket(ends, by_socket, mo
     assert by_socket == [ENOUGH - 64, 2 * ENOUGH + 1] * 2 and memory() == []
 
 
-FAILURES = [(os, "memfd_create"), (os, "posix_fallocate"), (socket, "send_fds"), (_shared_memory.mmap, "mmap")]
+FAILURES = {
+    "no file": (_shared_memory.os, "memfd_create", 1),
+    "no memory": (_shared_memory.os, "posix_fallocate", 1),
+    "not mapped by the sender": (_shared_memory.mmap, "mmap", 1),
+    "not mapped by the receiver": (_shared_memory.mmap, "mmap", 2),
+    "not sent": (_channel.socket, "send_fds", 1),
+    "not received": (_channel.socket, "recv_fds", 1),
+}
 
 
-@pytest.mark.parametrize(("module", "name"), FAILURES)
-def test_where_memory_cannot_be_shared_the_socket_takes_all(ends, by_socket, monkeypatch, memory, module, name):
+@pytest.mark.parametrize("failure", FAILURES)
+def test_where_memory_cannot_be_shared_the_socket_takes_all_and_it_is_tried_again(
+    ends, by_socket, monkeypatch, memory, failure
+):
+    module, name, which = FAILURES[failure]
+    works, calls = getattr(module, name), itertools.count(1)
+
     def fail(*arguments):
+        if next(calls) % which:
+            return works(*arguments)
+        if name == "recv_fds":
+            told, files, *others = works(*arguments)
+            for file in files:
+                os.close(file)
+            return told, [], *others  # So does the system.
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as patched:
         patched.setattr(module, name, fail)
+        for i in range(4):  # It is tried with the first and, since that failed, with the fourth.
+            assert (ends.send(bytes_of(i))[0] == i).all()
+    assert by_socket == [ENOUGH] * 4 and set(memory()) <= {(0, 0)}
+    for i in range(7):
+        assert (ends.send(bytes_of(i))[0] == i).all()
+    assert by_socket == [ENOUGH] * 9 and memory()[-1] == (2, 2)
+
+
+def test_a_python_that_cannot_share_memory_needs_none(monkeypatch, by_socket):
+    monkeypatch.setattr(_channel, "CAN_SHARE", False)
+    monkeypatch.delattr(os, "memfd_create")
+    with contextlib.closing(Ends()) as ends:
         for i in range(3):
             assert (ends.send(bytes_of(i))[0] == i).all()
     assert by_socket == [ENOUGH] * 3
-    for i in range(3):
-        assert (ends.send(bytes_of(i, 2 * ENOUGH))[0] == i).all()
-    assert by_socket == [ENOUGH] * 3 + [2 * ENOUGH]
-    assert memory()[-1] == (2, 2) and set(memory()[:-1]) <= {(0, 0)}
 
 
-def test_a_receiver_that_can_open_no_file_goes_on_by_the_socket(ends, by_socket, monkeypatch, memory):
-    receive = socket.recv_fds
-
-    def lose(*arguments):
-        told, files, *others = receive(*arguments)
-        for file in files:
-            os.close(file)
-        return told, [], *others  # So does the system.
-
-    monkeypatch.setattr(_channel.socket, "recv_fds", lose)
-    for i in range(3):
-        assert (ends.send(bytes_of(i))[0] == i).all()
-    assert by_socket == [ENOUGH] * 3 and memory() == [(1, 1)]
+def test_messages_that_grow_get_new_memory_now_and_then(ends, by_socket, memory):
+    for i in range(40):
+        assert ends.send(bytes_of(i, ENOUGH + 4096 * i))[0][-1] == i
+    assert len(by_socket) == len(memory()) == 3 and memory() == [(0, 0), (0, 0), (2, 2)]
 
 
 def test_nothing_is_left_when_the_ends_have_gone(memory):
@@ -183,11 +211,14 @@ def test_nothing_is_left_when_the_ends_have_gone(memory):
     assert [set(each) for each in held] == [{1}, {2}] and memory() == [(0, 0)]
 
 
-def test_a_message_that_cannot_be_sent_leaves_no_file(ends, memory):
-    ends.other._socket.shutdown(socket.SHUT_RDWR)
-    with pytest.raises(OSError):
+def test_who_keeps_an_error_keeps_no_memory(memory):
+    ends = Ends()
+    ends.send(bytes_of(1))
+    ends.other.close()
+    with pytest.raises(OSError) as kept:
         ends.one.send((b"", [memoryview(bytes_of(1))]))
-    assert memory() == [(1, 1)]
+    ends.one.close()
+    assert memory() == [(0, 0)] and kept.tb is not None and ends is not None
 
 
 @pytest.fixture
@@ -230,13 +261,13 @@ def test_who_listens_by_the_same_name_and_is_another_user_is_not_called(listener
         pretender.listen()
         with pytest.raises(ConnectionLostError):  # This user's own are believed to be there, and say nothing.
             echo(Client(endpoint, 0.2), bytes_of(1))
-        monkeypatch.setattr(os, "geteuid", lambda: 123)
+        monkeypatch.setattr(_connections, "_is_own", lambda connected: connected.family != socket.AF_UNIX)
         assert echo(Client(endpoint, LIMIT_S), bytes_of(1))[0][0] == 1
     assert by_socket == [ENOUGH] * 2
 
 
 def test_other_users_are_not_listened_to(listener, by_socket, monkeypatch):
-    monkeypatch.setattr(os, "geteuid", lambda: 123)
+    monkeypatch.setattr(_connections, "_is_own", lambda connected: connected.family != socket.AF_UNIX)
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.settimeout(LIMIT_S)
         stranger.connect(f"\0{listener.endpoint.local}")
@@ -263,6 +294,25 @@ def test_where_there_are_no_local_sockets_the_address_is_enough(monkeypatch):
         gc.collect()
 
 
+@pytest.mark.parametrize("user", [1234, 3_000_000_000, _connections._UNKNOWN_USER])
+def test_users_are_told_apart(user, monkeypatch):
+    credentials = types.SimpleNamespace(family=socket.AF_UNIX, getsockopt=lambda *what: struct.pack("iII", 1, user, 2))
+    assert not _connections._is_own(credentials)
+    monkeypatch.setattr(_connections.os, "geteuid", lambda: user)
+    assert _connections._is_own(credentials) == (user != _connections._UNKNOWN_USER)
+
+
+def test_who_may_use_no_local_sockets_calls_by_address(listener, monkeypatch):
+    class Forbidden(socket.socket):
+        def __init__(self, family=socket.AF_INET, *others, **options):
+            if family == socket.AF_UNIX:
+                raise OSError(errno.EAFNOSUPPORT, "Address family not supported")
+            super().__init__(family, *others, **options)
+
+    monkeypatch.setattr(_connections.socket, "socket", Forbidden)
+    assert echo(Client(listener.endpoint, LIMIT_S), bytes_of(1))[0][0] == 1
+
+
 def test_where_too_many_wait_the_address_is_taken(listener):
     endpoint = dataclasses.replace(listener.endpoint, local=f"tfdist_jax-{secrets.token_hex(8)}")
     with contextlib.ExitStack() as stack:
@@ -275,3 +325,56 @@ def test_where_too_many_wait_the_address_is_taken(listener):
             with contextlib.suppress(BlockingIOError):
                 waiting.connect(f"\0{endpoint.local}")
         assert echo(Client(endpoint, LIMIT_S), bytes_of(1))[0][0] == 1
+
+
+def test_a_caller_that_freezes_does_not_hold_who_answers(by_socket):
+    ended = threading.Event()
+    with contextlib.closing(Listener(HOST, lambda method, arguments: np.zeros(100_000_000, np.uint8), 0.3)) as listener:
+        serve = listener._serve
+
+        def watch(accepted):
+            serve(accepted)
+            ended.set()
+
+        listener._serve = watch
+        with Client(listener.endpoint, LIMIT_S).connect() as call:
+            call.begin("answer", [])
+            assert ended.wait(LIMIT_S)  # Nobody receives it.
+
+
+_CALLER = """
+import os, signal, sys
+import numpy as np
+from tfdist_jax._servers._connections import Client, Endpoint
+host, port, key, local = sys.stdin.read().split()
+client = Client(Endpoint(host, int(port), bytes.fromhex(key), local), float(sys.argv[1]))
+for i in range(5):
+    with client.connect() as call:
+        call.begin("add", [np.full(1_000_000, i, "f4")])
+        answer = call.finish()
+        assert answer.shape == (1_000_000,) and (answer == i + 1).all()
+with client.connect() as call:
+    call.begin("add", [np.full(1_000_000, i, "f4")])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_arrays_of_a_process_that_dies_are_kept_and_its_memory_is_not(by_socket, memory):
+    kept = []
+
+    def add(method, arguments):
+        kept.append(arguments[0])
+        return arguments[0] + 1
+
+    with contextlib.closing(Listener(HOST, add, LIMIT_S)) as listener:
+        endpoint = listener.endpoint
+        given = f"{endpoint.host} {endpoint.port} {endpoint.key.hex()} {endpoint.local}"
+        command = [sys.executable, "-c", _CALLER, str(LIMIT_S)]
+        ended = subprocess.run(command, input=given, text=True, timeout=LIMIT_S, check=False)
+        assert ended.returncode == -signal.SIGKILL
+        end = time.monotonic() + LIMIT_S
+        while memory() != [(0, 0)]:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    assert by_socket == [4_000_000]
+    assert [set(each) for each in kept[:5]] == [{float(i)} for i in range(5)]

@@ -40,7 +40,9 @@ import ray
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 with strategy.scope():
     first, second = tf.Variable(0), tf.Variable(0.0)
-checkpoint = tf.train.Checkpoint(first=first, second=second)
+    # Of a size that goes through shared memory, in both directions.
+    large = [tf.Variable(tf.zeros([100_000])) for _ in range(2)]
+checkpoint = tf.train.Checkpoint(first=first, second=second, large=large)
 manager = tf.train.CheckpointManager(checkpoint, str(folder / "checkpoints"), max_to_keep=2)
 checkpoint.restore(manager.latest_checkpoint)
 CLOSURES = 60
@@ -55,6 +57,8 @@ def step(iterator):
     x = next(iterator)
     second.assign_add(tf.sin(x) ** 2 + tf.cos(x) ** 2)
     first.assign_add(1)
+    for variable in large:
+        variable.assign_add(tf.ones([100_000]) + 0.0 * (x + variable))
     return x
 
 def strike(kind, target, after_s):
@@ -80,6 +84,9 @@ while (number := int(first) // CLOSURES) < len(plan):
     wanted = (number + 1) * CLOSURES
     if int(first) != wanted or abs(float(second) - wanted) > 0.01:
         raise SystemExit(f"round {number}: {int(first)} and {float(second)}, not {wanted}")
+    for variable in large:
+        if set(variable.numpy()) != {float(wanted)}:
+            raise SystemExit(f"round {number}: {set(variable.numpy())} of a large variable, not {wanted}")
     manager.save()
     line = {**fault, "round": number, "retries": coordinator.statistics.retries - retries, "seconds": time.monotonic() - begin}
     with (folder / "log.jsonl").open("a") as log:

@@ -38,10 +38,12 @@ def pid_of_task(task):
 LOOP = """
 with strategy.scope():
     total, count = tf.Variable(0.0), tf.Variable(0)
+    large = tf.Variable(tf.zeros([50_000]))  # It goes through shared memory, in both directions.
 
 def add(x):
     count.assign_add(1)
     total.assign_add(tf.reduce_sum(tf.square(x)))
+    large.assign_add(tf.ones([50_000]) + 0.0 * (x[0] + large))
     return x
 
 @tf.function
@@ -91,6 +93,7 @@ for kinds in (["actor"], ["task"], ["freeze"], ["actor", "freeze"]):
     timer.join()
     train(10)
     done.append(float(total))
+assert set(large.numpy()) == {float(count)}
 result("loop", [done, int(count), coordinator.statistics.closures])
 
 from sklearn.datasets import load_digits
@@ -126,7 +129,7 @@ def test_servers_that_die_or_freeze_and_coordinators_that_die_end_the_group_whic
         + STRATEGY
         + LOOP
         + """
-checkpoint = tf.train.Checkpoint(total=total, count=count)
+checkpoint = tf.train.Checkpoint(total=total, count=count, large=large)
 manager = tf.train.CheckpointManager(checkpoint, "checkpoints", max_to_keep=2)
 checkpoint.restore(manager.latest_checkpoint)
 result(f"restored{attempt}", int(count))
@@ -148,6 +151,7 @@ while int(count) < 50:
             raise
     if attempt == 2:
         os.kill(os.getpid(), signal.SIGKILL)
+assert set(large.numpy()) == {float(count)}
 result("end", [float(total), int(count)])
 """
     )

@@ -14,7 +14,7 @@ from typing import Any, final
 
 import numpy as np
 
-from tfdist_jax._servers._shared_memory import Incoming, Outgoing, allocate_array
+from tfdist_jax._servers._shared_memory import CAN_SHARE, Incoming, Outgoing, allocate_array
 
 _SMALL = 4096  # Bytes of an array that are not worth a message of their own.
 # How many arrays lie beside it, whether in shared memory, whether memory is offered, and whether the other end's has been accepted.
@@ -35,30 +35,32 @@ class Channel:
         """Send at once what there is to send; fail when nothing comes, or goes, for so long."""
         connected.settimeout(None)
         is_local = connected.family not in (socket.AF_INET, socket.AF_INET6)
-        self._outgoing, self._incoming = Outgoing() if is_local else None, Incoming()
+        self._outgoing, self._incoming = Outgoing() if is_local and CAN_SHARE else None, Incoming()
         if not is_local:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _notice_lost_machines(connected, limit_s)
         self._socket, self.connection = connected, Connection(os.dup(connected.fileno()))
-        self._limit(limit_s)
+        self._limit(socket.SO_RCVTIMEO, limit_s)
+        self._limit(socket.SO_SNDTIMEO, limit_s)
 
-    def _limit(self, seconds: float) -> None:
+    def _limit(self, option: int, seconds: float) -> None:
         whole, rest = divmod(seconds, 1)
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(rest * 1e6)))
+        self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(rest * 1e6)))
 
     def wait_for_ever(self) -> None:
-        """Wait without a limit for what comes and goes, as long as the other end's machine is there."""
-        self._limit(0)
+        """Wait without a limit for what comes, as long as the other end's machine is there."""
+        self._limit(socket.SO_RCVTIMEO, 0)
 
     def close(self) -> None:
+        """End the connection, also for who keeps this object, as errors do."""
+        self._outgoing, self._incoming = None, Incoming()
         self.connection.close()
         self._socket.close()
 
     def send(self, packed: Packed) -> None:
         """Send what `pack` returns."""
         text, large = packed
-        is_written = self._outgoing is not None and self._outgoing.write(large)
+        is_written = bool(self._outgoing and self._outgoing.write(large))
         file = self._outgoing.offer(large) if self._outgoing and not is_written else None
         try:
             header = struct.pack(_HEADER, len(large), is_written, file is not None, self._incoming.is_shared)
@@ -79,8 +81,8 @@ class Channel:
         count, is_written, is_offered, is_accepted = struct.unpack_from(_HEADER, received)
         start = struct.calcsize(_HEADER)
         sizes = struct.unpack_from(f"<{count}Q", received, start)
-        if self._outgoing is not None:
-            self._outgoing.is_shared = is_accepted
+        if self._outgoing:
+            self._outgoing.hear(is_accepted)
         large = self._incoming.read(sizes) if is_written else list(map(self._receive_array, sizes))
         if is_offered:
             self._incoming.accept(self._receive_file())

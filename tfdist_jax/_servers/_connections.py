@@ -27,6 +27,7 @@ from tfdist_jax._servers._channel import Channel, pack
 _log = logging.getLogger("tfdist_jax")
 _BACKLOG = 128
 _MOST_STRANGERS = 64
+_UNKNOWN_USER = 65534  # So Linux calls those of whom a container knows nothing.
 _SOON_S = 0.2
 
 
@@ -176,18 +177,18 @@ def _listen_locally(name: str) -> socket.socket | None:
 
 def _connect(endpoint: Endpoint, limit_s: float) -> socket.socket:
     """Return a connection to who listens there, by a socket of this machine's own if they are on it."""
-    connected = _connect_locally(endpoint.local, limit_s) if endpoint.local else None
+    connected = _connect_locally(endpoint.local) if endpoint.local and sys.platform == "linux" else None
     return connected or _connect_by_address(endpoint, limit_s)
 
 
-def _connect_locally(name: str, limit_s: float) -> socket.socket | None:
+def _connect_locally(name: str) -> socket.socket | None:
     """Return a connection to who listens so on this machine, if there is somebody, of the same user."""
     with contextlib.ExitStack() as on_error:
-        connected = on_error.enter_context(socket.socket(socket.AF_UNIX))
-        connected.settimeout(limit_s)
         try:
+            connected = on_error.enter_context(socket.socket(socket.AF_UNIX))
+            connected.setblocking(False)  # Where too many wait, that is an error.
             connected.connect(f"\0{name}")
-        except OSError:  # It is on another machine, or has gone, or has too many waiting.
+        except OSError:  # It is on another machine, or has gone.
             return None
         if not _is_own(connected):
             return None
@@ -208,8 +209,8 @@ def _is_own(connected: socket.socket) -> bool:
     """Return whether the other end is this user's, as far as the system says: others could pass on what both ends say, and add to it."""
     if connected.family in (socket.AF_INET, socket.AF_INET6):
         return True
-    _, user, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return user == os.geteuid()
+    _, user, _ = struct.unpack("iII", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return user == os.geteuid() != _UNKNOWN_USER
 
 
 def _shut(connected: socket.socket) -> None:

@@ -12,29 +12,28 @@ from typing import final
 
 import numpy as np
 
+CAN_SHARE = hasattr(os, "memfd_create")  # Python might have been built for older systems.
 _log = logging.getLogger("tfdist_jax")
 _ALIGNMENT = 64  # Of memory that JAX takes for an array as it is.
 _LEAST_BYTES = 1 << 16  # Of arrays that are worth it.
-_MOST_BYTES = 1 << 26  # A connection keeps as much for what it sends, and for what it receives.
+_MOST_BYTES = 1 << 26  # A power of two. A connection keeps up to so much for what it sends, and for what it receives.
+_NOTHING = np.empty(0, np.uint8)
 
 
 @final
 class Outgoing:
-    """Memory in which a connection's other end finds the arrays of a message, until it answers.
-
-    Attributes:
-        is_shared: Whether the other end has said that it has this memory.
-    """
+    """Memory in which a connection's other end finds the arrays of a message, until it answers."""
 
     def __init__(self) -> None:
         """Have no memory yet."""
-        self._memory = np.empty(0, np.uint8)
-        self.is_shared = False
+        self._memory = _NOTHING
+        self._is_shared = False
+        self._refusals = self._skipped = 0
 
     def write(self, arrays: Sequence[memoryview]) -> bool:
         """Write arrays; False where the memory is not shared, or too small, or they are not worth it."""
         size = sum(_padded(each.nbytes) for each in arrays)
-        if not self.is_shared or not _LEAST_BYTES <= size <= self._memory.nbytes:
+        if not self._is_shared or not _LEAST_BYTES <= size <= self._memory.nbytes:
             return False
         for span, array in zip(_spans([each.nbytes for each in arrays]), arrays, strict=True):
             self._memory[span] = np.frombuffer(array, np.uint8)
@@ -49,13 +48,31 @@ class Outgoing:
         size = sum(_padded(each.nbytes) for each in arrays)
         if not max(_LEAST_BYTES, self._memory.nbytes + 1) <= size <= _MOST_BYTES:
             return None
+        if self._skipped:
+            self._skipped -= 1
+            return None
+        self._memory, self._is_shared = _NOTHING, False
         try:
-            self._memory, file = _allocate(size)
+            # More than it needs, so that messages that grow do not ask for it each time.
+            self._memory, file = _allocate(1 << (size - 1).bit_length())
         except OSError:  # Such as where too many files are open. The connection takes the arrays as well.
             _log.debug("There is no memory to share.", exc_info=True)
+            self._wait_longer()
             return None
-        self.is_shared = False
         return file
+
+    def hear(self, is_accepted: bool) -> None:
+        """Take to mind whether the other end, which has said something since, has the memory that has been offered last."""
+        self._is_shared = is_accepted
+        if is_accepted:
+            self._refusals = 0
+        elif self._memory is not _NOTHING:
+            self._memory = _NOTHING
+            self._wait_longer()
+
+    def _wait_longer(self) -> None:
+        self._refusals += 1
+        self._skipped = 2**self._refusals
 
 
 @final
@@ -68,12 +85,12 @@ class Incoming:
 
     def __init__(self) -> None:
         """Have no memory yet."""
-        self._memory = np.empty(0, np.uint8)
+        self._memory = _NOTHING
         self.is_shared = False
 
     def accept(self, file: int | None) -> None:
         """Take memory by its file descriptor, if that has come, and close it."""
-        self.is_shared = False
+        self._memory, self.is_shared = _NOTHING, False
         if file is None:
             return
         try:
