@@ -297,6 +297,7 @@ def test_where_there_are_no_local_sockets_the_address_is_enough(monkeypatch):
 @pytest.mark.parametrize("user", [1234, 3_000_000_000, _connections._UNKNOWN_USER])
 def test_users_are_told_apart(user, monkeypatch):
     credentials = types.SimpleNamespace(family=socket.AF_UNIX, getsockopt=lambda *what: struct.pack("iII", 1, user, 2))
+    monkeypatch.setattr(_connections.os, "geteuid", lambda: user - 1)
     assert not _connections._is_own(credentials)
     monkeypatch.setattr(_connections.os, "geteuid", lambda: user)
     assert _connections._is_own(credentials) == (user != _connections._UNKNOWN_USER)

@@ -188,9 +188,10 @@ def _connect_locally(name: str) -> socket.socket | None:
             connected = on_error.enter_context(socket.socket(socket.AF_UNIX))
             connected.setblocking(False)  # Where too many wait, that is an error.
             connected.connect(f"\0{name}")
+            is_own = _is_own(connected)
         except OSError:  # It is on another machine, or has gone.
             return None
-        if not _is_own(connected):
+        if not is_own:
             return None
         on_error.pop_all()
     return connected
