@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Literal
 
-from tfdist_jax._global_batch._keys import fold_keys
+from tfdist_jax._sharding._keys import fold_keys
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, at_least_float32, zeros_like
 from tfdist_jax._global_batch._results import How
 from tfdist_jax._sharding._collectives import switch_on_size

@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from tfdist_jax._global_batch._checks import check_accumulation, check_rows, check_sizes, check_tokens
 from tfdist_jax._global_batch._gathers import Gather, gathers_late, run_with_gathers
-from tfdist_jax._global_batch._keys import is_key, make_own_keys
+from tfdist_jax._sharding._keys import is_key, make_own_keys
 from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, plan_tokens, unwrap
 from tfdist_jax._global_batch._row_analysis import Direction, RowKinds, find_row_kinds
 from tfdist_jax._global_batch._row_values import RowKind
