@@ -1,0 +1,271 @@
+"""Runs a schedule: one loop over its ticks, in which each device looks up what it has to do."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tfdist_jax._pipeline._schedule import Schedule
+from tfdist_jax._pipeline._slots import IDLE, SlotTable
+from tfdist_jax._pipeline._stages import Stages
+from tfdist_jax._sharding._keys import fold_keys
+from tfdist_jax._sharding._mesh import STAGE
+
+Now = Mapping[str, jax.Array]
+"""What this device does at a tick, from the columns of a `SlotTable`."""
+
+
+class Sums(Protocol):
+    """How the results of microbatches are put together."""
+
+    def start(self, results: Any) -> Any:
+        """Return that of none, from the shapes of one microbatch's."""
+        ...
+
+    def add(self, total: Any, results: Any, number: Any) -> Any:
+        """Return the total with the results of a microbatch."""
+        ...
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Executor:
+    """A pipeline of a training, in a program of replicas.
+
+    Attributes:
+        schedule: The schedule.
+        table: The same, with slots.
+        stages: The functions of stages, for each number of rows that some microbatch has.
+        sizes: How many rows the microbatches of each replica have: `[replicas, microbatches]`.
+        row_axes: The axes over which rows are split.
+        sums: How the results of microbatches are put together.
+        is_uniform: Whether all devices compute the same at each tick, and throw away what they need not have computed.
+        in_order: Whether only one transfer may be under way at a time.
+    """
+
+    schedule: Schedule
+    table: SlotTable
+    stages: Mapping[int, Stages]
+    sizes: np.ndarray
+    row_axes: tuple[str, ...]
+    sums: "Sums"
+    is_uniform: bool
+    in_order: bool
+
+    def run(self, shared: list[jax.Array], layers: Any, data: Any, extra: Any) -> tuple[Any, list[jax.Array], Any]:
+        """Run all ticks.
+
+        Args:
+            shared: Parameters that all stages have.
+            layers: Those of layers, `[stages of this device, layers of a stage, ...]`.
+            data: The replica's rows, `[microbatches, rows, ...]`.
+            extra: Other arguments, with the replica's own keys.
+
+        Returns:
+            What the results of all microbatches add up to, zeros on devices without the last stage; the gradients by shared parameters
+            that this device has made; and those by its layers. Sums of short numbers are in float32.
+        """
+        run = _Run(self, shared, layers, data, extra)
+        device = jax.lax.axis_index(STAGE)
+        columns = {name: jnp.asarray(column)[:, device] for name, column in self.table.columns.items()}
+        totals, _ = jax.lax.scan(lambda carry, now: (run.tick(carry, now), None), run.start(), columns)
+        return totals["results"], totals["shared"], totals["layers"]
+
+    @property
+    def largest(self) -> Stages:
+        """The functions for the most rows."""
+        return self.stages[max(self.stages)]
+
+
+@final
+class _Run:
+    """One run: what does not change from tick to tick."""
+
+    def __init__(self, executor: Executor, shared: Any, layers: Any, data: Any, extra: Any) -> None:
+        self._of, self._shared, self._layers, self._data, self._extra = executor, shared, layers, data, extra
+        self._device = jax.lax.axis_index(STAGE)
+        self._last = executor.schedule.num_stages - 1
+
+    def start(self) -> dict[str, Any]:
+        """Return empty slots and sums."""
+        stages, sizes = self._of.largest, self._of.table.sizes
+        slots = lambda shapes, count: jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), shapes)
+        totals = lambda tree: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, _sum_type(leaf.dtype)), tree)
+        return {
+            "input": slots(stages.x, sizes["input"]),
+            "cotangent": slots(stages.floats, sizes["cotangent"]),
+            "saved": slots(stages.saved, sizes["saved"]),
+            "kept": slots(stages.kept, sizes["kept"]),
+            "results": self._of.sums.start(stages.results),
+            "shared": totals(self._shared),
+            "layers": totals(self._layers),
+        }
+
+    def tick(self, carry: dict[str, Any], now: Now) -> dict[str, Any]:
+        """Do what is due, and hand it on."""
+        carry = dict(carry)
+        y = self._forward(carry, now)
+        of_x = self._backward(carry, now)
+        if self._of.schedule.is_split:
+            self._weight(carry, now)
+        self._hand_on(carry, now, y, of_x)
+        return carry
+
+    def _forward(self, carry: dict[str, Any], now: Now) -> Any:
+        stages = self._of.largest
+        number, k, params = self._due(now, "forward")
+
+        def compute(totals: Any) -> Any:
+            x = _take(carry["input"], now["forward_input"])
+            y, saved = self._by_size(number, "forward", (stages.x, stages.saved), params, k, x)
+            finish = functools.partial(self._finish, number, params, y)
+            none = lambda totals: (zeros(stages.floats), totals)
+            cotangent, totals = self._choose(k == self._last, finish, none, totals)
+            return (y, saved, cotangent), totals
+
+        totals = carry["results"], carry["shared"]
+        idle = stages.x, stages.saved, stages.floats
+        (y, saved, cotangent), totals = self._if_due(now["forward"], compute, idle, totals)
+        carry["results"], carry["shared"] = totals
+        carry["saved"] = _put(carry["saved"], now["forward_saved"], saved)
+        carry["cotangent"] = _put(carry["cotangent"], now["forward_cotangent"], cotangent)
+        return y
+
+    def _finish(self, number: Any, params: Any, y: Any, totals: Any) -> Any:
+        stages = self._of.largest
+        results, shared = totals
+        like = stages.results, self._shared, stages.floats
+        found, of_shared, cotangent = self._by_size(number, "finish", like, params, y)
+        return cotangent, (self._of.sums.add(results, found, number), _add(shared, of_shared))
+
+    def _backward(self, carry: dict[str, Any], now: Now) -> Any:
+        stages = self._of.largest
+        number, k, params = self._due(now, "backward")
+        is_split = self._of.schedule.is_split
+
+        def compute(totals: Any) -> Any:
+            shared, layers = totals
+            given = [_take(carry[name], now[f"backward_{name}"]) for name in ("input", "saved", "cotangent")]
+            like = stages.floats, stages.kept if is_split else params[1]
+            of_x, made = self._by_size(number, "backward", like, params, k, *given)
+            first = lambda shared: _add(shared, self._by_size(number, "backward_first", self._shared, params, of_x))
+            shared = self._choose(k == 0, first, lambda shared: shared, shared)
+            if is_split:
+                return (of_x, made), (shared, layers)
+            return (of_x, []), (shared, _add_at(layers, now["backward_chunk"], made))
+
+        totals = carry["shared"], carry["layers"]
+        (of_x, kept), totals = self._if_due(now["backward"], compute, (stages.floats, stages.kept), totals)
+        carry["shared"], carry["layers"] = totals
+        carry["kept"] = _put(carry["kept"], now["backward_kept"], kept)
+        return of_x
+
+    def _weight(self, carry: dict[str, Any], now: Now) -> None:
+        number, k, params = self._due(now, "weight")
+
+        def compute(layers: Any) -> Any:
+            kept = _take(carry["kept"], now["weight_kept"])
+            made = self._by_size(number, "weight", params[1], params, k, kept)
+            return (), _add_at(layers, now["weight_chunk"], made)
+
+        _, carry["layers"] = self._if_due(now["weight"], compute, (), carry["layers"])
+
+    def _hand_on(self, carry: dict[str, Any], now: Now, y: Any, of_x: Any) -> None:
+        """Give the next device what it takes, and the one before its cotangents."""
+        devices, is_ring = self._of.schedule.num_devices, self._of.schedule.num_chunks > 1
+        pairs = [(i, (i + 1) % devices) for i in range(devices if is_ring else devices - 1)]
+        if not pairs:
+            return
+        y = jax.tree.map(lambda leaf: jax.lax.ppermute(leaf, STAGE, pairs), y)
+        if self._of.in_order:
+            y, of_x = jax.lax.optimization_barrier((y, of_x))
+        of_x = [jax.lax.ppermute(leaf, STAGE, [(j, i) for i, j in pairs]) for leaf in of_x]
+        carry["input"] = _put(carry["input"], now["arriving_input"], y)
+        carry["cotangent"] = _put(carry["cotangent"], now["arriving_cotangent"], of_x)
+
+    def _due(self, now: Now, name: str) -> tuple[Any, Any, Any]:
+        """Return the microbatch that is due, of which stage, and its parameters."""
+        chunk = now[f"{name}_chunk"]
+        stage = chunk * self._of.schedule.num_devices + self._device
+        return jnp.maximum(now[name], 0), stage, (self._shared, _take(self._layers, chunk))
+
+    def _if_due(self, number: Any, compute: Callable[..., Any], shapes: Any, totals: Any) -> Any:
+        """Return `compute(totals)`, or zeros and what the totals were if nothing is due."""
+        return self._choose(number != IDLE, compute, lambda totals: (zeros(shapes), totals), totals)
+
+    def _choose(self, condition: Any, yes: Callable[..., Any], no: Callable[..., Any], *args: Any) -> Any:
+        return self._of.largest.choose(condition, yes, no, *args)
+
+    def _by_size(self, number: Any, name: str, like: Any, params: Any, *given: Any) -> Any:
+        """Return what a function of stages gives for a microbatch, filled up to the shapes that it has for the most rows."""
+        rows, extra = _take(self._data, number), fold_keys(self._extra, number)
+        sizes = sorted({*self._of.sizes.flat})
+        if len(sizes) == 1:
+            return getattr(self._of.largest, name)(params, *given, rows, extra)
+
+        def branch(size: int) -> Callable[..., Any]:
+            if not size:
+                return lambda *_: zeros(like)
+            stages = self._of.stages[size]
+            shapes = [getattr(stages, kind, None) for kind in _GIVEN[name]]
+
+            def compute(rows: Any, *given: Any) -> Any:
+                rows = jax.tree.map(lambda leaf: leaf[:size], rows)
+                cut = [each if shape is None else fit(each, shape) for each, shape in zip(given, shapes, strict=True)]
+                return fit(getattr(stages, name)(params, *cut, rows, extra), like)
+
+            return compute
+
+        own = jnp.asarray(np.searchsorted(sizes, self._of.sizes))
+        which = own[jax.lax.axis_index(self._of.row_axes), number]
+        return jax.lax.switch(which, [branch(size) for size in sizes], rows, *given)
+
+
+_GIVEN = {
+    "forward": ("stage", "x"),
+    "finish": ("x",),
+    "backward": ("stage", "x", "saved", "floats"),
+    "backward_first": ("floats",),
+    "weight": ("stage", "kept"),
+}
+"""What functions of stages are given, by the names of what has the shapes of it."""
+
+
+def zeros(shapes: Any) -> Any:
+    """Return zeros of the shapes and types of a tree."""
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+def fit(tree: Any, shapes: Any) -> Any:
+    """Cut arrays, or fill them up with zeros, to other shapes."""
+
+    def one(leaf: Any, shape: Any) -> Any:
+        leaf = leaf[tuple(slice(min(has, wanted)) for has, wanted in zip(leaf.shape, shape.shape, strict=True))]
+        missing = [(0, wanted - has) for has, wanted in zip(leaf.shape, shape.shape, strict=True)]
+        return jnp.pad(leaf, missing) if any(count for _, count in missing) else leaf
+
+    return jax.tree.map(one, tree, shapes)
+
+
+def _sum_type(dtype: Any) -> Any:
+    return jnp.promote_types(dtype, jnp.float32)
+
+
+def _take(slots: Any, index: Any) -> Any:
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), slots)
+
+
+def _put(slots: Any, index: Any, values: Any) -> Any:
+    return jax.tree.map(lambda leaf, value: jax.lax.dynamic_update_index_in_dim(leaf, value, index, 0), slots, values)
+
+
+def _add(totals: Any, values: Any) -> Any:
+    return jax.tree.map(lambda total, value: total + value.astype(total.dtype), totals, values)
+
+
+def _add_at(totals: Any, index: Any, values: Any) -> Any:
+    return _put(totals, index, _add(_take(totals, index), values))
