@@ -31,6 +31,7 @@ from tfdist_jax._parameter_server import (
     StepResult as StepResult,
     Synchronous as Synchronous,
 )
+from tfdist_jax._pipeline import Schedule as Schedule, ScheduleError as ScheduleError, Staged as Staged
 from tfdist_jax._runtime import finish_at_exit, prepare_cpu, use_cpu_devices as use_cpu_devices
 from tfdist_jax._sharding._collectives import ReduceOp as ReduceOp, fused_mean as fused_mean, fused_sum as fused_sum
 from tfdist_jax._sharding._compression import (
@@ -53,6 +54,7 @@ from tfdist_jax.strategies import (
     Compressed as Compressed,
     Mirrored as Mirrored,
     Offloaded as Offloaded,
+    Pipeline as Pipeline,
     Sharded as Sharded,
     SingleDevice as SingleDevice,
     TensorParallel as TensorParallel,

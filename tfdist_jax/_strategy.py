@@ -14,6 +14,7 @@ from tfdist_jax._explain import Explanation, explain
 from tfdist_jax._global_batch import evaluate_globally, plan_memory, value_and_grad_globally
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_global_batches, shards_of_local_batches
+from tfdist_jax._pipeline import PipelinePlan
 from tfdist_jax._program import Program, make_program
 from tfdist_jax._sharding._collectives import ReduceOp
 from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, put_rows, split_batch
@@ -73,6 +74,11 @@ class Strategy(abc.ABC):
     def batch_axes(self) -> tuple[str, ...]:
         """The mesh's axes over which rows are split: what collectives over all replicas name, such as BatchNorm's `axis_name`."""
         return batch_axes(self.mesh)
+
+    @property
+    def pipeline(self) -> PipelinePlan | None:
+        """How losses made of stages go over the mesh's axis `stage`, if it has one."""
+        return None
 
     @functools.cached_property
     def _layouts(self) -> NotedLayouts:
@@ -249,7 +255,14 @@ class Strategy(abc.ABC):
             raise ValueError(
                 f"`accumulate` is the number of parts that a replica computes, 1 or more, got {accumulate!r}."
             )
-        fn = value_and_grad_globally(loss_fn, self.mesh, self._layouts.find, has_aux=has_aux, accumulate=accumulate)
+        fn = value_and_grad_globally(
+            loss_fn,
+            self.mesh,
+            self._layouts.find,
+            has_aux=has_aux,
+            accumulate=accumulate,
+            pipeline=self.pipeline,
+        )
         return jit_with_agreement(fn, self.mesh, name=getattr(loss_fn, "__name__", None))
 
     def init_compression(self, params: Any, *, resume: Any = None) -> Any:

@@ -12,14 +12,23 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tfdist_jax._global_batch._accumulation import accumulate_gradients
 from tfdist_jax._global_batch._compression_memory import Compressed, put_memories, take_memories
 from tfdist_jax._global_batch._gradient_sums import sum_gradients
+from tfdist_jax._global_batch._pipelining import StagedLoss, pipeline_gradients
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, make_replica_function
 from tfdist_jax._global_batch._results import How, Mean, unwrap
 from tfdist_jax._global_batch._split import Split, split_arguments
+from tfdist_jax._pipeline._plan import PipelinePlan
+from tfdist_jax._pipeline._staged import Staged
 from tfdist_jax._sharding._layout import LayoutRule, axes_of, restrict
 
 
-def value_and_grad_globally(
-    loss_fn: Callable[..., Any], mesh: Mesh, state_layout: LayoutRule, *, has_aux: bool = True, accumulate: int = 1
+def value_and_grad_globally(  # noqa: PLR0913
+    loss_fn: Callable[..., Any],
+    mesh: Mesh,
+    state_layout: LayoutRule,
+    *,
+    has_aux: bool = True,
+    accumulate: int = 1,
+    pipeline: PipelinePlan | None = None,
 ) -> Callable[..., Any]:
     """Differentiate a loss over a batch that is split over the replicas.
 
@@ -32,6 +41,7 @@ def value_and_grad_globally(
         state_layout: Layout of each parameter.
         has_aux: Whether `loss_fn` returns `(loss, aux)`.
         accumulate: In how many parts each replica computes its rows.
+        pipeline: How a loss made of stages goes over those of the mesh, if it has some.
 
     Returns:
         A function of `(params, batch, *extra)` that gives `((loss, aux), grads)`, or `(loss, grads)` without aux, as
@@ -43,16 +53,19 @@ def value_and_grad_globally(
     def named(*args: Any) -> Any:
         return loss_and_aux(loss_fn(*args), has_aux=has_aux)
 
+    staged = None if pipeline is None else _as_stages(loss_fn, pipeline, has_aux=has_aux, accumulate=accumulate)
+
     def value_and_grad(params: Any, batch: Any, *extra: Any, compression: Compressed | None = None) -> Any:
         _check_differentiable(params)
-        split, arguments = split_arguments(mesh, state_layout, params, batch, extra)
-        split = dataclasses.replace(split, accumulate=accumulate)
+        microbatches = None if staged is None else staged.plan.schedule.num_microbatches
+        split, arguments = split_arguments(mesh, state_layout, params, batch, extra, microbatches=microbatches)
+        split = dataclasses.replace(split, accumulate=microbatches or accumulate)
         function = _with_loss(make_replica_function(named, ("loss", "aux"), split, arguments))
         grad_specs = jax.tree.map(lambda layout: layout.gradient or layout.spec, split.layouts)
         per_replica = jax.tree.map(lambda spec: restrict(spec, split.axes), grad_specs)
         memories, kept = take_memories(compression, jax.tree.leaves(split.layouts), params, mesh)
         others = per_replica, PartitionSpec(split.axes)
-        body = functools.partial(_differentiate, function)
+        body = functools.partial(_differentiate, function, staged)
         merged, (grads, memories) = function.map(body, (*arguments, memories), others)
         loss, aux = function.finish(merged, arguments)
         grads = jax.tree.map(functools.partial(_laid_out, split), grads, grad_specs)
@@ -79,14 +92,32 @@ def evaluate_globally(fn: Callable[..., Any], mesh: Mesh, state_layout: LayoutRu
     return evaluate
 
 
-def _differentiate(function: ReplicaFunction, params: Any, data: Any, extra: Any, memories: Any) -> Any:
+def _as_stages(loss_fn: Any, plan: PipelinePlan, *, has_aux: bool, accumulate: int) -> StagedLoss:
+    if not isinstance(loss_fn, Staged):
+        raise TypeError(
+            f"A pipeline needs a loss made of stages, td.Staged(first, layer, last), got {loss_fn!r:.100}: of another function it is not "
+            "known what belongs to which device. A td.Staged is a loss under other strategies, too."
+        )
+    if accumulate != 1:
+        raise ValueError(
+            f"A pipeline computes microbatches one after another as it is, {plan.schedule.num_microbatches} of them: give td.Pipeline "
+            f"`microbatches`, and leave accumulate={accumulate} out."
+        )
+    return StagedLoss(loss_fn, plan, lambda returned: loss_and_aux(returned, has_aux=has_aux))
+
+
+def _differentiate(  # noqa: PLR0913
+    function: ReplicaFunction, staged: StagedLoss | None, params: Any, data: Any, extra: Any, memories: Any
+) -> Any:
     """Return the merged results, and the gradients of the first with what is kept of them, in a program of replicas."""
 
     def own_loss(params: Any) -> Any:
         parts = function.run(params, data, extra)
         return function.pick_loss(parts), parts
 
-    if function.split.accumulate > 1:
+    if staged is not None:
+        own, pull_back, parts = pipeline_gradients(function, staged, params, data, extra)
+    elif function.split.accumulate > 1:
         own, pull_back, parts = accumulate_gradients(function, params, data, extra)
     else:
         own, pull_back, parts = jax.vjp(own_loss, params, has_aux=True)

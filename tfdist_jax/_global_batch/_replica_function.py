@@ -14,13 +14,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from tfdist_jax._global_batch._checks import check_accumulation, check_rows, check_sizes, check_tokens
 from tfdist_jax._global_batch._gathers import Gather, gathers_late, run_with_gathers
-from tfdist_jax._sharding._keys import is_key, make_own_keys
 from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, plan_tokens, unwrap
 from tfdist_jax._global_batch._row_analysis import Direction, RowKinds, find_row_kinds
 from tfdist_jax._global_batch._row_values import RowKind
 from tfdist_jax._global_batch._split import Split
 from tfdist_jax._sharding._collectives import fused_sum, switch_on_size
-from tfdist_jax._sharding._mesh import SEQUENCE, batch_spec
+from tfdist_jax._sharding._keys import is_key, make_own_keys
+from tfdist_jax._sharding._mesh import SEQUENCE, STAGE, batch_spec
 
 _LARGE_BYTES = 1 << 20
 _ADDED = (How.SUM, How.SHARE, How.WEIGHED)
@@ -72,7 +72,7 @@ class ReplicaFunction:
 
     def own_keys(self, extra: Any) -> Any:
         """Return other arguments with the random keys of this replica."""
-        return extra if self.split.is_one else make_own_keys(extra, self.split.axes)
+        return extra if self.split.is_one else make_own_keys(extra, self.split.key_axes)
 
     def run_rows(self, params: Any, rows: Any, extra: Any, size: int, gathers: Sequence[Gather | None]) -> list[Any]:
         """Return a part of each result: what so many rows have of it.
@@ -86,7 +86,10 @@ class ReplicaFunction:
         """
         rest = jax.tree.leaves((rows, extra))
         args = [*jax.tree.leaves(params), *rest]
-        results = run_with_gathers(self.programs[size], args, [*gathers, *[None] * len(rest)])
+        return self.parts_of(run_with_gathers(self.programs[size], args, [*gathers, *[None] * len(rest)]), size)
+
+    def parts_of(self, results: Sequence[Any], size: int) -> list[Any]:
+        """Return a part of each result, from what the function returns for so many rows."""
         return [self._part(*each, size) for each in zip(self.rules, results, strict=True)]
 
     def without_rows(self, parts: Sequence[Any]) -> list[Any]:
@@ -144,7 +147,9 @@ class ReplicaFunction:
     def _summed_over(self, rule: Rule) -> tuple[str, ...]:
         """Return the axes over which the parts of a result are added up."""
         rows = self.split.row_axes if rule.how in _ADDED else ()
-        return tuple(axis for axis in self.split.axes if axis in rows or (axis == SEQUENCE and rule.tokens in _ADDED))
+        # All devices but those of the last stage have zeros.
+        over = (*rows, *(SEQUENCE,) * (rule.tokens in _ADDED), *(STAGE,) * self.split.is_staged)
+        return tuple(axis for axis in self.split.axes if axis in over)
 
     def finish(self, merged: Sequence[Any], arguments: Any) -> Any:
         """Return the results of the whole batch, outside of the program of replicas.
@@ -190,7 +195,9 @@ class ReplicaFunction:
         if rule.weight is not None:
             result = result / merged[rule.weight]
         given = jax.tree.leaves(self.results)[i].dtype
-        return result.astype(given) if jnp.issubdtype(given, jnp.inexact) else result
+        # The sum of booleans is a number.
+        is_number = rule.how in _ADDED or rule.tokens in _ADDED
+        return result if is_number and not jnp.issubdtype(given, jnp.inexact) else result.astype(given)
 
     def _cut(self, rule: Rule, result: Any) -> Any:
         """Leave out the rows that are padding, of which there may be some on each replica."""
@@ -221,7 +228,7 @@ def make_replica_function(
     along_tokens: list[RowKinds] = []
 
     def probe(params: Any, data: Any, extra: Any) -> tuple[()]:
-        params = split.gather_params(params)
+        params = split.whole_shapes(split.gather_params(params))
         trace = lambda rows, times=1: jax.make_jaxpr(fn, return_shape=True)(
             params, _with_rows(data, rows, times), *extra
         )

@@ -115,9 +115,14 @@ def equations(jaxpr: Jaxpr, is_leaf: Callable[[JaxprEqn], bool] = lambda eqn: Fa
         yield eqn
         if is_leaf(eqn):
             continue
-        for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
-            if _is_program(inner):
-                yield from equations(open_program(inner), is_leaf)
+        yield from equations_inside(eqn, is_leaf)
+
+
+def equations_inside(eqn: JaxprEqn, is_leaf: Callable[[JaxprEqn], bool] = lambda eqn: False) -> Iterator[JaxprEqn]:
+    """Yield the operations of the programs inside of an operation, as `equations`."""
+    for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
+        if _is_program(inner):
+            yield from equations(open_program(inner), is_leaf)
 
 
 def communicates(eqn: JaxprEqn, axes: Sequence[str]) -> bool:

@@ -11,8 +11,8 @@ from tfdist_jax._global_batch._gathers import Gather, make_gather
 from tfdist_jax._global_batch._row_values import RowKind
 from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._sharding._input import PaddedBatch, num_rows, split_sizes
-from tfdist_jax._sharding._layout import LayoutRule, bring_to_devices, make_shardings, restrict, tree_layouts
-from tfdist_jax._sharding._mesh import SEQUENCE, batch_axes, batch_spec, manual_axes, num_replicas
+from tfdist_jax._sharding._layout import Layout, LayoutRule, bring_to_devices, make_shardings, restrict, tree_layouts
+from tfdist_jax._sharding._mesh import SEQUENCE, STAGE, batch_axes, batch_spec, manual_axes, num_replicas
 
 Sizes = tuple[int, ...]
 
@@ -27,16 +27,18 @@ class Split:
         layouts: How the parameters lie over it.
         sizes: How many rows each replica has.
         accumulate: In how many parts each replica computes them, one after another.
+        is_staged: Whether these are the microbatches of a pipeline, whose stages lie on the devices along `STAGE`.
     """
 
     mesh: Mesh
     layouts: Any
     sizes: Sizes
     accumulate: int = 1
+    is_staged: bool = False
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes over which rows are split, and their tokens."""
+        """The axes over which rows are split, and their tokens, and over which stages lie."""
         return manual_axes(self.mesh)
 
     @property
@@ -61,7 +63,16 @@ class Split:
 
     def part_sizes(self, size: int) -> Sizes:
         """Return how many rows each part has of a replica's, some perhaps none."""
-        return split_sizes(size, self.accumulate)
+        if not self.is_staged:
+            return split_sizes(size, self.accumulate)
+        # Stages of all replicas work on a microbatch at the same time, and so have it at the same place.
+        length = -(-max(self.sizes) // self.accumulate)
+        return tuple(min(max(size - i * length, 0), length) for i in range(self.accumulate))
+
+    @property
+    def key_axes(self) -> tuple[str, ...]:
+        """The axes along which replicas draw random numbers of their own."""
+        return tuple(axis for axis in self.axes if axis != STAGE)
 
     @property
     def wide_axes(self) -> tuple[str, ...]:
@@ -95,7 +106,9 @@ class Split:
     @property
     def param_kinds(self) -> list[RowKind]:
         """What a replica has of each of the parameters once they are gathered: the whole, or a part."""
-        are_parts = [not {*self.wide_axes}.isdisjoint(layout.local_axes) for layout in jax.tree.leaves(self.layouts)]
+        # Stages have the same rows.
+        axes = {*self.wide_axes} - {STAGE}
+        are_parts = [not axes.isdisjoint(layout.local_axes) for layout in jax.tree.leaves(self.layouts)]
         return [RowKind.PART if is_part else RowKind.SAME for is_part in are_parts]
 
     def gather_params(self, params: Any) -> Any:
@@ -104,8 +117,19 @@ class Split:
         pairs = zip(self.gathers, leaves, strict=True)
         return tree.unflatten(leaf if gather is None else gather(leaf) for gather, leaf in pairs)
 
+    def whole_shapes(self, params: Any) -> Any:
+        """Return the shapes that whole parameters have, from those in a program of replicas in which they are gathered, but for layers."""
 
-def split_arguments(mesh: Mesh, state_layout: LayoutRule, params: Any, batch: Any, extra: Any) -> tuple[Split, Any]:
+        def whole(layout: Layout, leaf: Any) -> Any:
+            stages = self.mesh.shape[STAGE] if STAGE in layout.local_axes else 1
+            return jax.ShapeDtypeStruct((stages * leaf.shape[0], *leaf.shape[1:]), leaf.dtype) if stages > 1 else leaf
+
+        return jax.tree.map(whole, self.layouts, params)
+
+
+def split_arguments(  # noqa: PLR0913
+    mesh: Mesh, state_layout: LayoutRule, params: Any, batch: Any, extra: Any, *, microbatches: int | None = None
+) -> tuple[Split, Any]:
     """Return how arguments lie over the replicas, and the arguments, with a batch whose arrays are as long on each replica.
 
     Args:
@@ -114,14 +138,24 @@ def split_arguments(mesh: Mesh, state_layout: LayoutRule, params: Any, batch: An
         params: The parameters.
         batch: Pytree of arrays `[rows, ...]` whose rows are split evenly, or of `PaddedBatch` of the same sizes.
         extra: A tuple of others, the same on all replicas.
+        microbatches: For a loss made of stages, how many microbatches a replica's rows are; otherwise each device computes all layers.
 
     Raises:
         ValueError: If the parts of the batch do not fit together, or there are no rows.
     """
     data = jax.tree.map(lambda part: part.data if _is_padded(part) else part, batch, is_leaf=_is_padded)
     layouts = tree_layouts(state_layout, params, mesh)
+    is_staged = microbatches is not None
+    if not is_staged:
+        layouts = jax.tree.map(_gathered_over_stages, layouts)
     params = bring_to_devices(params, make_shardings(layouts, mesh))
-    return Split(mesh, layouts, _sizes(batch, num_replicas(mesh))), (params, data, extra)
+    split = Split(mesh, layouts, _sizes(batch, num_replicas(mesh)), microbatches or 1, is_staged)
+    return split, (params, data, extra)
+
+
+def _gathered_over_stages(layout: Layout) -> Layout:
+    local = tuple(axis for axis in layout.local if axis != STAGE)
+    return layout if local == layout.local else dataclasses.replace(layout, local=local)
 
 
 def _sizes(batch: Any, replicas: int) -> Sizes:

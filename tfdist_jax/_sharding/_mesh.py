@@ -23,6 +23,9 @@ EXPERT = "expert"
 SEQUENCE = "sequence"
 """Mesh axis over which the tokens of each row are split: the second dimension of the batch's arrays."""
 
+STAGE = "stage"
+"""Mesh axis over which the stages of a pipeline lie."""
+
 Axes = Mapping[str, int] | Sequence[tuple[str, int]]
 """Axes of a mesh and their sizes, slowest-varying first."""
 
@@ -114,8 +117,8 @@ def batch_spec(mesh: Mesh, ndim: int = 1) -> PartitionSpec:
 
 @functools.lru_cache(maxsize=256)
 def manual_axes(mesh: Mesh) -> tuple[str, ...]:
-    """Return the axes along which a program sees its own part: those of rows, and of tokens. Others are left to XLA."""
-    return tuple(name for name in mesh.axis_names if name in (*batch_axes(mesh), SEQUENCE))
+    """Return the axes along which a program sees its own part: those of rows, of tokens and of stages. Others are left to XLA."""
+    return tuple(name for name in mesh.axis_names if name in (*batch_axes(mesh), SEQUENCE, STAGE))
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ from tfdist_jax.strategies._fsdp import FSDP as FSDP
 from tfdist_jax.strategies._hsdp import HSDP as HSDP
 from tfdist_jax.strategies._mirrored import Mirrored as Mirrored
 from tfdist_jax.strategies._offloaded import Offloaded as Offloaded
+from tfdist_jax.strategies._pipeline import Pipeline as Pipeline
 from tfdist_jax.strategies._sharded import Sharded as Sharded
 from tfdist_jax.strategies._single_device import SingleDevice as SingleDevice
 from tfdist_jax.strategies._tensor_parallel import TensorParallel as TensorParallel

@@ -6,6 +6,7 @@ from typing import final
 
 from jax.sharding import Mesh
 
+from tfdist_jax._pipeline import PipelinePlan
 from tfdist_jax._sharding._compression import MIN_SIZE, Compression, Int8, is_compressed
 from tfdist_jax._sharding._layout import Layout, StateLeaf
 from tfdist_jax._strategy import Strategy
@@ -53,6 +54,11 @@ class Compressed(Strategy):
     def mesh(self) -> Mesh:
         """That of the other strategy."""
         return self.strategy.mesh
+
+    @property
+    def pipeline(self) -> PipelinePlan | None:
+        """That of the other strategy."""
+        return self.strategy.pipeline
 
     def state_layout(self, leaf: StateLeaf) -> Layout:
         """Lay an array out as the other strategy does."""

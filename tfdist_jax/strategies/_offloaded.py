@@ -6,6 +6,7 @@ from typing import final
 
 from jax.sharding import Mesh
 
+from tfdist_jax._pipeline import PipelinePlan
 from tfdist_jax._sharding._layout import HOST_MEMORY, Layout, StateLeaf
 from tfdist_jax._strategy import Strategy
 
@@ -41,6 +42,11 @@ class Offloaded(Strategy):
     def mesh(self) -> Mesh:
         """That of the other strategy."""
         return self.strategy.mesh
+
+    @property
+    def pipeline(self) -> PipelinePlan | None:
+        """That of the other strategy."""
+        return self.strategy.pipeline
 
     def state_layout(self, leaf: StateLeaf) -> Layout:
         """Lay an array out as the other strategy does; the optimizer's in the hosts' memory."""

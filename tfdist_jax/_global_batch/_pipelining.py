@@ -1,0 +1,208 @@
+"""Gradients of a loss made of stages, which lie on different devices and compute one microbatch after another."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tfdist_jax._global_batch._replica_function import ReplicaFunction, zeros_like
+from tfdist_jax._global_batch._results import How
+from tfdist_jax._global_batch._row_analysis import communicates, equations, equations_inside
+from tfdist_jax._global_batch._row_values import line_of
+from tfdist_jax._pipeline._chunks import bring_chunks
+from tfdist_jax._pipeline._executor import Executor
+from tfdist_jax._pipeline._plan import PipelinePlan
+from tfdist_jax._pipeline._slots import make_slot_table
+from tfdist_jax._pipeline._staged import Staged
+from tfdist_jax._pipeline._stages import Model, Stages
+from tfdist_jax._sharding._layout import names_of, tree_paths
+from tfdist_jax._sharding._mesh import STAGE
+
+Results = tuple[list[Any], list[Any]]
+"""The loss, with its weight if it has one; the part of each result, None for arguments."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class StagedLoss:
+    """A loss made of stages, and how a pipeline computes it.
+
+    Attributes:
+        staged: The stages.
+        plan: Which device computes what, and when.
+        read: From what the last stage returns to the loss and its aux.
+    """
+
+    staged: Staged
+    plan: PipelinePlan
+    read: Callable[[Any], Any]
+
+
+def pipeline_gradients(
+    function: ReplicaFunction, loss: StagedLoss, params: Any, data: Any, extra: Any
+) -> tuple[list[Any], Callable[..., Any], list[Any]]:
+    """Differentiate a loss that is made of stages, in a program of replicas.
+
+    Args:
+        function: The loss as a function of the whole, which tells what becomes of its results.
+        loss: The same as stages.
+        params: What the device has of the parameters.
+        data: The replica's rows.
+        extra: The other arguments.
+
+    Returns:
+        As `accumulate_gradients`; of results, what this device has.
+    """
+    split, staged, schedule = function.split, loss.staged, loss.plan.schedule
+    _check_layouts(function, staged, params)
+    whole, scatter = jax.vjp(split.gather_params, params)
+    own_layers = staged.count_layers(whole)
+    if own_layers % schedule.num_chunks:
+        raise ValueError(
+            f"{own_layers * schedule.num_devices} layers at {staged.stack!r} do not divide into {schedule.num_stages} stages, "
+            f"{schedule.num_chunks} on each of {schedule.num_devices} devices along {STAGE!r}. Change their number, `stages` or `chunks`."
+        )
+    model = Model(staged, own_layers * schedule.num_devices, schedule.num_stages, whole)
+    shared, layers = model.take(whole)
+    chunks, send_back = jax.vjp(lambda layers: bring_chunks(layers, schedule.num_devices, schedule.num_chunks), layers)
+    sizes = np.array([split.part_sizes(size) for size in split.sizes])
+    executor = _make_executor(function, loss, model, sizes, data, function.own_keys(extra))
+    length = int(sizes.max())
+    microbatches = jax.tree.map(lambda leaf: _cut(leaf, schedule.num_microbatches, length), data)
+    (own, parts), of_shared, of_layers = executor.run(shared, chunks, microbatches, function.own_keys(extra))
+
+    def pull_back(cotangents: Sequence[jax.Array]) -> tuple[Any]:
+        scale = lambda param, grad: (cotangents[0] * grad).astype(param.dtype)
+        (own,) = send_back(jax.tree.map(scale, chunks, of_layers))
+        return scatter(model.join(jax.tree.map(scale, shared, of_shared), own))
+
+    join = lambda part: part.reshape(-1, *part.shape[2:])[: max(split.sizes)]
+    pairs = zip(function.rules, parts, strict=True)
+    return own, pull_back, [join(part) if rule.has_entries else part for rule, part in pairs]
+
+
+def _make_executor(  # noqa: PLR0913
+    function: ReplicaFunction, loss: StagedLoss, model: Model, sizes: np.ndarray, data: Any, extra: Any
+) -> Executor:
+    split, plan = function.split, loss.plan
+    is_uniform = _is_uniform(function)
+    if is_uniform and len({*sizes.flat}) > 1:
+        raise ValueError(
+            f"The devices of a stage communicate while they compute, but microbatches have different numbers of rows, {sizes.tolist()}: "
+            f"some would wait for ever. Give each of {len(split.sizes)} replicas a number of rows that {sizes.shape[1]} microbatches "
+            "divide."
+        )
+    stages: dict[int, Stages] = {}
+    for size in sorted({*map(int, sizes.flat)} - {0}):
+        rows = jax.tree.map(lambda leaf, size=size: jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype), data)
+        finish = functools.partial(_finish, function, loss, size)
+        stages[size] = Stages(
+            model, rows, extra, finish, saves=not plan.remat, is_split=plan.schedule.is_split, is_uniform=is_uniform
+        )
+    _check_weight(stages[max(stages)])
+    return Executor(
+        schedule=plan.schedule,
+        table=make_slot_table(plan.schedule, saves=not plan.remat),
+        stages=stages,
+        sizes=sizes,
+        row_axes=split.row_axes,
+        sums=_Sums(function, sizes.shape[1]),
+        is_uniform=is_uniform,
+        in_order=split.mesh.devices.flat[0].platform == "cpu",
+    )
+
+
+def _finish(function: ReplicaFunction, loss: StagedLoss, size: int, returned: Any) -> tuple[Any, Results]:
+    parts = function.parts_of(jax.tree.leaves(loss.read(returned)), size)
+    own = function.pick_loss(parts)
+    # Parts of booleans could not be added up over the stages.
+    as_numbers = lambda part: None if part is None else part.astype(jnp.int32) if part.dtype == bool else part
+    return own[0], (own, [*map(as_numbers, parts)])
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Sums:
+    """How results of microbatches are put together: added up, and rows behind one another."""
+
+    function: ReplicaFunction
+    num_microbatches: int
+
+    def start(self, results: Results) -> Results:
+        own, parts = results
+        rows = lambda part: jnp.zeros((self.num_microbatches, *part.shape), part.dtype)
+        none = [
+            None if part is None else rows(part) if rule.has_entries else zeros_like(part)
+            for rule, part in zip(self.function.rules, parts, strict=True)
+        ]
+        return [*map(zeros_like, own)], none
+
+    def add(self, total: Results, results: Results, number: Any) -> Results:
+        (own, parts), (more, others) = total, results
+
+        def one(rule: Any, part: Any, other: Any) -> Any:
+            if rule.has_entries:
+                return jax.lax.dynamic_update_index_in_dim(part, other, number, 0)
+            return other if other is None or rule.how is How.KEEP else part + other
+
+        added = [one(*each) for each in zip(self.function.rules, parts, others, strict=True)]
+        return [*map(jnp.add, own, more)], added
+
+
+def _is_uniform(function: ReplicaFunction) -> bool:
+    """Whether devices of a stage communicate while they compute: then those of others must do the same at that time."""
+    split = function.split
+    names = tuple(split.mesh.axis_names)
+    if any(split.mesh.shape[name] > 1 for name in names if name not in split.axes):
+        return True
+    eqns = [eqn for program in function.programs.values() for eqn in equations(program.jaxpr)]
+    for eqn in eqns:
+        inside = equations_inside(eqn) if eqn.primitive.name in _BRANCHING else ()
+        if found := next((one for one in inside if communicates(one, names)), None):
+            raise ValueError(
+                f"At {line_of(found) or 'a place that is not known'}, the function communicates in a branch, or in a loop whose rounds "
+                "depend on values. Stages compute with values that do not count while they wait, so that some devices might take it and "
+                "others not. Communicate outside of it."
+            )
+    return any(communicates(eqn, names) for eqn in eqns)
+
+
+_BRANCHING = {"cond", "while"}
+
+
+def _check_weight(stages: Stages) -> None:
+    """Refuse a weight that has gradients: those of the loss are added up before the sum of all weights is known."""
+    own, _ = stages.results
+    if len(own) > 1 and stages.depends(lambda results: results[0][1]):
+        raise ValueError(
+            "The weight of a loss (sum, weight) depends on the parameters, but a pipeline begins with gradients before it knows the sum of "
+            "all weights. Let the weight be one of the batch alone, such as a mask's sum."
+        )
+
+
+def _check_layouts(function: ReplicaFunction, staged: Staged, params: Any) -> None:
+    layouts = jax.tree.leaves(function.split.layouts)
+    for path, layout, is_layers in zip(tree_paths(params), layouts, staged.are_layers(params), strict=True):
+        is_staged = STAGE in (names_of(layout.spec[0])[:1] if len(layout.spec) else ())
+        if is_layers and not is_staged:
+            raise ValueError(
+                f"{path} belongs to the layers at {staged.stack!r}, but is laid out {layout.spec}: a pipeline splits layers over {STAGE!r} "
+                f"along their first dimension. Say where they are, td.Pipeline(..., stack={staged.stack!r}), as td.Staged does."
+            )
+        if not is_layers and STAGE in layout.local_axes:
+            raise ValueError(
+                f"{path} is laid out {layout.spec}, as layers are, but td.Staged has its layers at {staged.stack!r}. Give td.Pipeline the "
+                "same `stack`."
+            )
+
+
+def _cut(leaf: jax.Array, count: int, length: int) -> jax.Array:
+    """Return rows in parts, `[count, length, ...]`, filled up with zeros."""
+    missing = count * length - len(leaf)
+    if missing:
+        leaf = jnp.concatenate([leaf, jnp.zeros((missing, *leaf.shape[1:]), leaf.dtype)])
+    return leaf.reshape(count, length, *leaf.shape[1:])

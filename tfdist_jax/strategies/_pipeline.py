@@ -1,0 +1,127 @@
+"""Pipeline parallelism: layers lie on different devices, which compute one microbatch after another."""
+
+import dataclasses
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import final
+
+from jax.sharding import Mesh
+
+from tfdist_jax._pipeline import PipelinePlan, Schedule, make_schedule
+from tfdist_jax._sharding._layout import Layout, StateLeaf, axes_of, make_spec, names_of, split_large
+from tfdist_jax._sharding._mesh import DATA, EXPERT, FSDP_AXIS, STAGE, Axes, Device, named_mesh
+from tfdist_jax._sharding._rules import (
+    AxisRules,
+    PathRules,
+    find_unmatched,
+    make_axis_rules,
+    make_path_rules,
+    spec_by_rules,
+)
+from tfdist_jax._strategy import Strategy
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Pipeline(Strategy):
+    """Groups of devices have some of a model's layers each, and hand on what these compute, one microbatch after another.
+
+    A loss for it is a `td.Staged`. Other axes of the mesh are what they are in `td.Sharded`, and are composed with `stage`.
+
+    Attributes:
+        stages: Over how many groups of devices the layers are divided, in order.
+        microbatches: In how many parts the rows of a replica are computed.
+        schedule: When which device computes what: "1f1b", "gpipe", "interleaved", "zb-h1", or a `td.Schedule`.
+        chunks: For "interleaved", how many stages each device has; 2 if not given.
+        remat: Whether only the inputs of stages are kept for backward passes, which compute the rest again; otherwise, what layers need for
+            them, of which `td.layer` may keep less.
+        axes: The other axes of the mesh with their sizes, slowest first; `stage` comes behind `data`, or stands where it is named.
+        rules: As in `td.Sharded`. Rules for layers leave their first dimension out to `stage`, as None.
+        axis_rules: As in `td.Sharded`.
+        stack: The path, or its end, of the layers' parameters, as in `td.Staged`. They are split over `stage` along their first dimension.
+            Others are split over it along another, and gathered once a step.
+        devices: The devices to use; all visible ones if None.
+        min_size: Arrays with fewer elements are not split, but for those of layers over `stage`.
+
+    Raises:
+        ValueError: If the numbers do not fit together.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, tfdist_jax as td
+        >>> strategy = td.Pipeline(stages=4, microbatches=8)
+        >>> params = strategy.init(lambda: {"blocks": jnp.ones((12, 64, 64)), "head": jnp.ones((64, 10))})
+        >>> params["blocks"].addressable_shards[0].data.shape, round(strategy.pipeline.schedule.bubble(), 3)
+        ((3, 64, 64), 0.273)
+    """
+
+    stages: int
+    microbatches: int
+    schedule: str | Schedule = "1f1b"
+    chunks: int | None = None
+    remat: bool = True
+    axes: Axes = ((DATA, -1),)
+    rules: PathRules = ()
+    axis_rules: AxisRules = ()
+    stack: str = "blocks"
+    devices: tuple[Device, ...] | None = None
+    min_size: int = 1024
+
+    def __post_init__(self) -> None:
+        """Check the schedule, and keep axes and rules as they are now."""
+        axes = [*(self.axes.items() if isinstance(self.axes, Mapping) else self.axes)]
+        if STAGE not in dict(axes):
+            axes.insert(1 if axes and axes[0][0] == DATA else 0, (STAGE, self.stages))
+        object.__setattr__(self, "axes", tuple((name, size) for name, size in axes))
+        object.__setattr__(self, "rules", make_path_rules(self.rules))
+        object.__setattr__(self, "axis_rules", make_axis_rules(self.axis_rules))
+        if any(not isinstance(size, int) or size < 1 for size in (self.stages, self.microbatches, self.chunks or 1)):
+            raise ValueError(
+                f"`stages`, `microbatches` and `chunks` are numbers of 1 or more, got {self.stages}, {self.microbatches} and {self.chunks}."
+            )
+        if dict(axes)[STAGE] != self.stages:
+            raise ValueError(f"`axes` has {dict(axes)[STAGE]} devices along {STAGE!r}, but `stages` is {self.stages}.")
+        schedule = self._make_schedule()
+        if (schedule.num_devices, schedule.num_microbatches) != (self.stages, self.microbatches):
+            raise ValueError(
+                f"The schedule {schedule.name!r} is one for {schedule.num_devices} devices and {schedule.num_microbatches} microbatches, "
+                f"but `stages` is {self.stages} and `microbatches` {self.microbatches}."
+            )
+        object.__setattr__(self, "_plan", PipelinePlan(schedule, self.remat))
+
+    def _make_schedule(self) -> Schedule:
+        if isinstance(self.schedule, Schedule):
+            if self.chunks not in (None, self.schedule.num_chunks):
+                raise ValueError(
+                    f"The schedule has {self.schedule.num_chunks} stages on each device, but chunks={self.chunks}. Leave it out."
+                )
+            return self.schedule
+        chunks = self.chunks or (2 if self.schedule == "interleaved" else 1)
+        return make_schedule(self.schedule, self.stages, self.microbatches, chunks)
+
+    @property
+    def pipeline(self) -> PipelinePlan:
+        """The schedule."""
+        return self._plan  # pyright: ignore[reportAttributeAccessIssue]
+
+    @property
+    def mesh(self) -> Mesh:
+        """The devices, along the axes."""
+        return named_mesh(self.axes, self.devices)
+
+    def state_layout(self, leaf: StateLeaf) -> Layout:
+        """Split layers over `stage` along their first dimension, and all else as rules say, over `fsdp` and over `stage`."""
+        spec = spec_by_rules(leaf, self.mesh, self.rules, self.axis_rules)
+        is_layers = re.search(rf"(?:^|/){re.escape(self.stack)}(?:/|$)", leaf.path) is not None
+        if is_layers and leaf.shape and (not leaf.is_optimizer_state or leaf.shape[0] % self.stages == 0):
+            entries = [*map(names_of, spec)] or [()]
+            # An optimizer may have numbers for each layer that have no more dimensions.
+            spec = make_spec([(STAGE, *entries[0]), *entries[1:]])
+        if FSDP_AXIS not in axes_of(spec):
+            spec = split_large(leaf, FSDP_AXIS, self.mesh.shape.get(FSDP_AXIS, 1), self.min_size, spec)
+        if not is_layers and STAGE not in axes_of(spec):
+            spec = split_large(leaf, STAGE, self.stages, self.min_size, spec)
+        return Layout(spec, local=(STAGE, EXPERT) if is_layers else (EXPERT,))
+
+    def unmatched_rules(self, paths: Collection[str]) -> Sequence[str]:
+        """Return the rules that match none of the paths."""
+        return find_unmatched(self.rules, paths)
