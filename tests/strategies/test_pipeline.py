@@ -1,0 +1,419 @@
+"""Pipelines: gradients of one device under every schedule, on every mesh, and what cannot be one's is refused."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+import tfdist_jax as td
+from tests.shared.staged_models import (
+    LOSSES,
+    TENSOR_RULES,
+    WIDTH,
+    apply_block,
+    compute,
+    embed,
+    make_batch,
+    make_params,
+    mean_loss,
+    on_one_device,
+)
+from tests.strategies.test_parallelism import relative_error
+
+pytestmark = pytest.mark.usefixtures("double_precision")
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+MESHES = {
+    "4 stages": {"stages": 4, "axes": {"data": 1}, "devices": 4},
+    "data x stage": {"stages": 4, "axes": {"data": 2}},
+    "stage first": {"stages": 2, "axes": {"stage": 2, "data": 4}},
+    "data x stage x fsdp": {"stages": 2, "axes": {"data": 2, "fsdp": 2}, "min_size": 64},
+    "data x stage x tensor": {"stages": 2, "axes": {"data": 2, "tensor": 2}, "rules": TENSOR_RULES},
+    "stage x fsdp x tensor": {"stages": 2, "axes": {"fsdp": 2, "tensor": 2}, "rules": TENSOR_RULES, "min_size": 64},
+}
+
+
+def make_pipeline(*, stages, microbatches=4, devices=8, **options):
+    return td.Pipeline(stages, microbatches, devices=tuple(jax.devices()[:devices]), **options)
+
+
+@pytest.fixture
+def check(bound):
+    """Returns a function that requires of a strategy that it computes a loss as one device does."""
+    return functools.partial(check_like_one_device, bound)
+
+
+def check_like_one_device(bound, strategy, kind, layers, rows):
+    found = jax.device_get(compute(strategy, LOSSES[kind], make_params(layers), make_batch(rows)))
+    (loss, aux), grads = found
+    (expected, expected_aux), expected_grads = on_one_device(kind, layers, rows)
+    assert loss == pytest.approx(expected, rel=1e-13)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), aux) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), expected_aux
+    )
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-12), aux, expected_aux)
+    bound("relative error of gradients of a pipeline, f64", relative_error(grads, expected_grads), 1e-12)
+
+
+@pytest.mark.parametrize("remat", [True, False], ids=["remat", "saved"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_gradients_are_those_of_one_device(schedule, remat, check):
+    strategy = make_pipeline(stages=4, axes={"data": 2}, schedule=schedule, remat=remat)
+    check(strategy, "mean", 8, 16)
+
+
+@pytest.mark.parametrize("mesh", [name for name in MESHES if name != "data x stage"])
+@pytest.mark.parametrize(
+    ("schedule", "remat"),
+    [
+        ("1f1b", True),
+        pytest.param("zb-h1", False),
+        *(
+            pytest.param(*case, marks=pytest.mark.exhaustive)
+            for case in [
+                ("1f1b", False),
+                ("gpipe", True),
+                ("interleaved", True),
+                ("interleaved", False),
+                ("zb-h1", True),
+            ]
+        ),
+    ],
+)
+def test_stages_are_composed_with_the_other_axes(mesh, schedule, remat, check):
+    strategy = make_pipeline(schedule=schedule, remat=remat, **MESHES[mesh])
+    check(strategy, "tied", 8, 16)
+
+
+@pytest.mark.parametrize("rows", [13, 3, 1])
+@pytest.mark.parametrize(("schedule", "kind"), [("1f1b", "mean"), ("zb-h1", "tied")])
+def test_rows_that_do_not_divide_are_exact(rows, schedule, kind, check):
+    strategy = make_pipeline(stages=4, axes={"data": 2}, schedule=schedule, remat=kind == "mean")
+    check(strategy, kind, 4, rows)
+
+
+@pytest.mark.parametrize(("stages", "chunks", "layers"), [(4, 4, 16), (3, 2, 6), (4, 3, 12), (1, 2, 4)])
+def test_layers_are_brought_to_the_devices_that_interleave_them(stages, chunks, layers, check):
+    strategy = make_pipeline(
+        stages=stages, microbatches=stages, axes={"data": 1}, devices=stages, schedule="interleaved", chunks=chunks
+    )
+    check(strategy, "mean", layers, 2 * stages)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    stages=st.integers(1, 4),
+    microbatches=st.integers(1, 5),
+    chunks=st.integers(1, 3),
+    layers=st.integers(1, 6),
+    rows=st.integers(1, 12),
+    schedule=st.sampled_from(SCHEDULES),
+)
+@pytest.mark.exhaustive
+def test_any_numbers_are_exact_or_refused(stages, microbatches, chunks, layers, rows, schedule, check):
+    options = {"chunks": chunks} if schedule == "interleaved" else {}
+    try:
+        strategy = make_pipeline(
+            stages=stages,
+            microbatches=microbatches,
+            axes={"data": 2},
+            devices=2 * stages,
+            schedule=schedule,
+            **options,
+        )
+        check(strategy, "mean", layers, rows)
+    except ValueError as error:
+        count = stages * options.get("chunks", 1)
+        assert layers % count or (microbatches % stages and schedule == "interleaved"), error
+        assert "'stage'" in str(error)
+
+
+def test_a_schedule_of_a_table_runs(check):
+    table = td.Schedule.from_csv("0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1I2,1W2", name="mine")
+    strategy = make_pipeline(stages=2, microbatches=3, axes={"data": 2}, devices=4, schedule=table)
+    check(strategy, "tied", 4, 12)
+
+
+def test_a_training_is_one_devices():
+    tx = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-2))
+    loss_fn = td.Staged(embed, apply_block, lambda params, x, batch: mean_loss(params, x, batch)[0])
+
+    def make_state():
+        params = make_params(4)
+        return params, tx.init(params)
+
+    def train(strategy):
+        @strategy.jit
+        def step(state, batch):
+            params, opt_state = state
+            loss, grads = strategy.value_and_grad(loss_fn, has_aux=False)(params, batch)
+            updates, opt_state = tx.update(grads, opt_state, params)
+            return (optax.apply_updates(params, updates), opt_state), loss
+
+        state, losses = strategy.init(make_state), []
+        for rows in (16, 16, 9):
+            state, loss = step(state, strategy.put(make_batch(rows)))
+            losses.append(float(loss))
+        return losses, state
+
+    losses, (params, (_, (adam, *_))) = train(make_pipeline(stages=4, axes={"data": 2}))
+    expected, _ = train(td.SingleDevice())
+    np.testing.assert_allclose(losses, expected, rtol=1e-12)
+    # The layers' moments lie where the layers do.
+    for tree in params, adam.mu:
+        assert tree["blocks"]["up"].addressable_shards[0].data.shape == (1, WIDTH, 2 * WIDTH)
+
+
+def test_a_checkpoint_is_independent_of_stages_and_schedule(tmp_path):
+    params = make_params(8)
+    strategies = [
+        make_pipeline(stages=4, axes={"data": 2}, schedule="interleaved"),
+        make_pipeline(stages=2, axes={"data": 4}, schedule="zb-h1"),
+        td.Mirrored(),
+    ]
+    state = strategies[0].init(lambda: params)
+    with td.Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, state)
+    for strategy in strategies:
+        with td.Checkpointer(tmp_path) as checkpointer:
+            restored = checkpointer.restore(jax.eval_shape(lambda: params), strategy=strategy).state
+        assert restored["blocks"]["up"].sharding == strategy.shardings(params)["blocks"]["up"]
+        jax.tree.map(lambda one, other: np.testing.assert_array_equal(one, other), restored, params)
+
+
+def drop(key, x, rate=0.3):
+    """Dropout of a row by its own key."""
+    keep = jax.vmap(lambda key, row: jax.random.bernoulli(key, 1 - rate, row.shape))(key, x)
+    return jnp.where(keep, x / (1 - rate), 0)
+
+
+def test_dropout_by_keys_of_rows_is_one_devices():
+    """Keys of rows are a part of the batch; each layer folds its number in, which it takes from what it is given."""
+
+    def layer(params, x, batch):
+        keys = jax.vmap(jax.random.fold_in, (0, None))(batch["key"], params["number"].astype(jnp.int32))
+        return apply_block(params, drop(keys, x), batch)
+
+    loss_fn = td.Staged(embed, layer, mean_loss)
+    params = make_params(4)
+    params["blocks"]["number"] = jnp.arange(4.0)
+    batch = make_batch(13)
+    found = []
+    for strategy in td.SingleDevice(), make_pipeline(stages=2, axes={"data": 2}, devices=4, schedule="zb-h1"):
+        state, placed = strategy.init(lambda: params), strategy.put(batch)
+        keys = td.row_keys(jax.random.key(3), placed)
+        if isinstance(placed, td.PaddedBatch):
+            rows = td.PaddedBatch({**placed.data, "key": keys.data}, placed.sizes)
+        else:
+            rows = {**placed, "key": keys}
+        (loss, _), grads = strategy.value_and_grad(loss_fn)(state, rows)
+        found.append(jax.device_get((loss, grads)))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-13)
+    assert relative_error(found[1][1], found[0][1]) <= 1e-12
+
+
+def test_layers_and_microbatches_have_random_keys_of_their_own():
+    """A key beside the batch is another one in `first`, in each layer, in `last`, and for each microbatch."""
+
+    def draw(key, x):
+        return x + jax.random.bits(key, (len(x), 1), jnp.uint32).astype(x.dtype)
+
+    loss_fn = td.Staged(
+        lambda params, batch, key: draw(key, jnp.zeros((len(batch), 1))) * params["scale"],
+        lambda block, x, batch, key: jnp.concatenate([x[:, 1:], draw(key, x[:, :1] * 0)], 1) if x.shape[1] > 1 else x,
+        lambda params, x, batch, key: (
+            x.mean() + 0 * params["scale"],
+            td.Rows(jnp.concatenate([x, draw(key, x * 0)], 1)),
+        ),
+    )
+    params = {"scale": jnp.ones(()), "blocks": jnp.ones((4, 1))}
+    strategy = make_pipeline(stages=2, axes={"data": 2}, devices=4)
+    batch = strategy.put(np.zeros(8, np.float32))
+    (_, drawn), _ = strategy.value_and_grad(loss_fn)(strategy.init(lambda: params), batch, jax.random.key(0))
+    assert len(np.unique(np.asarray(drawn))) == drawn.size
+
+
+def test_what_lies_at_the_layers_path_of_other_arguments_belongs_to_layers():
+    loss_fn = td.Staged(
+        lambda params, x, extra: x @ params["inner"],
+        lambda w, x, batch, own: jnp.tanh(x @ w) * own["scale"] + own["shift"],
+        lambda params, x, batch, extra: (x @ params["inner"].T).mean() * extra["factor"],
+    )
+    random = np.random.default_rng(0)
+    params = {"inner": jnp.asarray(random.normal(size=(3, 4))), "blocks": jnp.asarray(random.normal(size=(4, 4, 4)))}
+    extra = {"blocks": {"scale": jnp.arange(1.0, 5), "shift": jnp.arange(4.0)}, "factor": jnp.array(3.0)}
+    batch = random.normal(size=(8, 3))
+    found = [
+        jax.device_get(compute(strategy, loss_fn, params, batch, extra, has_aux=False))
+        for strategy in (
+            td.SingleDevice(),
+            make_pipeline(stages=4, axes={"data": 2}),
+            make_pipeline(stages=2, axes={"data": 2}, devices=4, schedule="interleaved"),
+        )
+    ]
+    x = batch @ params["inner"]
+    for i in range(4):
+        x = np.tanh(x @ params["blocks"][i]) * (i + 1) + i
+    assert found[0][0] == pytest.approx(float((x @ params["inner"].T).mean() * 3), rel=1e-12)
+    assert relative_error(found[1], found[0]) <= 1e-12
+    assert relative_error(found[2], found[0]) <= 1e-12
+
+
+def test_what_goes_between_stages_may_be_a_tree_with_integers():
+    loss_fn = td.Staged(
+        lambda params, batch: {"x": params["embedding"][batch["x"]], "place": batch["x"] % 3, "count": jnp.int32(0)},
+        lambda block, state, batch: {
+            "x": apply_block(block, state["x"], batch) * (1 + state["place"][..., None]),
+            "place": (state["place"] + 1) % 3,
+            "count": state["count"] + 1,
+        },
+        lambda params, state, batch: mean_loss(params, state["x"] / state["count"], batch)[0],
+    )
+    params, batch = make_params(4), make_batch(8)
+    found = [
+        jax.device_get(compute(strategy, loss_fn, params, batch, has_aux=False))
+        for strategy in (
+            td.SingleDevice(),
+            make_pipeline(stages=4, axes={"data": 2}),
+            make_pipeline(stages=2, axes={"data": 2}, devices=4, schedule="zb-h1", remat=False),
+        )
+    ]
+    assert relative_error(found[1], found[0]) <= 1e-12
+    assert relative_error(found[2], found[0]) <= 1e-12
+
+
+def test_short_numbers_are_added_up_in_float32():
+    """Of 64 microbatches, whose gradients would vanish beside their sum in bfloat16."""
+    loss_fn = td.Staged(
+        lambda params, x: x * params["w"],
+        lambda block, x, batch: x * block,
+        lambda params, x, batch: (x.astype(jnp.float32).sum(), jnp.float32(len(x))),
+    )
+    params = {"w": jnp.ones((), jnp.bfloat16), "blocks": jnp.ones(2, jnp.bfloat16)}
+    batch = np.concatenate([[256.0], np.ones(63)]).astype("float32")
+    strategy = make_pipeline(stages=2, microbatches=64, axes={"data": 1}, devices=2)
+    loss, grads = compute(strategy, loss_fn, params, jnp.asarray(batch, jnp.bfloat16), has_aux=False)
+    assert float(loss) == pytest.approx(batch.mean())
+    assert float(grads["w"]) == float(jnp.bfloat16(batch.mean()))
+    assert grads["w"].dtype == jnp.bfloat16
+
+
+def test_operations_are_run_once_for_each_stage_and_microbatch():
+    """Counted on the host: none on idle ticks."""
+    counts = {"forward": 0, "weight": 0}
+
+    def count(name):
+        counts[name] += 1
+
+    @jax.custom_vjp
+    def counted(w, x):
+        jax.debug.callback(lambda: count("forward"))
+        return x * w
+
+    def backward(kept, cotangent):
+        w, x = kept
+        jax.debug.callback(lambda: count("weight"))
+        return (cotangent * x).sum(), cotangent * w
+
+    counted.defvjp(lambda w, x: (counted(w, x), (w, x)), backward)
+    loss_fn = td.Staged(
+        lambda params, x: x * params["w"],
+        lambda block, x, batch: counted(block, x),
+        lambda params, x, batch: (x**2).mean(),
+    )
+    params = {"w": jnp.ones(()), "blocks": jnp.arange(1.0, 5)}
+    for schedule in ("gpipe", "1f1b"):
+        counts.update(forward=0, weight=0)
+        strategy = make_pipeline(stages=4, microbatches=6, axes={"data": 1}, devices=4, schedule=schedule, remat=False)
+        jax.block_until_ready(compute(strategy, loss_fn, params, np.arange(12.0), has_aux=False))
+        jax.effects_barrier()
+        assert counts == {"forward": 4 * 6, "weight": 4 * 6}
+
+
+def attend(params, x, batch):
+    q, k, v = jnp.einsum("btd,dche->cbthe", x, params["qkv"])
+    return x + jnp.einsum("bthe,hed->btd", td.attend(q, k, v, is_causal=True), params["out"])
+
+
+@pytest.mark.parametrize(("schedule", "remat"), [("1f1b", True), ("zb-h1", False)])
+def test_stages_whose_devices_share_tokens_or_experts_are_exact(schedule, remat):
+    """What they communicate while they compute, all devices do at the same time."""
+
+    def layer(params, x, batch):
+        x = attend(params, x, batch)
+        apply = lambda w, x: jax.nn.gelu(x @ w) @ w.T
+        gates = jax.nn.softmax(x @ params["up"][:, :4])
+        return x + td.run_experts(apply, params["experts"], x, gates, capacity_factor=None).outputs
+
+    loss_fn = td.Staged(embed, layer, lambda params, x, batch: mean_loss(params, x, batch)[0])
+    params, batch = make_params(4), make_batch(16)
+    params["blocks"]["experts"] = jnp.asarray(np.random.default_rng(2).normal(size=(4, 4, WIDTH, 8)) * 0.3)
+    expected = jax.device_get(compute(td.SingleDevice(), loss_fn, params, batch, has_aux=False))
+    rules = {"experts": jax.P(None, "expert")}
+    for axes in {"sequence": 2, "data": 2}, {"expert": 2, "data": 2}, {"expert": 2, "sequence": 2}:
+        strategy = make_pipeline(
+            stages=2, microbatches=2, axes=axes, rules=rules if "expert" in axes else {}, schedule=schedule, remat=remat
+        )
+        found = jax.device_get(compute(strategy, loss_fn, params, batch, has_aux=False))
+        assert relative_error(found, expected) <= 1e-12
+
+
+def refuse(loss_fn, strategy, match, params=None, rows=16, kind=ValueError, **options):
+    with pytest.raises(kind, match=match):
+        compute(strategy, loss_fn, params or make_params(4), make_batch(rows), **options)
+
+
+def test_what_is_no_pipeline_is_refused():
+    strategy = make_pipeline(stages=4, axes={"data": 2})
+    plain = lambda params, batch: (jnp.float32(0), {})
+    refuse(plain, strategy, r"needs a loss made of stages, td.Staged\(first, layer, last\)", kind=TypeError)
+    with pytest.raises(ValueError, match=r"give td.Pipeline `microbatches`, and leave accumulate=2 out"):
+        strategy.value_and_grad(LOSSES["mean"], accumulate=2)
+    wider = td.Staged(embed, lambda block, x, batch: jnp.concatenate([x, x], -1), mean_loss)
+    refuse(wider, strategy, r"gives what the next one takes, but was given float64\[2, 8, 16\]")
+    uses = td.Staged(lambda params, batch: embed(params, batch) + params["blocks"]["norm"][0], apply_block, mean_loss)
+    refuse(uses, strategy, "`first` of td.Staged uses blocks/norm, which belongs to the layers at 'blocks'")
+    elsewhere = td.Staged(embed, apply_block, mean_loss, stack="layers")
+    refuse(elsewhere, strategy, "There are no parameters of layers at 'layers', only .*blocks/down")
+    refuse(
+        LOSSES["mean"], make_pipeline(stages=4, axes={"data": 2}, stack="layers"), r"td.Pipeline\(..., stack='blocks'\)"
+    )
+    refuse(LOSSES["mean"], strategy, "dimension 0 does not divide into 4 parts", make_params(5))
+    chunked = make_pipeline(stages=2, axes={"data": 4}, schedule="interleaved", chunks=3)
+    refuse(
+        LOSSES["mean"],
+        chunked,
+        "4 layers at 'blocks' do not divide into 6 stages, 3 on each of 2 devices along 'stage'",
+    )
+    tensor = make_pipeline(**MESHES["data x stage x tensor"])
+    refuse(LOSSES["mean"], tensor, "microbatches have different numbers of rows", rows=13)
+    branch = td.assume_exact(lambda x: jax.lax.cond(x.sum() > 0, lambda x: x, lambda x: jax.lax.pmean(x, "data"), x))
+    branching = td.Staged(embed, lambda block, x, batch: branch(x), mean_loss)
+    refuse(branching, strategy, "the function communicates in a branch, or in a loop whose rounds depend on values")
+    weighed = td.Staged(embed, apply_block, lambda params, x, batch: ((x**2).sum(), jnp.abs(x).sum()))
+    refuse(weighed, strategy, "The weight of a loss .* depends on the parameters", has_aux=False)
+
+
+def test_numbers_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="numbers of 1 or more, got 0, 4 and None"):
+        td.Pipeline(stages=0, microbatches=4)
+    with pytest.raises(ValueError, match="4 devices along 'stage', but `stages` is 2"):
+        td.Pipeline(stages=2, microbatches=4, axes={"stage": 4, "data": 2})
+    table = td.Schedule.from_csv("0F0,0B0\n1F0,1B0")
+    with pytest.raises(ValueError, match="for 2 devices and 1 microbatches, but `stages` is 2 and `microbatches` 4"):
+        td.Pipeline(stages=2, microbatches=4, schedule=table)
+    with pytest.raises(ValueError, match="The schedule has 1 stages on each device, but chunks=2"):
+        td.Pipeline(stages=2, microbatches=1, schedule=table, chunks=2)
+
+
+def test_functions_of_whole_parameters_are_evaluated_under_a_pipeline():
+    strategy, params, batch = make_pipeline(stages=4, axes={"data": 2}), make_params(4), make_batch(13)
+    state = strategy.init(lambda: params)
+    found = strategy.evaluate(LOSSES["mean"])(state, strategy.put(batch))
+    one = td.SingleDevice()
+    expected = one.evaluate(LOSSES["mean"])(one.init(lambda: params), one.put(batch))
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-12), found, expected)
