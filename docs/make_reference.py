@@ -25,6 +25,7 @@ SUBJECTS = {
             "HSDP",
             "TensorParallel",
             "Sharded",
+            "Pipeline",
             "Offloaded",
             "CentralStorage",
             "Compressed",
@@ -34,6 +35,10 @@ SUBJECTS = {
             "TopK",
             "Compression",
         ],
+    ),
+    "Pipelines": (
+        "A loss made of stages, and who computes what of it when; [parallelism.md](parallelism.md#pipelines) compares the schedules.",
+        ["Staged", "Schedule", "ScheduleError"],
     ),
     "Parameter servers": (
         "Workers that do not wait for each other; [parameter-server.md](parameter-server.md) says when that helps.",
