@@ -12,7 +12,7 @@ from jax.sharding import Mesh, PartitionSpec
 from tfdist_jax._internals import EvalTrace, current_trace
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._sharding._collectives import ReduceOp, map_replicas
-from tfdist_jax._sharding._mesh import batch_spec, num_replicas
+from tfdist_jax._sharding._mesh import batch_spec, replicas
 from tfdist_jax._sharding._placement import local, local_replicas
 from tfdist_jax._sharding._values import PerReplica
 
@@ -30,12 +30,14 @@ def run_on_replicas(fn: Callable[..., Any], mesh: Mesh, args: tuple[Any, ...]) -
 
     Raises:
         ValueError: If a `PerReplica` has another number of replicas than `mesh`, or differing shapes.
+        NotImplementedError: If the devices of one replica belong to several processes.
     """
     leaves, tree = jax.tree.flatten(args, is_leaf=is_per_replica)
-    splits = tuple(_check_split(leaf, num_replicas(mesh)) for leaf in leaves)
+    count = len(replicas(mesh))
+    splits = tuple(_check_split(leaf, count) for leaf in leaves)
     data = [leaf.data if isinstance(leaf, PerReplica) else leaf for leaf in leaves]
     results = _program(mesh)(fn, tree, splits, data)
-    return jax.tree.map(lambda result: PerReplica(result, num_replicas(mesh)), results)
+    return jax.tree.map(lambda result: PerReplica(result, count), results)
 
 
 def _check_split(leaf: Any, num_replicas: int) -> str:

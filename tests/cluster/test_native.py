@@ -108,6 +108,37 @@ for name, strategy in over_several_axes().items():
             assert worker.result(f"moved {name}")
 
 
+@pytest.mark.slow("three pipelines in two processes")
+def test_pipelines_in_two_processes_equal_one_device(cluster, tmp_path):
+    """Also where stages lie in both, with rows that do not divide, and a checkpoint that another strategy goes on with."""
+    program = (
+        PROGRAM
+        + f"""
+for name, strategy in pipelines().items():
+    whole, state = train(strategy, batches(GLOBAL_SIZES, seed=0), loss_fn=STAGED, make_state=make_staged_state)
+    result(name, numbers(whole))
+    with td.Checkpointer({str(tmp_path)!r} + "/" + name) as checkpointer:
+        checkpointer.save(1, state)
+        moved = checkpointer.restore(like=jax.eval_shape(make_staged_state), strategy=td.FSDP(min_size=8)).state
+    result(f"moved {{name}}", numbers(td.FSDP().fetch(moved)) == numbers(strategy.fetch(state)))
+try:
+    list(pipelines()["stages over processes"].prefetch(batches((8,), seed=0), own=True))
+except NotImplementedError as error:
+    result("own", str(error))
+"""
+    )
+    workers = cluster(2, devices_per_worker=4).start(program)
+    assert [worker.wait() for worker in workers] == [0, 0], workers[0].log + workers[1].log
+    data = native_training.batches(native_training.GLOBAL_SIZES, seed=0)
+    options = {"loss_fn": native_training.STAGED, "make_state": native_training.make_staged_state}
+    expected = native_training.numbers(native_training.train(td.SingleDevice(), data, **options)[0])
+    for worker in workers:
+        for name in native_training.pipelines():
+            assert_same(worker.result(name), expected)
+            assert worker.result(f"moved {name}")
+        assert "Give all processes the same batches" in worker.result("own")
+
+
 @pytest.mark.slow("three strategies in two processes")
 def test_parts_of_rows_and_rounded_gradients_in_two_processes(cluster):
     """In parts, gradients are those of one device; rounded ones are near to them, and the same in both processes."""

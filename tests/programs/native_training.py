@@ -27,6 +27,22 @@ def over_several_axes():
     }
 
 
+def pipelines():
+    """Pipelines whose stages lie in one process, or in both, for eight devices."""
+    return {
+        "stages within processes": td.Pipeline(2, 3, axes={"data": 4}),
+        "stages over processes": td.Pipeline(4, 2, axes={"stage": 4, "data": 2}, schedule="zb-h1"),
+        "stages and shards": td.Pipeline(2, 2, "interleaved", axes={"stage": 2, "data": 2, "fsdp": 2}, min_size=8),
+    }
+
+
+def make_staged_state():
+    """Parameters and optimizer state of `STAGED`."""
+    params, _ = make_state()
+    params |= {"blocks": 0.3 * jax.random.normal(jax.random.key(1), (4, 8, 8))}
+    return params, OPTIMIZER.init(params)
+
+
 def make_state():
     """Parameters and optimizer state."""
     keys = jax.random.split(jax.random.key(0))
@@ -39,6 +55,14 @@ def loss_fn(params, batch):
     hidden = jnp.tanh(batch["x"] @ params["w"] + params["b"])
     error = hidden @ params["v"] - batch["y"]
     return jnp.mean(error**2), {"mean": jnp.mean(hidden)}
+
+
+STAGED = td.Staged(
+    lambda params, batch: jnp.tanh(batch["x"] @ params["w"] + params["b"]),
+    lambda block, x, batch: x + jnp.tanh(x @ block),
+    lambda params, x, batch: (jnp.mean((x @ params["v"] - batch["y"]) ** 2), {"mean": jnp.mean(x)}),
+)
+"""Mean squared error, with layers in between."""
 
 
 def batches(sizes, seed):
@@ -55,7 +79,7 @@ def joined_own():
     return [jax.tree.map(lambda *leaves: np.concatenate(leaves), *part) for part in parts]
 
 
-def train(strategy, data, *, accumulate=1, **options):
+def train(strategy, data, *, loss_fn=loss_fn, make_state=make_state, accumulate=1, **options):
     """Return the final state and what each step tells, both whole, and the state where it lies."""
 
     @strategy.jit

@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from tfdist_jax._cluster import Background, Exchange, waiting
 from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, split_sizes
-from tfdist_jax._sharding._mesh import batch_spec, num_replicas, replicas
+from tfdist_jax._sharding._mesh import SEQUENCE, batch_spec, num_replicas, replicas
 from tfdist_jax._sharding._placement import batch_shardings, local, local_replicas, put_own, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 
@@ -40,6 +40,8 @@ def shards_of_global_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Sha
         padded = (pad_to_equal(batch, num_replicas(mesh)) for batch in batches)
         yield from ((batch, [sizes]) for batch, sizes in padded)
         return
+    if SEQUENCE in mesh.shape:
+        replicas(mesh)  # A process gives its devices all tokens of their rows.
     mine = local_replicas(mesh)
     rounds = ((batch, sizes_of(batch, num_replicas(mesh))) for batch in batches)
     with contextlib.closing(_Ahead(rounds)) as steps:
@@ -118,9 +120,11 @@ def shards_of_local_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Shar
 
     Raises:
         ValueError: If this process has no batch at all, so that it does not know what a batch looks like.
+        NotImplementedError: If devices of several processes share the rows of a replica.
     """
     if not spans_processes(mesh):
         return shards_of_global_batches(batches, mesh)
+    replicas(mesh)  # Each replica's rows come from one process.
     batches = iter(batches)
     first = next(batches, None)
     if first is None:
@@ -128,8 +132,8 @@ def shards_of_local_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Shar
             "This process has no batches of its own, so it cannot take part in the others' steps: it does not know what "
             "their batches look like. Give it one without rows, such as {'x': np.zeros((0, 784))}."
         )
-    replicas = len(local_replicas(mesh))
-    rounds = ((batch, sizes_of(batch, replicas)) for batch in itertools.chain([first], batches) if num_rows(batch))
+    count = len(local_replicas(mesh))
+    rounds = ((batch, sizes_of(batch, count)) for batch in itertools.chain([first], batches) if num_rows(batch))
     return shards_of_local_rounds(rounds, mesh, like=first)
 
 

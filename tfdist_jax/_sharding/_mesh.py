@@ -129,22 +129,33 @@ def replicas(mesh: Mesh) -> tuple[Device, ...]:
         ValueError: If the mesh has no batch axis.
         NotImplementedError: If the devices of one replica belong to several processes.
     """
-    axes = batch_axes(mesh)
-    first = np.moveaxis(mesh.devices, [mesh.axis_names.index(axis) for axis in axes], range(len(axes)))
-    groups = first.reshape(math.prod(mesh.shape[axis] for axis in axes), -1)
+    groups = replica_groups(mesh)
     for group in groups:
         if len(owners := {device.process_index for device in group}) > 1:
             raise NotImplementedError(
-                f"A replica lies on devices of the processes {sorted(owners)}, but each must have whole ones. Let the axes of the batch, "
-                "not others, go over the processes: make them the mesh's first."
+                f"A replica lies on devices of the processes {sorted(owners)}, but each must have whole ones for this. Let the axes of the "
+                "batch, not others, go over the processes: make them the mesh's first. Give all processes the same batches where they "
+                "cannot, with `strategy.put(batch)` or `strategy.prefetch(batches)`."
             )
     return tuple(groups[:, 0])
 
 
 @functools.lru_cache(maxsize=256)
+def replica_groups(mesh: Mesh) -> np.ndarray:
+    """Return the devices of each replica, which see the same rows: `[replicas, devices]`.
+
+    Raises:
+        ValueError: If the mesh has no batch axis.
+    """
+    axes = batch_axes(mesh)
+    first = np.moveaxis(mesh.devices, [mesh.axis_names.index(axis) for axis in axes], range(len(axes)))
+    return first.reshape(num_replicas(mesh), -1)
+
+
+@functools.lru_cache(maxsize=256)
 def num_replicas(mesh: Mesh) -> int:
-    """Return into how many parts a batch is split: the size of its axes; errors as `replicas`."""
-    return len(replicas(mesh))
+    """Return into how many parts a batch is split: the size of its axes."""
+    return math.prod(mesh.shape[axis] for axis in batch_axes(mesh))
 
 
 def data_mesh(devices: tuple[Device, ...] | None) -> Mesh:

@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from tfdist_jax._sharding._mesh import SEQUENCE, batch_spec, replicas
+from tfdist_jax._sharding._mesh import SEQUENCE, batch_spec, replica_groups
 
 
 @functools.lru_cache(maxsize=256)
@@ -31,9 +31,9 @@ def processes(mesh: Mesh) -> tuple[int, ...]:
 
 
 def local_replicas(mesh: Mesh) -> tuple[int, ...]:
-    """Return the indices of this process's replicas."""
+    """Return the indices of the replicas of which this process has devices; others may have more of these."""
     own = set(mesh.local_devices)
-    return tuple(i for i, device in enumerate(replicas(mesh)) if device in own)
+    return tuple(i for i, group in enumerate(replica_groups(mesh)) if not own.isdisjoint(group))
 
 
 def put(value: Any, sharding: Any) -> Any:

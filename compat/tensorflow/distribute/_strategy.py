@@ -123,7 +123,7 @@ class Strategy:
         if cross_device_ops is not None and not isinstance(cross_device_ops, CrossDeviceOps):
             raise TypeError(f"`cross_device_ops` must be a tf.distribute.CrossDeviceOps, got {cross_device_ops!r}.")
         self.native = native
-        self._num_replicas = native.num_replicas
+        self._num_replicas = len(replicas(native.mesh))
         self.cross_device_ops = cross_device_ops
         options = communication_options or CommunicationOptions()
         self.bucket_bytes = getattr(cross_device_ops, "bucket_bytes", None) or options.bytes_per_pack or BUCKET_BYTES
