@@ -13,12 +13,12 @@ from tfdist_jax._global_batch._replica_function import ReplicaFunction, zeros_li
 from tfdist_jax._global_batch._results import How
 from tfdist_jax._global_batch._row_analysis import communicates, equations, equations_inside
 from tfdist_jax._global_batch._row_values import line_of
-from tfdist_jax._pipeline._chunks import bring_chunks
 from tfdist_jax._pipeline._executor import Executor
 from tfdist_jax._pipeline._plan import PipelinePlan
 from tfdist_jax._pipeline._slots import make_slot_table
+from tfdist_jax._pipeline._stacked import StackedModel
 from tfdist_jax._pipeline._staged import Staged
-from tfdist_jax._pipeline._stages import Model, Stages
+from tfdist_jax._pipeline._stages import Mode, Stages
 from tfdist_jax._sharding._layout import names_of, tree_paths
 from tfdist_jax._sharding._mesh import STAGE
 
@@ -57,40 +57,38 @@ def pipeline_gradients(
     Returns:
         As `accumulate_gradients`; of results, what this device has.
     """
-    split, staged, schedule = function.split, loss.staged, loss.plan.schedule
-    _check_layouts(function, staged, params)
-    whole, scatter = jax.vjp(split.gather_params, params)
-    own_layers = staged.count_layers(whole)
-    if own_layers % schedule.num_chunks:
-        raise ValueError(
-            f"{own_layers * schedule.num_devices} layers at {staged.stack!r} do not divide into {schedule.num_stages} stages, "
-            f"{schedule.num_chunks} on each of {schedule.num_devices} devices along {STAGE!r}. Change their number, `stages` or `chunks`."
-        )
-    model = Model(staged, own_layers * schedule.num_devices, schedule.num_stages, whole)
-    shared, layers = model.take(whole)
-    chunks, send_back = jax.vjp(lambda layers: bring_chunks(layers, schedule.num_devices, schedule.num_chunks), layers)
+    split, schedule = function.split, loss.plan.schedule
+    own_extra = function.own_keys(extra)
     sizes = np.array([split.part_sizes(size) for size in split.sizes])
-    executor = _make_executor(function, loss, model, sizes, data, function.own_keys(extra))
-    length = int(sizes.max())
-    microbatches = jax.tree.map(lambda leaf: _cut(leaf, schedule.num_microbatches, length), data)
-    (own, parts), of_shared, of_layers = executor.run(shared, chunks, microbatches, function.own_keys(extra))
+    model = _make_model(function, loss, params, jax.tree.map(lambda leaf: leaf[: sizes.max()], data), own_extra)
+    executor = _make_executor(function, loss, model, sizes, data, own_extra)
+    (shared, own_params), scatter = jax.vjp(lambda params: model.prepare(split.gather_params(params)), params)
+    microbatches = jax.tree.map(lambda leaf: _cut(leaf, schedule.num_microbatches, int(sizes.max())), data)
+    (own, parts), *grads = executor.run(shared, own_params, microbatches, own_extra)
 
     def pull_back(cotangents: Sequence[jax.Array]) -> tuple[Any]:
         scale = lambda param, grad: (cotangents[0] * grad).astype(param.dtype)
-        (own,) = send_back(jax.tree.map(scale, chunks, of_layers))
-        return scatter(model.join(jax.tree.map(scale, shared, of_shared), own))
+        return scatter(jax.tree.map(scale, (shared, own_params), tuple(grads)))
 
     join = lambda part: part.reshape(-1, *part.shape[2:])[: max(split.sizes)]
     pairs = zip(function.rules, parts, strict=True)
     return own, pull_back, [join(part) if rule.has_entries else part for rule, part in pairs]
 
 
+def _make_model(function: ReplicaFunction, loss: StagedLoss, params: Any, rows: Any, extra: Any) -> Any:
+    """Divide a model over the devices, given what one of them has of the parameters, and the largest microbatch."""
+    split, schedule = function.split, loss.plan.schedule
+    whole = jax.eval_shape(split.gather_params, params)
+    _check_layouts(function, loss.staged, params)
+    return StackedModel(loss.staged, schedule, whole)
+
+
 def _make_executor(  # noqa: PLR0913
-    function: ReplicaFunction, loss: StagedLoss, model: Model, sizes: np.ndarray, data: Any, extra: Any
+    function: ReplicaFunction, loss: StagedLoss, model: Any, sizes: np.ndarray, data: Any, extra: Any
 ) -> Executor:
     split, plan = function.split, loss.plan
-    is_uniform = _is_uniform(function)
-    if is_uniform and len({*sizes.flat}) > 1:
+    mode = Mode(saves=not plan.remat, is_split=plan.schedule.is_split, is_uniform=_is_uniform(function))
+    if mode.is_uniform and len({*sizes.flat}) > 1:
         raise ValueError(
             f"The devices of a stage communicate while they compute, but microbatches have different numbers of rows, {sizes.tolist()}: "
             f"some would wait for ever. Give each of {len(split.sizes)} replicas a number of rows that {sizes.shape[1]} microbatches "
@@ -99,10 +97,7 @@ def _make_executor(  # noqa: PLR0913
     stages: dict[int, Stages] = {}
     for size in sorted({*map(int, sizes.flat)} - {0}):
         rows = jax.tree.map(lambda leaf, size=size: jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype), data)
-        finish = functools.partial(_finish, function, loss, size)
-        stages[size] = Stages(
-            model, rows, extra, finish, saves=not plan.remat, is_split=plan.schedule.is_split, is_uniform=is_uniform
-        )
+        stages[size] = model.make_stages(rows, extra, functools.partial(_finish, function, loss, size), mode)
     _check_weight(stages[max(stages)])
     return Executor(
         schedule=plan.schedule,
@@ -111,7 +106,7 @@ def _make_executor(  # noqa: PLR0913
         sizes=sizes,
         row_axes=split.row_axes,
         sums=_Sums(function, sizes.shape[1]),
-        is_uniform=is_uniform,
+        mode=mode,
         in_order=split.mesh.devices.flat[0].platform == "cpu",
     )
 

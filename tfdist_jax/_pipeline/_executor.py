@@ -11,7 +11,7 @@ import numpy as np
 
 from tfdist_jax._pipeline._schedule import Schedule
 from tfdist_jax._pipeline._slots import IDLE, SlotTable
-from tfdist_jax._pipeline._stages import Stages
+from tfdist_jax._pipeline._stages import Mode, Stages
 from tfdist_jax._sharding._keys import fold_keys
 from tfdist_jax._sharding._mesh import STAGE
 
@@ -43,7 +43,7 @@ class Executor:
         sizes: How many rows the microbatches of each replica have: `[replicas, microbatches]`.
         row_axes: The axes over which rows are split.
         sums: How the results of microbatches are put together.
-        is_uniform: Whether all devices compute the same at each tick, and throw away what they need not have computed.
+        mode: How stages are run.
         in_order: Whether only one transfer may be under way at a time.
     """
 
@@ -53,7 +53,7 @@ class Executor:
     sizes: np.ndarray
     row_axes: tuple[str, ...]
     sums: "Sums"
-    is_uniform: bool
+    mode: Mode
     in_order: bool
 
     def run(self, shared: list[jax.Array], layers: Any, data: Any, extra: Any) -> tuple[Any, list[jax.Array], Any]:
@@ -152,8 +152,9 @@ class _Run:
             given = [_take(carry[name], now[f"backward_{name}"]) for name in ("input", "saved", "cotangent")]
             like = stages.floats, stages.kept if is_split else params[1]
             of_x, made = self._by_size(number, "backward", like, params, k, *given)
-            first = lambda shared: _add(shared, self._by_size(number, "backward_first", self._shared, params, of_x))
-            shared = self._choose(k == 0, first, lambda shared: shared, shared)
+            if stages.has_first:
+                first = lambda shared: _add(shared, self._by_size(number, "backward_first", self._shared, params, of_x))
+                shared = self._choose(k == 0, first, lambda shared: shared, shared)
             if is_split:
                 return (of_x, made), (shared, layers)
             return (of_x, []), (shared, _add_at(layers, now["backward_chunk"], made))
@@ -198,7 +199,7 @@ class _Run:
         return self._choose(number != IDLE, compute, lambda totals: (zeros(shapes), totals), totals)
 
     def _choose(self, condition: Any, yes: Callable[..., Any], no: Callable[..., Any], *args: Any) -> Any:
-        return self._of.largest.choose(condition, yes, no, *args)
+        return self._of.mode.choose(condition, yes, no, *args)
 
     def _by_size(self, number: Any, name: str, like: Any, params: Any, *given: Any) -> Any:
         """Return what a function of stages gives for a microbatch, filled up to the shapes that it has for the most rows."""
