@@ -116,6 +116,19 @@ def costs_of_strategies(run_for_tpu, topology):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.slow("compiles ten pipelines for a TPU slice")
+def test_every_pipeline_compiles_for_a_tpu_slice_of_two_hosts(run_for_tpu):
+    """Also where chips of a stage share tokens, experts, or what XLA divides: none of that is in a branch that only some take."""
+    found = run_for_tpu("tpu_pipelines.py", "v5e:2x4")["v5e:2x4"]
+    assert {name: costs["in branches"] for name, costs in found.items()} == dict.fromkeys(found, [])
+    assert all("collective-permute" in costs["over stage"] for costs in found.values())
+    # With four times as many microbatches, each has a fourth of the rows.
+    assert (
+        found["1f1b, 16 microbatches"]["temp_bytes"] < found["1f1b"]["temp_bytes"] < found["1f1b, saved"]["temp_bytes"]
+    )
+
+
+@pytest.mark.exhaustive
 @pytest.mark.slow("compiles thirteen programs for a TPU slice")
 def test_every_strategy_compiles_for_a_tpu_slice_of_two_hosts(run_for_tpu):
     costs = costs_of_strategies(run_for_tpu, "v5e:2x4")

@@ -40,6 +40,7 @@ def pipelines(chips):
         "zb-h1": make("zb-h1"),
         "fsdp x tensor": make(stages=2, axes={"fsdp": 2, "tensor": 2}, rules=RULES),
         "ring": make(stages=2, axes={"data": 1, "sequence": 4}),
+        "list": make(stack=None),
         "experts": make(stages=2, axes={"data": 1, "expert": 4}, rules={"experts": P(None, "expert")}),
     }
 
@@ -59,8 +60,19 @@ LOSS = td.Staged(
 )
 
 
+LISTED = td.Staged(
+    LOSS.first,
+    [
+        lambda params, x, batch, i=i: layer({name: leaf[i] for name, leaf in params["blocks"].items()}, x, batch)
+        for i in range(LAYERS)
+    ],
+    LOSS.last,
+)
+
+
 def figures(strategy, has_experts):
     """What the gradients' program costs."""
+    loss_fn = LISTED if strategy.stack is None else LOSS
     shapes = {"up": (WIDTH, HIDDEN), "down": (HIDDEN, WIDTH)} | ({"experts": (8, WIDTH, HIDDEN)} if has_experts else {})
     params = {
         "first": jax.ShapeDtypeStruct((WIDTH, WIDTH), "float32"),
@@ -70,7 +82,7 @@ def figures(strategy, has_experts):
     params = jax.tree.map(typed, params, strategy.shardings(params))
     spec = P(strategy.batch_axes, *(("sequence",) if "sequence" in strategy.mesh.shape else ()))
     batch = jax.ShapeDtypeStruct((ROWS, TOKENS, WIDTH), "float32", sharding=NamedSharding(strategy.mesh, spec))
-    found = strategy.explain(strategy.value_and_grad(LOSS, has_aux=False), params, batch)
+    found = strategy.explain(strategy.value_and_grad(loss_fn, has_aux=False), params, batch)
     return {
         "over stage": sorted({one.kind for one in found.collectives if one.axes == ("stage",)}),
         "in branches": [[one.kind, *one.axes] for one in found.collectives if one.is_branch],

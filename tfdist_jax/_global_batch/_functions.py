@@ -12,12 +12,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tfdist_jax._global_batch._accumulation import accumulate_gradients
 from tfdist_jax._global_batch._compression_memory import Compressed, put_memories, take_memories
 from tfdist_jax._global_batch._gradient_sums import sum_gradients
-from tfdist_jax._global_batch._pipelining import StagedLoss, pipeline_gradients
+from tfdist_jax._global_batch._pipelining import pipeline_gradients
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, make_replica_function
 from tfdist_jax._global_batch._results import How, Mean, unwrap
 from tfdist_jax._global_batch._split import Split, split_arguments
-from tfdist_jax._pipeline._plan import PipelinePlan
-from tfdist_jax._pipeline._staged import Staged
+from tfdist_jax._pipeline import PipelinePlan, Staged, StagedLoss
 from tfdist_jax._sharding._layout import LayoutRule, axes_of, restrict
 
 
@@ -57,9 +56,9 @@ def value_and_grad_globally(  # noqa: PLR0913
 
     def value_and_grad(params: Any, batch: Any, *extra: Any, compression: Compressed | None = None) -> Any:
         _check_differentiable(params)
-        microbatches = None if staged is None else staged.plan.schedule.num_microbatches
-        split, arguments = split_arguments(mesh, state_layout, params, batch, extra, microbatches=microbatches)
-        split = dataclasses.replace(split, accumulate=microbatches or accumulate)
+        split, arguments = split_arguments(mesh, state_layout, params, batch, extra, pipeline=staged)
+        if staged is None:
+            split = dataclasses.replace(split, accumulate=accumulate)
         function = _with_loss(make_replica_function(named, ("loss", "aux"), split, arguments))
         grad_specs = jax.tree.map(lambda layout: layout.gradient or layout.spec, split.layouts)
         per_replica = jax.tree.map(lambda spec: restrict(spec, split.axes), grad_specs)

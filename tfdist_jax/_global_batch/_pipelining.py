@@ -13,8 +13,10 @@ from tfdist_jax._global_batch._replica_function import ReplicaFunction, zeros_li
 from tfdist_jax._global_batch._results import How
 from tfdist_jax._global_batch._row_analysis import communicates, equations, equations_inside
 from tfdist_jax._global_batch._row_values import line_of
+from tfdist_jax._global_batch._split import stage_dimension
+from tfdist_jax._pipeline import StagedLoss
 from tfdist_jax._pipeline._executor import Executor
-from tfdist_jax._pipeline._plan import PipelinePlan
+from tfdist_jax._pipeline._listed import ListedModel
 from tfdist_jax._pipeline._slots import make_slot_table
 from tfdist_jax._pipeline._stacked import StackedModel
 from tfdist_jax._pipeline._staged import Staged
@@ -24,22 +26,6 @@ from tfdist_jax._sharding._mesh import STAGE
 
 Results = tuple[list[Any], list[Any]]
 """The loss, with its weight if it has one; the part of each result, None for arguments."""
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class StagedLoss:
-    """A loss made of stages, and how a pipeline computes it.
-
-    Attributes:
-        staged: The stages.
-        plan: Which device computes what, and when.
-        read: From what the last stage returns to the loss and its aux.
-    """
-
-    staged: Staged
-    plan: PipelinePlan
-    read: Callable[[Any], Any]
 
 
 def pipeline_gradients(
@@ -78,9 +64,12 @@ def pipeline_gradients(
 def _make_model(function: ReplicaFunction, loss: StagedLoss, params: Any, rows: Any, extra: Any) -> Any:
     """Divide a model over the devices, given what one of them has of the parameters, and the largest microbatch."""
     split, schedule = function.split, loss.plan.schedule
-    whole = jax.eval_shape(split.gather_params, params)
+    own = jax.eval_shape(split.gather_params, params)
+    if loss.staged.is_listed:
+        dimensions = [stage_dimension(layout) for layout in jax.tree.leaves(split.layouts)]
+        return ListedModel(loss.staged, schedule, split.whole_shapes(own), dimensions, rows, extra)
     _check_layouts(function, loss.staged, params)
-    return StackedModel(loss.staged, schedule, whole)
+    return StackedModel(loss.staged, schedule, own)
 
 
 def _make_executor(  # noqa: PLR0913

@@ -1,6 +1,7 @@
 """How the arguments of a function of a batch lie over the replicas."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, final
 
@@ -9,9 +10,18 @@ from jax.sharding import Mesh, PartitionSpec
 
 from tfdist_jax._global_batch._gathers import Gather, make_gather
 from tfdist_jax._global_batch._row_values import RowKind
+from tfdist_jax._pipeline import StagedLoss
 from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._sharding._input import PaddedBatch, num_rows, split_sizes
-from tfdist_jax._sharding._layout import Layout, LayoutRule, bring_to_devices, make_shardings, restrict, tree_layouts
+from tfdist_jax._sharding._layout import (
+    Layout,
+    LayoutRule,
+    bring_to_devices,
+    make_shardings,
+    names_of,
+    restrict,
+    tree_layouts,
+)
 from tfdist_jax._sharding._mesh import SEQUENCE, STAGE, batch_axes, batch_spec, manual_axes, num_replicas
 
 Sizes = tuple[int, ...]
@@ -121,14 +131,16 @@ class Split:
         """Return the shapes that whole parameters have, from those in a program of replicas in which they are gathered, but for layers."""
 
         def whole(layout: Layout, leaf: Any) -> Any:
-            stages = self.mesh.shape[STAGE] if STAGE in layout.local_axes else 1
-            return jax.ShapeDtypeStruct((stages * leaf.shape[0], *leaf.shape[1:]), leaf.dtype) if stages > 1 else leaf
+            along = stage_dimension(layout)
+            stages = self.mesh.shape[STAGE] if along is not None else 1
+            shape = [stages * size if i == along else size for i, size in enumerate(leaf.shape)]
+            return jax.ShapeDtypeStruct(shape, leaf.dtype) if stages > 1 else leaf
 
         return jax.tree.map(whole, self.layouts, params)
 
 
 def split_arguments(  # noqa: PLR0913
-    mesh: Mesh, state_layout: LayoutRule, params: Any, batch: Any, extra: Any, *, microbatches: int | None = None
+    mesh: Mesh, state_layout: LayoutRule, params: Any, batch: Any, extra: Any, *, pipeline: StagedLoss | None = None
 ) -> tuple[Split, Any]:
     """Return how arguments lie over the replicas, and the arguments, with a batch whose arrays are as long on each replica.
 
@@ -138,24 +150,32 @@ def split_arguments(  # noqa: PLR0913
         params: The parameters.
         batch: Pytree of arrays `[rows, ...]` whose rows are split evenly, or of `PaddedBatch` of the same sizes.
         extra: A tuple of others, the same on all replicas.
-        microbatches: For a loss made of stages, how many microbatches a replica's rows are; otherwise each device computes all layers.
+        pipeline: The stages that the function is made of, if it is; otherwise each device computes all layers.
 
     Raises:
         ValueError: If the parts of the batch do not fit together, or there are no rows.
     """
     data = jax.tree.map(lambda part: part.data if _is_padded(part) else part, batch, is_leaf=_is_padded)
     layouts = tree_layouts(state_layout, params, mesh)
-    is_staged = microbatches is not None
-    if not is_staged:
-        layouts = jax.tree.map(_gathered_over_stages, layouts)
+    if pipeline is None or pipeline.staged.is_listed:
+        layouts = jax.tree.map(functools.partial(_over_stages, is_local=pipeline is not None), layouts)
     params = bring_to_devices(params, make_shardings(layouts, mesh))
-    split = Split(mesh, layouts, _sizes(batch, num_replicas(mesh)), microbatches or 1, is_staged)
+    split = Split(mesh, layouts, _sizes(batch, num_replicas(mesh)))
+    if pipeline is not None:
+        split = dataclasses.replace(split, accumulate=pipeline.plan.schedule.num_microbatches, is_staged=True)
     return split, (params, data, extra)
 
 
-def _gathered_over_stages(layout: Layout) -> Layout:
-    local = tuple(axis for axis in layout.local if axis != STAGE)
-    return layout if local == layout.local else dataclasses.replace(layout, local=local)
+def _over_stages(layout: Layout, *, is_local: bool) -> Layout:
+    """Return a layout of which a device has its own part along `STAGE`, or which is gathered over it."""
+    others = tuple(axis for axis in layout.local if axis != STAGE)
+    return dataclasses.replace(layout, local=(*others, STAGE) if is_local else others)
+
+
+def stage_dimension(layout: Layout) -> int | None:
+    """Return along which dimension a device has its own part of an array, as its place along `STAGE` says; None if along none."""
+    found = [i for i, entry in enumerate(layout.spec) if STAGE in names_of(entry) and STAGE in layout.local]
+    return found[0] if found else None
 
 
 def _sizes(batch: Any, replicas: int) -> Sizes:

@@ -157,7 +157,7 @@ class _Run:
                 shared = self._choose(k == 0, first, lambda shared: shared, shared)
             if is_split:
                 return (of_x, made), (shared, layers)
-            return (of_x, []), (shared, _add_at(layers, now["backward_chunk"], made))
+            return (of_x, zeros(stages.kept)), (shared, _add_at(layers, now["backward_chunk"], made))
 
         totals = carry["shared"], carry["layers"]
         (of_x, kept), totals = self._if_due(now["backward"], compute, (stages.floats, stages.kept), totals)

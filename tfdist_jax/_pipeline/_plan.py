@@ -1,9 +1,11 @@
 """What a strategy says of its pipeline."""
 
 import dataclasses
-from typing import final
+from collections.abc import Callable
+from typing import Any, final
 
 from tfdist_jax._pipeline._schedule import Schedule
+from tfdist_jax._pipeline._staged import Staged
 
 
 @final
@@ -18,3 +20,19 @@ class PipelinePlan:
 
     schedule: Schedule
     remat: bool
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class StagedLoss:
+    """A loss made of stages, and how a pipeline computes it.
+
+    Attributes:
+        staged: The stages.
+        plan: Which device computes what, and when.
+        read: From what the last stage returns to the loss and its aux.
+    """
+
+    staged: Staged
+    plan: PipelinePlan
+    read: Callable[[Any], Any]

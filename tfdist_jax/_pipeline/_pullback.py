@@ -14,13 +14,16 @@ class Pullback:
 
     What the forward pass saves is what depends on `x` and is needed; what the derivative takes of parameters and of others it gets from
     these, and what it takes of what is computed from these alone is computed again.
+
+    Attributes:
+        cotangents: The shapes of the floating numbers of `y`.
     """
 
     def __init__(self, fn: Callable[[Any, Any, Any], Any], params: Any, x: Any, others: Any) -> None:
         """Trace the function.
 
         Args:
-            fn: The function; `y` has the shapes of `x`.
+            fn: The function.
             params: Shapes of its parameters.
             x: Shapes of its input.
             others: Shapes of other arguments, by which it is not differentiated.
@@ -37,20 +40,19 @@ class Pullback:
             _, pull_back, y = jax.vjp(run, params, floats, has_aux=True)
             leaves, tree = jax.tree.flatten(pull_back)
             trees.append(tree)
-            return jax.tree.leaves(y), leaves
+            return y, leaves
 
-        self._program = jax.make_jaxpr(forward)(params, x, others)
-        self._tree, self._x = trees[-1], jax.tree.structure(x)
-        self._num_params = len(jax.tree.leaves(params))
-        num_x = len(jax.tree.leaves(x))
+        self._program, (y, _) = jax.make_jaxpr(forward, return_shape=True)(params, x, others)
+        self._tree, self._y_tree = trees[-1], jax.tree.structure(y)
+        num_params, num_x, num_y = (len(jax.tree.leaves(tree)) for tree in (params, x, y))
         jaxpr = self._program.jaxpr
-        self._y = jaxpr.outvars[:num_x]
-        self._needed = jaxpr.outvars[num_x:]
-        inputs = jaxpr.invars[self._num_params : self._num_params + num_x]
+        self._y, self._needed = jaxpr.outvars[:num_y], jaxpr.outvars[num_y:]
+        inputs = jaxpr.invars[num_params : num_params + num_x]
         self._given = [var for var in jaxpr.invars if var not in {*inputs}]
         follow = dependent(jaxpr.eqns, inputs)
         self._saved = [*dict.fromkeys(var for var in self._needed if not isinstance(var, Literal) and var in follow)]
         self._args = params, x, others
+        self.cotangents = take_floats(y)[0]
 
     @property
     def saved(self) -> list[jax.ShapeDtypeStruct]:
@@ -61,7 +63,7 @@ class Pullback:
         """Return `y`, and what a backward pass needs of `x`."""
         given = jax.tree.leaves((params, x, others))
         results = self._run(self._program.jaxpr.invars, given, [*self._y, *self._saved])
-        return self._x.unflatten(results[: len(self._y)]), results[len(self._y) :]
+        return self._y_tree.unflatten(results[: len(self._y)]), results[len(self._y) :]
 
     def pull_back(self, params: Any, others: Any, saved: Sequence[jax.Array], cotangent: Any) -> tuple[Any, Any]:
         """Return the gradients by the parameters, and those by the floating numbers of `x`.
@@ -93,19 +95,19 @@ class SplitPullback:
     def __init__(self, pullback: Pullback, params: Any, x: Any, others: Any) -> None:
         """Trace the backward pass."""
         self._params = jax.tree.structure(params)
-        floats, _ = take_floats(x)
+        num_x = len(take_floats(x)[0])
 
         def backward(params: Any, others: Any, saved: Any, cotangent: Any) -> tuple[Any, Any]:
             of_params, of_x = pullback.pull_back(params, others, saved, cotangent)
             return jax.tree.leaves(of_x), jax.tree.leaves(of_params)
 
-        flat = jax.make_jaxpr(backward)(params, others, pullback.saved, floats)
+        flat = jax.make_jaxpr(backward)(params, others, pullback.saved, pullback.cotangents)
         program = jax.make_jaxpr(_inlined(flat))(*flat.in_avals)
         jaxpr = program.jaxpr
         num_given = len(jax.tree.leaves((params, others)))
         self._program = program
         self._given = jaxpr.invars[:num_given]
-        self._of_x, self._of_params = jaxpr.outvars[: len(floats)], jaxpr.outvars[len(floats) :]
+        self._of_x, self._of_params = jaxpr.outvars[:num_x], jaxpr.outvars[num_x:]
         first = _needed_eqns(jaxpr.eqns, self._of_x)
         made = {*jaxpr.invars[num_given:]} | {var for eqn in first for var in eqn.outvars}
         done = {*map(id, first)}

@@ -14,7 +14,7 @@ from tfdist_jax._sharding._layout import tree_paths
 @final
 @dataclasses.dataclass(frozen=True)
 class Staged:
-    """A loss of layers that are alike, which a pipeline divides over devices.
+    """A loss of layers, which a pipeline divides over devices.
 
     It is a function `(params, batch, *extra)` as any other loss, and computes the same under every strategy: what is before the layers,
     the layers one after another, and what is behind them. `td.Pipeline` gives each device some of the layers.
@@ -24,10 +24,12 @@ class Staged:
     Attributes:
         first: `first(params, batch, *extra)` gives what the first layer takes: a pytree of arrays, such as embeddings `[rows, ...]`.
         layer: `layer(layer_params, x, batch, *extra)` gives what the next one takes, of the same shapes and types. If one of `extra` has
-            something at `stack` as well, such as statistics, a layer gets its own.
+            something at `stack` as well, such as statistics, a layer gets its own. Layers that are not alike are a list of functions
+            `(params, x, batch, *extra)`, which take all parameters, use what they need, and give each other arrays of any shapes.
         last: `last(params, x, batch, *extra)` gives what a loss function returns: the loss, or `(sum, weight)`, and `aux` behind it.
         stack: The path in `params` of the layers' parameters, stacked along their first dimension: arrays `[layers, ...]`, as
-            `nnx.vmap`, `nnx.scan` and `linen.scan` make them. `first` and `last` may use all others, also the same ones.
+            `nnx.vmap`, `nnx.scan` and `linen.scan` make them. `first` and `last` may use all others, also the same ones. It means nothing
+            for a list.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpy as np, tfdist_jax as td
@@ -48,12 +50,27 @@ class Staged:
     """
 
     first: Callable[..., Any]
-    layer: Callable[..., Any]
+    layer: Callable[..., Any] | Sequence[Callable[..., Any]]
     last: Callable[..., Any]
     stack: str = "blocks"
 
+    def __post_init__(self) -> None:
+        """Keep a list of layers as it is now."""
+        if not callable(self.layer):
+            object.__setattr__(self, "layer", tuple(self.layer))
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether layers are a list of functions."""
+        return isinstance(self.layer, tuple)
+
     def __call__(self, params: Any, batch: Any, *extra: Any) -> Any:
         """Compute the loss of whole parameters, one layer after another."""
+        if self.is_listed:
+            x, count = (), self.count_functions()
+            for number in range(count):
+                x = self.apply_function(number, params, x, batch, extra)
+            return self.last(params, x, batch, *fold_keys(extra, count))
         layers, own = self.layers(params), self.own_extra(extra)
         x = jax.tree.map(jnp.asarray, self.first(params, batch, *fold_keys(extra, 0)))
 
@@ -80,13 +97,26 @@ class Staged:
             ValueError: If the next layer could not take it.
         """
         given = [whole if part is None else part for whole, part in zip(fold_keys(extra, number + 1), own, strict=True)]
-        y = self.layer(layer, x, batch, *given)
+        y = self.layer(layer, x, batch, *given)  # pyright: ignore[reportCallIssue]
         if _shapes(y) != _shapes(x):
             raise ValueError(
                 f"A layer of td.Staged gives what the next one takes, but was given {_describe(x)} and returned {_describe(y)}. What "
                 "changes shapes belongs into `first` or `last`; types change by promotion, such as of bfloat16 with float32 parameters."
             )
         return y
+
+    def count_functions(self) -> int:
+        """Return how many functions there are before `last`, if layers are a list."""
+        return 1 + len(self._listed)
+
+    def apply_function(self, number: int, params: Any, x: Any, batch: Any, extra: Any) -> Any:
+        """Return what one of a list of functions gives, of which `first` has the number 0 and takes nothing."""
+        extra = fold_keys(extra, number)
+        return self._listed[number - 1](params, x, batch, *extra) if number else self.first(params, batch, *extra)
+
+    @property
+    def _listed(self) -> tuple[Callable[..., Any], ...]:
+        return self.layer if isinstance(self.layer, tuple) else ()
 
     def layers(self, params: Any) -> Any:
         """Return the parameters of all layers, arrays `[layers, ...]`.

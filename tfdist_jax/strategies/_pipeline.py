@@ -39,7 +39,7 @@ class Pipeline(Strategy):
         rules: As in `td.Sharded`. Rules for layers leave their first dimension out to `stage`, as None.
         axis_rules: As in `td.Sharded`.
         stack: The path, or its end, of the layers' parameters, as in `td.Staged`. They are split over `stage` along their first dimension.
-            Others are split over it along another, and gathered once a step.
+            Others are split over it along another, and brought to where they are used once a step. None if no layers are stacked.
         devices: The devices to use; all visible ones if None.
         min_size: Arrays with fewer elements are not split, but for those of layers over `stage`.
 
@@ -62,7 +62,7 @@ class Pipeline(Strategy):
     axes: Axes = ((DATA, -1),)
     rules: PathRules = ()
     axis_rules: AxisRules = ()
-    stack: str = "blocks"
+    stack: str | None = "blocks"
     devices: tuple[Device, ...] | None = None
     min_size: int = 1024
 
@@ -111,10 +111,17 @@ class Pipeline(Strategy):
     def state_layout(self, leaf: StateLeaf) -> Layout:
         """Split layers over `stage` along their first dimension, and all else as rules say, over `fsdp` and over `stage`."""
         spec = spec_by_rules(leaf, self.mesh, self.rules, self.axis_rules)
-        is_layers = re.search(rf"(?:^|/){re.escape(self.stack)}(?:/|$)", leaf.path) is not None
+        is_layers = (
+            self.stack is not None and re.search(rf"(?:^|/){re.escape(self.stack)}(?:/|$)", leaf.path) is not None
+        )
         if is_layers and leaf.shape and (not leaf.is_optimizer_state or leaf.shape[0] % self.stages == 0):
+            if leaf.shape[0] % self.stages:
+                raise ValueError(
+                    f"{leaf.path} of shape {leaf.shape} belongs to the layers at {self.stack!r}, but its {leaf.shape[0]} layers do not "
+                    f"divide over {self.stages} devices along {STAGE!r}. Change either number, or, if no layers are stacked there, give "
+                    "`stack` the path of those that are, or None."
+                )
             entries = [*map(names_of, spec)] or [()]
-            # An optimizer may have numbers for each layer that have no more dimensions.
             spec = make_spec([(STAGE, *entries[0]), *entries[1:]])
         if FSDP_AXIS not in axes_of(spec):
             spec = split_large(leaf, FSDP_AXIS, self.mesh.shape.get(FSDP_AXIS, 1), self.min_size, spec)
