@@ -120,7 +120,7 @@ def costs_of_strategies(run_for_tpu, topology):
 def test_every_pipeline_compiles_for_a_tpu_slice_of_two_hosts(run_for_tpu):
     """Also where chips of a stage share tokens, experts, or what XLA divides: none of that is in a branch that only some take."""
     found = run_for_tpu("tpu_pipelines.py", "v5e:2x4")["v5e:2x4"]
-    assert {name: costs["in branches"] for name, costs in found.items()} == dict.fromkeys(found, [])
+    assert {name: costs["in branches"] for name, costs in found.items()} == {name: [] for name in found}
     assert all("collective-permute" in costs["over stage"] for costs in found.values())
     # With four times as many microbatches, each has a fourth of the rows.
     assert (

@@ -263,6 +263,45 @@ def test_what_lies_at_the_layers_path_of_other_arguments_belongs_to_layers():
     assert relative_error(found[2], found[0]) <= 1e-12
 
 
+@pytest.mark.parametrize(("schedule", "remat"), [("1f1b", True), ("interleaved", False)])
+def test_what_layers_see_is_stacked_and_put_together(schedule, remat):
+    """Such as statistics, of which a layer has its own running means."""
+
+    def layer(params, x, batch, running):
+        mean = 0.9 * running["mean"] + 0.1 * x.mean((0, 1))
+        return apply_block(params, x, batch), {"mean": mean, "positive": (x > 0).sum(), "old": running["mean"]}
+
+    def last(params, x, batch, running):
+        loss, aux = mean_loss(params, x, batch)
+        return loss * running["factor"], aux
+
+    loss_fn = td.Staged(lambda params, batch, running: embed(params, batch), layer, last, layer_aux=True)
+    params, running = (
+        make_params(8),
+        {"blocks": {"mean": jnp.arange(8.0 * WIDTH).reshape(8, WIDTH)}, "factor": jnp.array(2.0)},
+    )
+    strategy = make_pipeline(stages=2, axes={"data": 2}, devices=4, schedule=schedule, remat=remat)
+    for rows in 16, 13:
+        found, expected = (
+            jax.device_get(compute(one, loss_fn, params, make_batch(rows), running))
+            for one in (strategy, td.SingleDevice())
+        )
+        jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-12), found[0], expected[0])
+        assert relative_error(found[1], expected[1]) <= 1e-12
+        assert found[0][1][1]["mean"].shape == (8, WIDTH)
+
+
+def test_what_layers_see_of_rows_is_refused():
+    seeing = lambda aux: td.Staged(embed, lambda p, x, batch: (x * p["norm"], aux(x)), mean_loss, layer_aux=True)
+    strategy = make_pipeline(stages=4, axes={"data": 2})
+    refuse(seeing(lambda x: x[:, 0]), strategy, "`aux.*` of the whole batch does not follow from those of its parts")
+    refuse(seeing(lambda x: x.mean()), strategy, "returns `.loss, .aux, of_layers..`: pass has_aux=True", has_aux=False)
+    no_pair = td.Staged(embed, apply_block, mean_loss, layer_aux=True)
+    refuse(no_pair, strategy, "With layer_aux=True, a layer of td.Staged returns", kind=TypeError)
+    with pytest.raises(ValueError, match="layer_aux=True is for one function of all layers"):
+        td.Staged(embed, [apply_block], mean_loss, layer_aux=True)
+
+
 def test_what_goes_between_stages_may_be_a_tree_with_integers():
     loss_fn = td.Staged(
         lambda params, batch: {"x": params["embedding"][batch["x"]], "place": batch["x"] % 3, "count": jnp.int32(0)},

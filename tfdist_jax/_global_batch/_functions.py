@@ -102,6 +102,8 @@ def _as_stages(loss_fn: Any, plan: PipelinePlan, *, has_aux: bool, accumulate: i
             f"A pipeline computes microbatches one after another as it is, {plan.schedule.num_microbatches} of them: give td.Pipeline "
             f"`microbatches`, and leave accumulate={accumulate} out."
         )
+    if loss_fn.layer_aux and not has_aux:
+        raise ValueError("td.Staged(..., layer_aux=True) returns `(loss, (aux, of_layers))`: pass has_aux=True.")
     return StagedLoss(loss_fn, plan, lambda returned: loss_and_aux(returned, has_aux=has_aux))
 
 

@@ -1,7 +1,6 @@
 """Gradients of a loss made of stages, which lie on different devices and compute one microbatch after another."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, zeros_like
-from tfdist_jax._global_batch._results import How
+from tfdist_jax._global_batch._results import How, Rule
 from tfdist_jax._global_batch._row_analysis import communicates, equations, equations_inside
 from tfdist_jax._global_batch._row_values import line_of
 from tfdist_jax._global_batch._split import stage_dimension
@@ -50,15 +49,15 @@ def pipeline_gradients(
     executor = _make_executor(function, loss, model, sizes, data, own_extra)
     (shared, own_params), scatter = jax.vjp(lambda params: model.prepare(split.gather_params(params)), params)
     microbatches = jax.tree.map(lambda leaf: _cut(leaf, schedule.num_microbatches, int(sizes.max())), data)
-    (own, parts), *grads = executor.run(shared, own_params, microbatches, own_extra)
+    (own, parts), seen, grads = executor.run(shared, own_params, microbatches, own_extra)
 
     def pull_back(cotangents: Sequence[jax.Array]) -> tuple[Any]:
         scale = lambda param, grad: (cotangents[0] * grad).astype(param.dtype)
-        return scatter(jax.tree.map(scale, (shared, own_params), tuple(grads)))
+        return scatter(jax.tree.map(scale, (shared, own_params), grads))
 
     join = lambda part: part.reshape(-1, *part.shape[2:])[: max(split.sizes)]
-    pairs = zip(function.rules, parts, strict=True)
-    return own, pull_back, [join(part) if rule.has_entries else part for rule, part in pairs]
+    pairs = zip(function.rules, parts, strict=False)
+    return own, pull_back, [*(join(part) if rule.has_entries else part for rule, part in pairs), *seen]
 
 
 def _make_model(function: ReplicaFunction, loss: StagedLoss, params: Any, rows: Any, extra: Any) -> Any:
@@ -86,7 +85,7 @@ def _make_executor(  # noqa: PLR0913
     stages: dict[int, Stages] = {}
     for size in sorted({*map(int, sizes.flat)} - {0}):
         rows = jax.tree.map(lambda leaf, size=size: jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype), data)
-        stages[size] = model.make_stages(rows, extra, functools.partial(_finish, function, loss, size), mode)
+        stages[size] = model.make_stages(rows, extra, _Finish(function, loss, size), mode)
     _check_weight(stages[max(stages)])
     return Executor(
         schedule=plan.schedule,
@@ -100,12 +99,35 @@ def _make_executor(  # noqa: PLR0913
     )
 
 
-def _finish(function: ReplicaFunction, loss: StagedLoss, size: int, returned: Any) -> tuple[Any, Results]:
-    parts = function.parts_of(jax.tree.leaves(loss.read(returned)), size)
-    own = function.pick_loss(parts)
-    # Parts of booleans could not be added up over the stages.
-    as_numbers = lambda part: None if part is None else part.astype(jnp.int32) if part.dtype == bool else part
-    return own[0], (own, [*map(as_numbers, parts)])
+@final
+@dataclasses.dataclass(frozen=True)
+class _Finish:
+    """What becomes of the results of a microbatch of so many rows; those of layers are the last ones of all."""
+
+    function: ReplicaFunction
+    loss: StagedLoss
+    size: int
+
+    def finish(self, returned: Any) -> tuple[jax.Array, Results]:
+        results = jax.tree.leaves(self.loss.read(returned))
+        parts = self.function.parts_of(results, self.size, self.function.rules[: len(results)])
+        own = self.function.pick_loss(parts)
+        return own[0], (own, [*map(_as_number, parts)])
+
+    def note(self, of_layers: Any) -> list[Any]:
+        results = jax.tree.leaves(of_layers)
+        rules = self.function.rules[len(self.function.rules) - len(results) :]
+        if any(rule.has_entries for rule in rules):
+            raise ValueError(
+                "What layers of td.Staged return beside what they hand on has entries of rows. Return sums or means over rows, and let `x` "
+                "carry what each row has to `last`."
+            )
+        return [*map(_as_number, self.function.parts_of(results, self.size, rules))]
+
+
+def _as_number(part: Any) -> Any:
+    """Return a part of a result, booleans as numbers: they could not be added up over the stages."""
+    return part.astype(jnp.int32) if part is not None and part.dtype == bool else part
 
 
 @final
@@ -121,20 +143,28 @@ class _Sums:
         rows = lambda part: jnp.zeros((self.num_microbatches, *part.shape), part.dtype)
         none = [
             None if part is None else rows(part) if rule.has_entries else zeros_like(part)
-            for rule, part in zip(self.function.rules, parts, strict=True)
+            for rule, part in zip(self.function.rules, parts, strict=False)
         ]
         return [*map(zeros_like, own)], none
 
     def add(self, total: Results, results: Results, number: Any) -> Results:
         (own, parts), (more, others) = total, results
 
-        def one(rule: Any, part: Any, other: Any) -> Any:
+        def one(rule: Rule, part: Any, other: Any) -> Any:
             if rule.has_entries:
                 return jax.lax.dynamic_update_index_in_dim(part, other, number, 0)
-            return other if other is None or rule.how is How.KEEP else part + other
+            return _add_one(rule, part, other)
 
-        added = [one(*each) for each in zip(self.function.rules, parts, others, strict=True)]
+        added = [one(*each) for each in zip(self.function.rules, parts, others, strict=False)]
         return [*map(jnp.add, own, more)], added
+
+    def add_seen(self, total: list[Any], seen: list[Any]) -> list[Any]:
+        rules = self.function.rules[len(self.function.rules) - len(seen) :]
+        return [_add_one(*each) for each in zip(rules, total, seen, strict=True)]
+
+
+def _add_one(rule: Rule, part: Any, other: Any) -> Any:
+    return other if other is None or rule.how is How.KEEP else part + other
 
 
 def _is_uniform(function: ReplicaFunction) -> bool:

@@ -88,9 +88,10 @@ class ReplicaFunction:
         args = [*jax.tree.leaves(params), *rest]
         return self.parts_of(run_with_gathers(self.programs[size], args, [*gathers, *[None] * len(rest)]), size)
 
-    def parts_of(self, results: Sequence[Any], size: int) -> list[Any]:
-        """Return a part of each result, from what the function returns for so many rows."""
-        return [self._part(*each, size) for each in zip(self.rules, results, strict=True)]
+    def parts_of(self, results: Sequence[Any], size: int, rules: Sequence[Rule] | None = None) -> list[Any]:
+        """Return a part of each result, or of those of some rules, from what the function returns for so many rows."""
+        rules = self.rules if rules is None else rules
+        return [self._part(*each, size) for each in zip(rules, results, strict=True)]
 
     def without_rows(self, parts: Sequence[Any]) -> list[Any]:
         """Return the parts of a replica without rows, from those for any rows: what is the same on all replicas has to be so here, too."""

@@ -30,6 +30,10 @@ class Sums(Protocol):
         """Return the total with the results of a microbatch."""
         ...
 
+    def add_seen(self, total: list[Any], seen: list[Any]) -> list[Any]:
+        """Return the total of what a stage's layers have seen, with that of a microbatch."""
+        ...
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +60,9 @@ class Executor:
     mode: Mode
     in_order: bool
 
-    def run(self, shared: list[jax.Array], layers: Any, data: Any, extra: Any) -> tuple[Any, list[jax.Array], Any]:
+    def run(
+        self, shared: list[jax.Array], layers: Any, data: Any, extra: Any
+    ) -> tuple[Any, list[Any], tuple[Any, Any]]:
         """Run all ticks.
 
         Args:
@@ -66,14 +72,23 @@ class Executor:
             extra: Other arguments, with the replica's own keys.
 
         Returns:
-            What the results of all microbatches add up to, zeros on devices without the last stage; the gradients by shared parameters
-            that this device has made; and those by its layers. Sums of short numbers are in float32.
+            What the results of all microbatches add up to, zeros on devices without the last stage; what layers have seen, zeros for those
+            of other devices; and the gradients by shared parameters that this device has made, with those by its own. Sums of short numbers
+            are in float32.
         """
         run = _Run(self, shared, layers, data, extra)
         device = jax.lax.axis_index(STAGE)
         columns = {name: jnp.asarray(column)[:, device] for name, column in self.table.columns.items()}
         totals, _ = jax.lax.scan(lambda carry, now: (run.tick(carry, now), None), run.start(), columns)
-        return totals["results"], totals["shared"], totals["layers"]
+        places = jnp.arange(self.schedule.num_chunks) * self.schedule.num_devices + device
+
+        def in_order(seen: jax.Array | None) -> jax.Array | None:
+            if seen is None:
+                return None
+            of_all = jnp.zeros((self.schedule.num_stages, *seen.shape[1:]), seen.dtype).at[places].set(seen)
+            return of_all.reshape(-1, *seen.shape[2:])
+
+        return totals["results"], [*map(in_order, totals["seen"])], (totals["shared"], totals["layers"])
 
     @property
     def largest(self) -> Stages:
@@ -101,6 +116,7 @@ class _Run:
             "saved": slots(stages.saved, sizes["saved"]),
             "kept": slots(stages.kept, sizes["kept"]),
             "results": self._of.sums.start(stages.results),
+            "seen": slots(stages.seen, self._of.schedule.num_chunks),
             "shared": totals(self._shared),
             "layers": totals(self._layers),
         }
@@ -120,17 +136,20 @@ class _Run:
         number, k, params = self._due(now, "forward")
 
         def compute(totals: Any) -> Any:
+            *totals, of_layers = totals
             x = _take(carry["input"], now["forward_input"])
-            y, saved = self._by_size(number, "forward", (stages.x, stages.saved), params, k, x)
+            y, saved, seen = self._by_size(number, "forward", (stages.x, stages.saved, stages.seen), params, k, x)
             finish = functools.partial(self._finish, number, params, y)
             none = lambda totals: (zeros(stages.floats), totals)
-            cotangent, totals = self._choose(k == self._last, finish, none, totals)
-            return (y, saved, cotangent), totals
+            cotangent, totals = self._choose(k == self._last, finish, none, tuple(totals))
+            chunk = now["forward_chunk"]
+            of_layers = _put(of_layers, chunk, self._of.sums.add_seen(_take(of_layers, chunk), seen))
+            return (y, saved, cotangent), (*totals, of_layers)
 
-        totals = carry["results"], carry["shared"]
+        totals = carry["results"], carry["shared"], carry["seen"]
         idle = stages.x, stages.saved, stages.floats
         (y, saved, cotangent), totals = self._if_due(now["forward"], compute, idle, totals)
-        carry["results"], carry["shared"] = totals
+        carry["results"], carry["shared"], carry["seen"] = totals
         carry["saved"] = _put(carry["saved"], now["forward_saved"], saved)
         carry["cotangent"] = _put(carry["cotangent"], now["forward_cotangent"], cotangent)
         return y

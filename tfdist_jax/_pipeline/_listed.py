@@ -165,14 +165,15 @@ class ListedStages:
 
     def __init__(self, model: ListedModel, rows: Any, extra: Any, finish: Finish, mode: Mode) -> None:
         """Trace the functions; arguments as of `StackedStages`."""
-        self._model, self._mode = model, mode
+        self._model, self._mode, self.seen = model, mode, []
         staged, num_stages = model.staged, len(model.stages)
         self._pullbacks: list[Pullback] = []
         inputs: list[Any] = [()]
         for k in range(num_stages):
             run = functools.partial(model.run_stage, k)
             inputs.append(jax.eval_shape(run, model.own_shapes, inputs[-1], (rows, extra)))
-            self._pullbacks.append(Pullback(run, model.own_shapes, inputs[-2], (rows, extra)))
+            with_aux = lambda *args, run=run: (run(*args), ())
+            self._pullbacks.append(Pullback(with_aux, model.own_shapes, inputs[-2], (rows, extra)))
         self._splits: list[SplitPullback] = [one.split() for one in self._pullbacks] if mode.is_split else []
         self._inputs = Packing(inputs)
         self._floats = Packing([take_floats(one)[0] for one in inputs])
@@ -187,16 +188,16 @@ class ListedStages:
         self._arguments = model.shared.take(model.shared.params), self.x, rows, extra
         self.results = jax.eval_shape(self._last.compute, *self._arguments)[1]
 
-    def forward(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, Any]:
+    def forward(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, Any, list[Any]]:
         """Return what stage `k` hands on, and what it saves."""
 
         def branch(k: int) -> Callable[..., Any]:
-            def run(own: Any, x: Any) -> tuple[Any, Any]:
+            def run(own: Any, x: Any) -> tuple[Any, Any, list[Any]]:
                 x = self._inputs.unpack(x, k)
                 if not self._mode.saves:
-                    return self._inputs.pack(self._model.run_stage(k, own, x, (rows, extra))), {}
-                y, saved = self._pullbacks[k].run(own, x, (rows, extra))
-                return self._inputs.pack(y), self._saved.pack(saved)
+                    return self._inputs.pack(self._model.run_stage(k, own, x, (rows, extra))), {}, []
+                (y, _), saved = self._pullbacks[k].run(own, x, (rows, extra))
+                return self._inputs.pack(y), self._saved.pack(saved), []
 
             return run
 

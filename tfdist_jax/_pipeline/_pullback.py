@@ -10,13 +10,14 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 @final
 class Pullback:
-    """The derivative of `fn(params, x, others) -> y` by its parameters and by the floating numbers of `x`.
+    """The derivative of `fn(params, x, others) -> (y, aux)` by its parameters and by the floating numbers of `x`.
 
     What the forward pass saves is what depends on `x` and is needed; what the derivative takes of parameters and of others it gets from
     these, and what it takes of what is computed from these alone is computed again.
 
     Attributes:
         cotangents: The shapes of the floating numbers of `y`.
+        aux: The shapes of `aux`.
     """
 
     def __init__(self, fn: Callable[[Any, Any, Any], Any], params: Any, x: Any, others: Any) -> None:
@@ -34,17 +35,18 @@ class Pullback:
             floats, join = take_floats(x)
 
             def run(params: Any, floats: Any) -> tuple[Any, Any]:
-                y = fn(params, join(floats), others)
-                return take_floats(y)[0], y
+                y, aux = fn(params, join(floats), others)
+                return take_floats(y)[0], (y, aux)
 
-            _, pull_back, y = jax.vjp(run, params, floats, has_aux=True)
+            _, pull_back, results = jax.vjp(run, params, floats, has_aux=True)
             leaves, tree = jax.tree.flatten(pull_back)
             trees.append(tree)
-            return y, leaves
+            return results, leaves
 
-        self._program, (y, _) = jax.make_jaxpr(forward, return_shape=True)(params, x, others)
-        self._tree, self._y_tree = trees[-1], jax.tree.structure(y)
-        num_params, num_x, num_y = (len(jax.tree.leaves(tree)) for tree in (params, x, y))
+        self._program, (results, _) = jax.make_jaxpr(forward, return_shape=True)(params, x, others)
+        self._tree, self._results = trees[-1], jax.tree.structure(results)
+        y, self.aux = results
+        num_params, num_x, num_y = (len(jax.tree.leaves(tree)) for tree in (params, x, results))
         jaxpr = self._program.jaxpr
         self._y, self._needed = jaxpr.outvars[:num_y], jaxpr.outvars[num_y:]
         inputs = jaxpr.invars[num_params : num_params + num_x]
@@ -60,10 +62,10 @@ class Pullback:
         return _shapes(self._saved)
 
     def run(self, params: Any, x: Any, others: Any) -> tuple[Any, list[jax.Array]]:
-        """Return `y`, and what a backward pass needs of `x`."""
+        """Return `(y, aux)`, and what a backward pass needs of `x`."""
         given = jax.tree.leaves((params, x, others))
         results = self._run(self._program.jaxpr.invars, given, [*self._y, *self._saved])
-        return self._y_tree.unflatten(results[: len(self._y)]), results[len(self._y) :]
+        return self._results.unflatten(results[: len(self._y)]), results[len(self._y) :]
 
     def pull_back(self, params: Any, others: Any, saved: Sequence[jax.Array], cotangent: Any) -> tuple[Any, Any]:
         """Return the gradients by the parameters, and those by the floating numbers of `x`.

@@ -88,23 +88,28 @@ class StackedStages:
         others = rows, extra, entry(staged.own_extra(extra)), jax.ShapeDtypeStruct((), jnp.int32)
         self._pullback = Pullback(self._layer, entry(layers), self.x, others)
         self._split: SplitPullback | None = self._pullback.split() if mode.is_split else None
-        stacked = lambda shapes: [jax.ShapeDtypeStruct((model.per_stage, *one.shape), one.dtype) for one in shapes]
+        stacked = lambda tree: jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((model.per_stage, *leaf.shape), leaf.dtype), tree
+        )
         self.saved = stacked(self._pullback.saved) if mode.saves else []
         self.kept = stacked(self._split.kept) if self._split is not None else []
         self._arguments = shared, self.x, rows, extra
         self.results = jax.eval_shape(self._last.compute, *self._arguments)[1]
+        self.seen = jax.eval_shape(finish.note, stacked(self._pullback.aux))
 
-    def forward(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, list[Any]]:
-        """Return what stage `k` hands on, and what it saves."""
+    def forward(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, list[Any], list[Any]]:
+        """Return what stage `k` hands on, what it saves, and what is to be added up of what its layers have seen."""
         x = self._input(params, k, x, rows, extra)
         if self._mode.saves:
-            return self._run_saving(params, k, x, rows, extra)
+            x, aux, saved = self._run_saving(params, k, x, rows, extra)
+            return x, saved, self._last.finish.note(aux)
 
-        def turn(x: Any, entry: Any) -> tuple[Any, None]:
+        def turn(x: Any, entry: Any) -> tuple[Any, Any]:
             layer, own, number = entry
-            return self._layer(layer, x, (rows, extra, own, number)), None
+            return self._layer(layer, x, (rows, extra, own, number))
 
-        return jax.lax.scan(turn, x, self._entries(params, k, extra))[0], []
+        x, aux = jax.lax.scan(turn, x, self._entries(params, k, extra))
+        return x, [], self._last.finish.note(aux)
 
     def finish(self, params: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, list[Any], list[Any]]:
         """Return what is to be added up of the results, and the gradients of the loss, by shared parameters and by floats of `x`."""
@@ -115,7 +120,7 @@ class StackedStages:
     ) -> tuple[list[Any], Any]:
         """Return the gradients by floats of the input, and by the layers, or what is kept for these."""
         if not self._mode.saves:
-            _, saved = self._run_saving(params, k, self._input(params, k, x, rows, extra), rows, extra)
+            _, _, saved = self._run_saving(params, k, self._input(params, k, x, rows, extra), rows, extra)
 
         def turn(cotangent: Any, entry: Any) -> tuple[Any, Any]:
             (layer, own, number), saved = entry
@@ -150,12 +155,14 @@ class StackedStages:
     def _input(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> Any:
         return self._mode.choose(k == 0, lambda x: self._first(params[0], rows, extra), lambda x: x, x)
 
-    def _run_saving(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, list[Any]]:
-        def turn(x: Any, entry: Any) -> tuple[Any, list[Any]]:
+    def _run_saving(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, Any, list[Any]]:
+        def turn(x: Any, entry: Any) -> tuple[Any, Any]:
             layer, own, number = entry
-            return self._pullback.run(layer, x, (rows, extra, own, number))
+            (x, aux), saved = self._pullback.run(layer, x, (rows, extra, own, number))
+            return x, (aux, saved)
 
-        return jax.lax.scan(turn, x, self._entries(params, k, extra))
+        x, (aux, saved) = jax.lax.scan(turn, x, self._entries(params, k, extra))
+        return x, aux, saved
 
     def _entries(self, params: Any, k: Any, extra: Any) -> tuple[Any, Any, Any]:
         """Return, of each of a stage's layers, the parameters, what it has of other arguments, and its number."""
@@ -168,7 +175,7 @@ class StackedStages:
         params = self._model.shared.join(shared)
         return jax.tree.map(jnp.asarray, self._model.staged.first(params, rows, *fold_keys(extra, 0)))
 
-    def _layer(self, layer: Any, x: Any, others: Any) -> Any:
+    def _layer(self, layer: Any, x: Any, others: Any) -> tuple[Any, Any]:
         rows, extra, own, number = others
         return self._model.staged.apply_layer(layer, x, rows, extra, own, number)
 

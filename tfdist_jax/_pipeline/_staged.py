@@ -30,6 +30,8 @@ class Staged:
         stack: The path in `params` of the layers' parameters, stacked along their first dimension: arrays `[layers, ...]`, as
             `nnx.vmap`, `nnx.scan` and `linen.scan` make them. `first` and `last` may use all others, also the same ones. It means nothing
             for a list.
+        layer_aux: Whether a layer returns a pair: what the next one takes, and something beside it, such as statistics of its rows. `last`
+            then returns `(loss, aux)`, and the whole `(loss, (aux, of_layers))`, of all layers, stacked along the first dimension.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpy as np, tfdist_jax as td
@@ -53,11 +55,16 @@ class Staged:
     layer: Callable[..., Any] | Sequence[Callable[..., Any]]
     last: Callable[..., Any]
     stack: str = "blocks"
+    layer_aux: bool = False
 
     def __post_init__(self) -> None:
         """Keep a list of layers as it is now."""
         if not callable(self.layer):
             object.__setattr__(self, "layer", tuple(self.layer))
+        if self.is_listed and self.layer_aux:
+            raise ValueError(
+                "layer_aux=True is for one function of all layers. Let a list of them hand on what `last` is to return, as a part of `x`."
+            )
 
     @property
     def is_listed(self) -> bool:
@@ -74,16 +81,33 @@ class Staged:
         layers, own = self.layers(params), self.own_extra(extra)
         x = jax.tree.map(jnp.asarray, self.first(params, batch, *fold_keys(extra, 0)))
 
-        def turn(x: Any, entry: Any) -> tuple[Any, None]:
+        def turn(x: Any, entry: Any) -> tuple[Any, Any]:
             number, layer, own = entry
-            return self.apply_layer(layer, x, batch, extra, own, number), None
+            return self.apply_layer(layer, x, batch, extra, own, number)
 
         count = self.count_layers(params)
-        x, _ = jax.lax.scan(turn, x, (jnp.arange(count), layers, own))
-        return self.last(params, x, batch, *fold_keys(extra, count + 1))
+        x, of_layers = jax.lax.scan(turn, x, (jnp.arange(count), layers, own))
+        returned = self.last(params, x, batch, *fold_keys(extra, count + 1))
+        return self.join_aux(returned, of_layers) if self.layer_aux else returned
 
-    def apply_layer(self, layer: Any, x: Any, batch: Any, extra: Any, own: Any, number: Any) -> Any:  # noqa: PLR0913
-        """Return what a layer gives.
+    def join_aux(self, returned: Any, of_layers: Any) -> tuple[Any, Any]:
+        """Return `(loss, (aux, of_layers))`.
+
+        Raises:
+            TypeError: If `last` has returned no pair.
+        """
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise TypeError(
+                f"With layer_aux=True, `last` of td.Staged returns `(loss, aux)`, such as `(loss, {{}})`, but returned "
+                f"{type(returned).__name__}."
+            )
+        loss, aux = returned
+        return loss, (aux, of_layers)
+
+    def apply_layer(  # noqa: PLR0913
+        self, layer: Any, x: Any, batch: Any, extra: Any, own: Any, number: Any
+    ) -> tuple[Any, Any]:
+        """Return what a layer gives to the next one, and what beside it.
 
         Args:
             layer: Its parameters.
@@ -94,16 +118,23 @@ class Staged:
             number: Which of all layers it is.
 
         Raises:
+            TypeError: If it gives nothing beside it, but should.
             ValueError: If the next layer could not take it.
         """
         given = [whole if part is None else part for whole, part in zip(fold_keys(extra, number + 1), own, strict=True)]
-        y = self.layer(layer, x, batch, *given)  # pyright: ignore[reportCallIssue]
+        returned = self.layer(layer, x, batch, *given)  # pyright: ignore[reportCallIssue]
+        if self.layer_aux and (not isinstance(returned, tuple) or len(returned) != 2):
+            raise TypeError(
+                f"With layer_aux=True, a layer of td.Staged returns what the next one takes and something beside it, but returned "
+                f"{type(returned).__name__}."
+            )
+        y, aux = returned if self.layer_aux else (returned, ())
         if _shapes(y) != _shapes(x):
             raise ValueError(
                 f"A layer of td.Staged gives what the next one takes, but was given {_describe(x)} and returned {_describe(y)}. What "
                 "changes shapes belongs into `first` or `last`; types change by promotion, such as of bfloat16 with float32 parameters."
             )
-        return y
+        return y, jax.tree.map(jnp.asarray, aux)
 
     def count_functions(self) -> int:
         """Return how many functions there are before `last`, if layers are a list."""

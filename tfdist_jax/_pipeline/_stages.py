@@ -11,8 +11,17 @@ from jax.extend.core import Literal
 from tfdist_jax._pipeline._pullback import dependent, take_floats
 from tfdist_jax._sharding._keys import fold_keys
 
-Finish = Callable[[Any], tuple[jax.Array, Any]]
-"""From what the last stage returns to the loss, which is differentiated, and what is to be added up of all microbatches."""
+
+class Finish(Protocol):
+    """What becomes of the results of a microbatch."""
+
+    def finish(self, returned: Any) -> tuple[jax.Array, Any]:
+        """Return the loss, which is differentiated, and what is to be added up, from what the last function has returned."""
+        ...
+
+    def note(self, of_layers: Any) -> list[Any]:
+        """Return what is to be added up of what layers return beside what they hand on, stacked."""
+        ...
 
 
 class Stages(Protocol):
@@ -26,6 +35,7 @@ class Stages(Protocol):
         saved: Shapes of what a stage saves in its forward pass.
         kept: Of what the first half of a backward pass leaves to the second.
         results: Of what is to be added up of the last function's results.
+        seen: Of what is to be added up of what layers return beside what they hand on.
         has_first: Whether what lies before the first stage is differentiated apart, by parameters that all devices have.
     """
 
@@ -34,10 +44,11 @@ class Stages(Protocol):
     saved: Any
     kept: Any
     results: Any
+    seen: list[Any]
     has_first: bool
 
-    def forward(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, Any]:
-        """Return what stage `k` hands on, and what it saves.
+    def forward(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, Any, list[Any]]:
+        """Return what stage `k` hands on, what it saves, and what is to be added up of what its layers have seen.
 
         Args:
             params: The parameters.
@@ -149,7 +160,7 @@ class Last:
 
     def compute(self, shared: Sequence[Any], x: Any, rows: Any, extra: Any) -> tuple[jax.Array, Any]:
         """Return the loss, and what is to be added up."""
-        return self.finish(self.fn(self.shared.join(shared), x, rows, *fold_keys(extra, self.number)))
+        return self.finish.finish(self.fn(self.shared.join(shared), x, rows, *fold_keys(extra, self.number)))
 
     def differentiate(self, shared: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, list[Any], list[Any]]:
         """Return what is to be added up, and the gradients of the loss, by shared parameters and by floats of `x`."""
