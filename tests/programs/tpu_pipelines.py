@@ -35,7 +35,7 @@ def pipelines(chips):
         "gpipe": make("gpipe"),
         "1f1b": make(),
         "1f1b, 16 microbatches": make(microbatches=16),
-        "1f1b, saved": make(remat=False),
+        "1f1b, saved": make(remat="none"),
         "interleaved": make("interleaved"),
         "zb-h1": make("zb-h1"),
         "fsdp x tensor": make(stages=2, axes={"fsdp": 2, "tensor": 2}, rules=RULES),

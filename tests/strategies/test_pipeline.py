@@ -59,7 +59,7 @@ def check_like_one_device(bound, strategy, kind, layers, rows):
     bound("relative error of gradients of a pipeline, f64", relative_error(grads, expected_grads), 1e-12)
 
 
-@pytest.mark.parametrize("remat", [True, False], ids=["remat", "saved"])
+@pytest.mark.parametrize("remat", ["layer", "stage", "none"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_gradients_are_those_of_one_device(schedule, remat, check):
     strategy = make_pipeline(stages=4, axes={"data": 2}, schedule=schedule, remat=remat)
@@ -70,16 +70,16 @@ def test_gradients_are_those_of_one_device(schedule, remat, check):
 @pytest.mark.parametrize(
     ("schedule", "remat"),
     [
-        ("1f1b", True),
-        pytest.param("zb-h1", False),
+        ("1f1b", "layer"),
+        pytest.param("zb-h1", "none"),
         *(
             pytest.param(*case, marks=pytest.mark.exhaustive)
             for case in [
-                ("1f1b", False),
-                ("gpipe", True),
-                ("interleaved", True),
-                ("interleaved", False),
-                ("zb-h1", True),
+                ("1f1b", "none"),
+                ("gpipe", "layer"),
+                ("interleaved", "layer"),
+                ("interleaved", "none"),
+                ("zb-h1", "layer"),
             ]
         ),
     ],
@@ -90,9 +90,9 @@ def test_stages_are_composed_with_the_other_axes(mesh, schedule, remat, check):
 
 
 @pytest.mark.parametrize("rows", [13, 3, 1])
-@pytest.mark.parametrize(("schedule", "kind"), [("1f1b", "mean"), ("zb-h1", "tied")])
-def test_rows_that_do_not_divide_are_exact(rows, schedule, kind, check):
-    strategy = make_pipeline(stages=4, axes={"data": 2}, schedule=schedule, remat=kind == "mean")
+@pytest.mark.parametrize(("schedule", "kind", "remat"), [("1f1b", "mean", "layer"), ("zb-h1", "tied", "none")])
+def test_rows_that_do_not_divide_are_exact(rows, schedule, kind, remat, check):
+    strategy = make_pipeline(stages=4, axes={"data": 2}, schedule=schedule, remat=remat)
     check(strategy, kind, 4, rows)
 
 
@@ -263,7 +263,7 @@ def test_what_lies_at_the_layers_path_of_other_arguments_belongs_to_layers():
     assert relative_error(found[2], found[0]) <= 1e-12
 
 
-@pytest.mark.parametrize(("schedule", "remat"), [("1f1b", True), ("interleaved", False)])
+@pytest.mark.parametrize(("schedule", "remat"), [("1f1b", "layer"), ("interleaved", "none")])
 def test_what_layers_see_is_stacked_and_put_together(schedule, remat):
     """Such as statistics, of which a layer has its own running means."""
 
@@ -318,7 +318,7 @@ def test_what_goes_between_stages_may_be_a_tree_with_integers():
         for strategy in (
             td.SingleDevice(),
             make_pipeline(stages=4, axes={"data": 2}),
-            make_pipeline(stages=2, axes={"data": 2}, devices=4, schedule="zb-h1", remat=False),
+            make_pipeline(stages=2, axes={"data": 2}, devices=4, schedule="zb-h1", remat="none"),
         )
     ]
     assert relative_error(found[1], found[0]) <= 1e-12
@@ -367,7 +367,7 @@ def test_operations_are_run_once_for_each_stage_and_microbatch():
     params = {"w": jnp.ones(()), "blocks": jnp.arange(1.0, 5)}
     for schedule in ("gpipe", "1f1b"):
         counts.update(forward=0, weight=0)
-        strategy = make_pipeline(stages=4, microbatches=6, axes={"data": 1}, devices=4, schedule=schedule, remat=False)
+        strategy = make_pipeline(stages=4, microbatches=6, axes={"data": 1}, devices=4, schedule=schedule, remat="none")
         jax.block_until_ready(compute(strategy, loss_fn, params, np.arange(12.0), has_aux=False))
         jax.effects_barrier()
         assert counts == {"forward": 4 * 6, "weight": 4 * 6}
@@ -378,7 +378,7 @@ def attend(params, x, batch):
     return x + jnp.einsum("bthe,hed->btd", td.attend(q, k, v, is_causal=True), params["out"])
 
 
-@pytest.mark.parametrize(("schedule", "remat"), [("1f1b", True), ("zb-h1", False)])
+@pytest.mark.parametrize(("schedule", "remat"), [("1f1b", "layer"), ("zb-h1", "none")])
 def test_stages_whose_devices_share_tokens_or_experts_are_exact(schedule, remat):
     """What they communicate while they compute, all devices do at the same time."""
 
@@ -421,7 +421,7 @@ def test_what_is_no_pipeline_is_refused():
     refuse(
         LOSSES["mean"], make_pipeline(stages=4, axes={"data": 2}, stack="layers"), r"td.Pipeline\(..., stack='blocks'\)"
     )
-    refuse(LOSSES["mean"], strategy, "dimension 0 does not divide into 4 parts", make_params(5))
+    refuse(LOSSES["mean"], strategy, "its 5 layers do not divide over 4 devices along .stage.", make_params(5))
     chunked = make_pipeline(stages=2, axes={"data": 4}, schedule="interleaved", chunks=3)
     refuse(
         LOSSES["mean"],
@@ -438,6 +438,8 @@ def test_what_is_no_pipeline_is_refused():
 
 
 def test_numbers_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="`remat` is 'layer', 'stage' or 'none', got True"):
+        td.Pipeline(stages=2, microbatches=4, remat=True)
     with pytest.raises(ValueError, match="numbers of 1 or more, got 0, 4 and None"):
         td.Pipeline(stages=0, microbatches=4)
     with pytest.raises(ValueError, match="4 devices along 'stage', but `stages` is 2"):

@@ -64,10 +64,10 @@ def make_batch(rows):
 
 CASES = {
     "1f1b": {"stages": 2, "axes": {"data": 4}},
-    "1f1b, saved, 3 stages": {"stages": 3, "axes": {"data": 1}, "devices": 3, "remat": False, "min_size": 64},
+    "1f1b, saved, 3 stages": {"stages": 3, "axes": {"data": 1}, "devices": 3, "remat": "none", "min_size": 64},
     "gpipe": {"stages": 4, "axes": {"data": 2}, "schedule": "gpipe", "min_size": 1},
     "interleaved x fsdp": {"stages": 2, "axes": {"data": 2, "fsdp": 2}, "schedule": "interleaved", "min_size": 1},
-    "zb-h1, saved": {"stages": 2, "axes": {"data": 2, "fsdp": 2}, "schedule": "zb-h1", "remat": False, "min_size": 64},
+    "zb-h1, saved": {"stages": 2, "axes": {"data": 2, "fsdp": 2}, "schedule": "zb-h1", "remat": "none", "min_size": 64},
 }
 
 

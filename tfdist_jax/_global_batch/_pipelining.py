@@ -75,7 +75,12 @@ def _make_executor(  # noqa: PLR0913
     function: ReplicaFunction, loss: StagedLoss, model: Any, sizes: np.ndarray, data: Any, extra: Any
 ) -> Executor:
     split, plan = function.split, loss.plan
-    mode = Mode(saves=not plan.remat, is_split=plan.schedule.is_split, is_uniform=_is_uniform(function))
+    mode = Mode(
+        saves=plan.remat != "stage",
+        remats_layers=plan.remat == "layer",
+        is_split=plan.schedule.is_split,
+        is_uniform=_is_uniform(function),
+    )
     if mode.is_uniform and len({*sizes.flat}) > 1:
         raise ValueError(
             f"The devices of a stage communicate while they compute, but microbatches have different numbers of rows, {sizes.tolist()}: "
@@ -89,7 +94,7 @@ def _make_executor(  # noqa: PLR0913
     _check_weight(stages[max(stages)])
     return Executor(
         schedule=plan.schedule,
-        table=make_slot_table(plan.schedule, saves=not plan.remat),
+        table=make_slot_table(plan.schedule, saves=mode.saves),
         stages=stages,
         sizes=sizes,
         row_axes=split.row_axes,

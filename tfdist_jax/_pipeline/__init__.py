@@ -2,6 +2,6 @@
 
 from tfdist_jax._pipeline._makers import make_schedule as make_schedule
 from tfdist_jax._pipeline._operations import ScheduleError as ScheduleError
-from tfdist_jax._pipeline._plan import PipelinePlan as PipelinePlan, StagedLoss as StagedLoss
+from tfdist_jax._pipeline._plan import PipelinePlan as PipelinePlan, Remat as Remat, StagedLoss as StagedLoss
 from tfdist_jax._pipeline._schedule import Schedule as Schedule
 from tfdist_jax._pipeline._staged import Staged as Staged

@@ -79,12 +79,12 @@ class ListedModel:
         shared = self.shared.take(self._tree.unflatten(gathered))
         return shared, {key: self._exchange(leaves, key) for key in self._widths}
 
-    def run_stage(self, k: int, own: Mapping[Any, jax.Array], x: Any, others: Any) -> Any:
+    def run_stage(self, mode: Mode, k: int, own: Mapping[Any, jax.Array], x: Any, others: Any) -> Any:
         """Return what stage `k` hands on, given its parameters, what it takes, and rows and other arguments."""
         rows, extra = others
         leaves = self._unpack(k, own)
         for number in self.stages[k]:
-            x = self._run_function(number, leaves, x, rows, extra)
+            x = mode.layer(functools.partial(self._run_function, number))(leaves, x, rows, extra)
         return x
 
     def make_stages(self, rows: Any, extra: Any, finish: Finish, mode: Mode) -> "ListedStages":
@@ -170,7 +170,7 @@ class ListedStages:
         self._pullbacks: list[Pullback] = []
         inputs: list[Any] = [()]
         for k in range(num_stages):
-            run = functools.partial(model.run_stage, k)
+            run = functools.partial(model.run_stage, mode, k)
             inputs.append(jax.eval_shape(run, model.own_shapes, inputs[-1], (rows, extra)))
             with_aux = lambda *args, run=run: (run(*args), ())
             self._pullbacks.append(Pullback(with_aux, model.own_shapes, inputs[-2], (rows, extra)))
@@ -195,7 +195,7 @@ class ListedStages:
             def run(own: Any, x: Any) -> tuple[Any, Any, list[Any]]:
                 x = self._inputs.unpack(x, k)
                 if not self._mode.saves:
-                    return self._inputs.pack(self._model.run_stage(k, own, x, (rows, extra))), {}, []
+                    return self._inputs.pack(self._model.run_stage(self._mode, k, own, x, (rows, extra))), {}, []
                 (y, _), saved = self._pullbacks[k].run(own, x, (rows, extra))
                 return self._inputs.pack(y), self._saved.pack(saved), []
 

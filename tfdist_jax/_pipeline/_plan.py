@@ -2,10 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Literal, final
 
 from tfdist_jax._pipeline._schedule import Schedule
 from tfdist_jax._pipeline._staged import Staged
+
+Remat = Literal["layer", "stage", "none"]
+"""What is kept for backward passes: what layers take, or what stages take, or all that layers need, as they say themselves."""
 
 
 @final
@@ -15,11 +18,11 @@ class PipelinePlan:
 
     Attributes:
         schedule: Which device computes what, and when.
-        remat: Whether backward passes compute again what forward passes have computed, of which only stages' inputs are kept.
+        remat: What is kept for backward passes, which compute the rest again.
     """
 
     schedule: Schedule
-    remat: bool
+    remat: Remat
 
 
 @final

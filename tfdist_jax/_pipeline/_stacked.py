@@ -86,7 +86,7 @@ class StackedStages:
         self._check_unused(shared, rows, extra)
         entry = lambda tree: jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tree)
         others = rows, extra, entry(staged.own_extra(extra)), jax.ShapeDtypeStruct((), jnp.int32)
-        self._pullback = Pullback(self._layer, entry(layers), self.x, others)
+        self._pullback = Pullback(mode.layer(self._layer), entry(layers), self.x, others)
         self._split: SplitPullback | None = self._pullback.split() if mode.is_split else None
         stacked = lambda tree: jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((model.per_stage, *leaf.shape), leaf.dtype), tree

@@ -98,14 +98,21 @@ class Mode:
     """How stages are run.
 
     Attributes:
-        saves: Whether forward passes save what backward passes need; else these compute them again.
+        saves: Whether forward passes save what backward passes need; else these begin with what stages take.
+        remats_layers: Whether of a layer, that is what it takes.
         is_split: Whether backward passes are in two halves.
         is_uniform: Whether all devices compute the same at each tick, so that functions may communicate.
     """
 
     saves: bool
+    remats_layers: bool
     is_split: bool
     is_uniform: bool
+
+    def layer(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function of a layer, for its derivative."""
+        # Forward and backward passes are never the same round of the loop, so that XLA cannot join what they compute.
+        return jax.checkpoint(fn, prevent_cse=False) if self.remats_layers else fn
 
     def choose(self, condition: Any, yes: Callable[..., Any], no: Callable[..., Any], *args: Any) -> Any:
         """Return what one of two functions returns; where devices communicate in them, all compute both."""

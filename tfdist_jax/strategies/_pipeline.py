@@ -7,7 +7,7 @@ from typing import final
 
 from jax.sharding import Mesh
 
-from tfdist_jax._pipeline import PipelinePlan, Schedule, make_schedule
+from tfdist_jax._pipeline import PipelinePlan, Remat, Schedule, make_schedule
 from tfdist_jax._sharding._layout import Layout, StateLeaf, axes_of, make_spec, names_of, split_large
 from tfdist_jax._sharding._mesh import DATA, EXPERT, FSDP_AXIS, STAGE, Axes, Device, named_mesh
 from tfdist_jax._sharding._rules import (
@@ -33,8 +33,8 @@ class Pipeline(Strategy):
         microbatches: In how many parts the rows of a replica are computed.
         schedule: When which device computes what: "1f1b", "gpipe", "interleaved", "zb-h1", or a `td.Schedule`.
         chunks: For "interleaved", how many stages each device has; 2 if not given.
-        remat: Whether only the inputs of stages are kept for backward passes, which compute the rest again; otherwise, what layers need for
-            them, of which `td.layer` may keep less.
+        remat: What is kept for backward passes, which compute the rest again: "layer", what each layer takes; "stage", what stages take; or
+            "none", all that layers need, of which `td.layer` may keep less.
         axes: The other axes of the mesh with their sizes, slowest first; `stage` comes behind `data`, or stands where it is named.
         rules: As in `td.Sharded`. Rules for layers leave their first dimension out to `stage`, as None.
         axis_rules: As in `td.Sharded`.
@@ -58,7 +58,7 @@ class Pipeline(Strategy):
     microbatches: int
     schedule: str | Schedule = "1f1b"
     chunks: int | None = None
-    remat: bool = True
+    remat: Remat = "layer"
     axes: Axes = ((DATA, -1),)
     rules: PathRules = ()
     axis_rules: AxisRules = ()
@@ -80,6 +80,8 @@ class Pipeline(Strategy):
             )
         if dict(axes)[STAGE] != self.stages:
             raise ValueError(f"`axes` has {dict(axes)[STAGE]} devices along {STAGE!r}, but `stages` is {self.stages}.")
+        if self.remat not in ("layer", "stage", "none"):
+            raise ValueError(f"`remat` is 'layer', 'stage' or 'none', got {self.remat!r}.")
         schedule = self._make_schedule()
         if (schedule.num_devices, schedule.num_microbatches) != (self.stages, self.microbatches):
             raise ValueError(
