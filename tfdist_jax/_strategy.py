@@ -367,7 +367,7 @@ class Strategy(abc.ABC):
             ('all-gather', ('data',), 32768)
         """
         state = lay_out_shapes(self.state_layout, state, self.mesh)
-        return explain(step, (state, *args), self.mesh, seconds=seconds, peak_flops=peak_flops)
+        return explain(step, (state, *args), self.mesh, seconds=seconds, peak_flops=peak_flops, pipeline=self.pipeline)
 
     def split(self, batch: Any) -> Any:
         """Split a host batch's rows, the same in all processes, over the replicas: a `PerReplica` per array, for `run`.

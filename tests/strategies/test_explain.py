@@ -765,3 +765,30 @@ def test_flax_models_are_explained():
     compute = strategy.value_and_grad(lambda params, x: model.apply(params, x).mean(), has_aux=False)
     explanation = strategy.explain(compute, strategy.init(make), strategy.put(np.ones((16, 16), np.float32)))
     assert [row.path for row in explanation.state] == ["params/bias", "params/kernel"]
+
+
+def test_a_pipeline_is_drawn(tmp_path):
+    """As text, a row for each device; on the page, a rectangle for each operation, as long as it takes."""
+    loss_fn = td.Staged(
+        lambda params, x: x, lambda w, x, batch: jnp.tanh(x @ w), lambda params, x, batch: (x**2).mean()
+    )
+    state = {"blocks": jax.ShapeDtypeStruct((8, 4, 4), "float32")}
+
+    def explained(*args, **options):
+        strategy = td.Pipeline(*args, axes={"data": 1}, devices=tuple(jax.devices()[: args[0]]), **options)
+        compute = strategy.value_and_grad(loss_fn, has_aux=False)
+        return strategy.explain(compute, state, strategy.put(np.ones((80, 4), np.float32)))
+
+    found = explained(2, 3)
+    lines = str(found).splitlines()
+    assert lines[lines.index("Pipeline") + 1 :][:2] == ["  0  F0 F1   F2B0 B1   B2", "  1  .  F0B0 F1B1 F2B2 ."]
+    assert "2 devices along 'stage', 3 microbatches, 5 ticks" in str(found)
+    assert "devices wait for 25.0 % of the time" in str(found)
+    assert "3 of what forward passes save" in str(found)
+    found.write_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert (page.count('class="tick F"'), page.count('class="tick B"')) == (6, 6)
+    several = str(explained(2, 4, "interleaved"))
+    assert "F2.0B0.1" in several and "F3.1 is of the second stage of a device" in several
+    long = str(explained(4, 40)).splitlines()
+    assert " ... " in long[long.index("Pipeline") + 1] and len(long[long.index("Pipeline") + 1]) < 300

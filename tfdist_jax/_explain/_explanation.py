@@ -19,6 +19,7 @@ from tfdist_jax._explain._sections import make_sections, write_text
 from tfdist_jax._explain._speed import Speed, make_speed
 from tfdist_jax._explain._state_table import StateRow, make_state_table
 from tfdist_jax._internals import setting
+from tfdist_jax._pipeline import PipelinePlan
 
 
 @final
@@ -77,6 +78,7 @@ class Explanation:
         flops: The floating point operations of a step on one device.
         speed: What these are in a second; None if it was not said how long a step takes.
         homes: Where variables lie between steps that no device keeps meanwhile.
+        pipeline: Which device computes what and when, if the strategy has stages.
 
     Example:
         >>> import numpy as np, tfdist_jax as td
@@ -96,6 +98,7 @@ class Explanation:
     flops: Flops
     speed: Speed | None
     homes: tuple[Home, ...] = ()
+    pipeline: PipelinePlan | None = None
 
     def __repr__(self) -> str:
         return write_text(self)
@@ -109,8 +112,14 @@ class Explanation:
         Path(path).write_text(make_page(self.name, self.mesh, make_sections(self)), encoding="utf-8")
 
 
-def explain(
-    step: Any, args: Sequence[Any], mesh: Mesh, *, seconds: float | None = None, peak_flops: float | None = None
+def explain(  # noqa: PLR0913
+    step: Any,
+    args: Sequence[Any],
+    mesh: Mesh,
+    *,
+    seconds: float | None = None,
+    peak_flops: float | None = None,
+    pipeline: PipelinePlan | None = None,
 ) -> Explanation:
     """Compile a step and say what it does; see `Strategy.explain`.
 
@@ -120,6 +129,7 @@ def explain(
         mesh: The devices that it runs on.
         seconds: How long a step takes.
         peak_flops: How many operations a second a device can do.
+        pipeline: What the strategy says of its pipeline.
     """
     if not hasattr(step, "lower"):
         raise TypeError(
@@ -141,6 +151,7 @@ def explain(
         flops=flops,
         speed=None if seconds is None else make_speed(flops, seconds=seconds, device_kind=kind, peak=peak_flops),
         homes=tuple(Home(name, *sizes) for name, sizes in getattr(step, "homes", {}).items()),
+        pipeline=pipeline,
     )
 
 

@@ -1,12 +1,14 @@
 """An explanation as a page: tables, with pictures of the mesh, of memory and of what is communicated."""
 
 import html
+import itertools
 from collections.abc import Sequence
 
 from jax.sharding import Mesh
 
 from tfdist_jax._explain._mesh_axes import MeshBlock, mesh_blocks
 from tfdist_jax._explain._sections import Section
+from tfdist_jax._pipeline import Kind, Schedule
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #667080; --line: #d5dae1; --fill: #e8effa; --bar: #3b6fc4; --page: #fff }
@@ -24,6 +26,7 @@ th { color: var(--soft); font-weight: 500 }
 .mesh svg { margin: 1rem 1.5rem 0 0 }
 p { color: var(--soft); margin: .5rem 0 }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif } svg .soft { fill: var(--soft) }
+.tick { stroke: var(--page) } .tick.F { fill: #3b6fc4 } .tick.B, .tick.I { fill: #2f8f6b } .tick.W { fill: #c98a2b }
 .device { fill: var(--fill); stroke: var(--line) } .bar { fill: var(--bar) }
 """
 _CELL, _GAP, _LABEL, _BAR = 38, 4, 70, 160
@@ -47,6 +50,8 @@ def make_page(name: str, mesh: Mesh | None, sections: Sequence[Section]) -> str:
 def _section(section: Section, picture: str = "") -> str:
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in section.notes)
     table = f'<div class="wide">{_table(section)}</div>' if section.rows else ""
+    if section.schedule is not None:
+        picture += _schedule_picture(section.schedule)
     return f"<h2>{html.escape(section.title)}</h2>\n{table}{picture}{notes}\n"
 
 
@@ -68,6 +73,33 @@ def _bar(share: float) -> str:
 
 def _mesh_picture(mesh: Mesh) -> str:
     return f'<div class="wide mesh">{"".join(map(_block_picture, mesh_blocks(mesh)))}</div>'
+
+
+def _schedule_picture(schedule: Schedule) -> str:
+    """Draw what devices do: a row for each, from left to right, as wide as it takes; gaps are where they wait."""
+    width, height = 18, 24
+    long = {Kind.BACKWARD: 2}
+    ticks = [max(sum(long.get(op.kind, 1) for op in cell) for cell in row) for row in schedule.ticks]
+    starts = [0, *itertools.accumulate(ticks)]
+    parts = []
+    for row, start in zip(schedule.ticks, starts, strict=False):
+        for device, cell in enumerate(row):
+            x = start
+            for operation in cell:
+                size = long.get(operation.kind, 1)
+                left, top = _LABEL + x * width, device * height
+                parts.append(
+                    f'<rect class="tick {operation.kind.value}" x="{left}" y="{top}" width="{size * width}" height="{height}">'
+                    f"<title>{operation}</title></rect>"
+                    f'<text x="{left + size * width / 2}" y="{top + 16}" text-anchor="middle">{operation.microbatch}</text>'
+                )
+                x += size
+    labels = [
+        f'<text class="soft" x="0" y="{device * height + 16}">stage {device}</text>'
+        for device in range(schedule.num_devices)
+    ]
+    size = f'width="{_LABEL + starts[-1] * width}" height="{schedule.num_devices * height}"'
+    return f'<div class="wide"><svg {size} role="img">{"".join(labels)}{"".join(parts)}</svg></div>\n'
 
 
 def _block_picture(block: MeshBlock) -> str:

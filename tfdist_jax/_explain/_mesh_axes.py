@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from tfdist_jax._sharding._layout import axes_of, state_leaves
-from tfdist_jax._sharding._mesh import EXPERT, SEQUENCE, batch_axes, manual_axes
+from tfdist_jax._sharding._mesh import EXPERT, SEQUENCE, STAGE, batch_axes, manual_axes
 
 
 @final
@@ -57,7 +57,9 @@ def describe_axes(mesh: Mesh, state: Any) -> tuple[MeshAxis, ...]:
     for name, size in mesh.shape.items():
         purposes = ["rows of the batch"] if name in batch_axes(mesh) else []
         purposes += ["tokens of each row"] if name == SEQUENCE else []
-        if name not in manual_axes(mesh):
+        if name == STAGE:
+            purposes.append("stages of a pipeline, and parameters of all stages, gathered once a step")
+        elif name not in manual_axes(mesh):
             purposes.append("arrays, with which XLA divides what is computed")
         elif name == EXPERT:
             purposes.append("experts, to which tokens are sent")

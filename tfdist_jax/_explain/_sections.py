@@ -9,6 +9,7 @@ from jax.sharding import Mesh
 
 from tfdist_jax._explain._collectives import Collective
 from tfdist_jax._explain._mesh_axes import draw_mesh
+from tfdist_jax._pipeline import PipelinePlan, Schedule, align_ticks, make_slot_table
 
 if TYPE_CHECKING:
     from tfdist_jax._explain._explanation import Explanation
@@ -25,6 +26,7 @@ class Section:
         rows: The cells.
         notes: What is to be said below.
         bars: A length for each row, for a picture; none if there are no sensible ones.
+        schedule: What is to be drawn, if it is about a pipeline.
     """
 
     title: str
@@ -32,12 +34,14 @@ class Section:
     rows: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
     bars: Sequence[float] = ()
+    schedule: Schedule | None = None
 
 
 def make_sections(explanation: "Explanation") -> list[Section]:
     """Say what an explanation has found, subject by subject."""
     return [
         _mesh_section(explanation),
+        *([] if explanation.pipeline is None else [_pipeline_section(explanation.pipeline)]),
         _state_section(explanation),
         _memory_section(explanation),
         _collectives_section(explanation),
@@ -59,6 +63,8 @@ def write_sections(title: str, sections: Sequence[Section], *, picture: Sequence
         lines += ["", section.title, *_align([section.columns, *section.rows] if section.rows else [])]
         if i == 0 and picture:
             lines += ["", *(f"  {line}" for line in picture)]
+        if section.schedule is not None:
+            lines += [f"  {line}" for line in draw_schedule(section.schedule)]
         lines += [f"  {note}" for note in section.notes]
     return "\n".join(lines)
 
@@ -88,6 +94,36 @@ def format_mib(num_bytes: float) -> str:
 def _mesh_section(explanation: "Explanation") -> Section:
     rows = [(axis.name, str(axis.size), axis.purpose) for axis in explanation.axes]
     return Section("Mesh", ("axis", "#size", "what is split over it"), rows)
+
+
+def _pipeline_section(plan: PipelinePlan) -> Section:
+    schedule = plan.schedule
+    several = f", {schedule.num_chunks} stages on each" if schedule.num_chunks > 1 else ""
+    sizes = make_slot_table(schedule, saves=plan.remat != "stage").sizes
+    names = {
+        "input": "what stages take",
+        "cotangent": "gradients that come back",
+        "saved": "what forward passes save",
+        "kept": "what is left for gradients by parameters",
+    }
+    slots = [f"{sizes[kind] - 1} of {name}" for kind, name in names.items() if sizes[kind] > 1]
+    notes = [
+        f"{schedule.name!r}: {schedule.num_devices} devices along 'stage'{several}, {schedule.num_microbatches} microbatches, "
+        f"{schedule.num_ticks} ticks. Where a backward pass takes twice as long as a forward pass, devices wait for "
+        f"{100 * schedule.bubble():.1f} % of the time.",
+        f"A device has room for as many microbatches: {', '.join(slots)}.",
+        "F: forward pass of a microbatch; B: backward pass, or I: by a stage's input, and W: by its parameters."
+        + (" F3.1 is of the second stage of a device." if schedule.num_chunks > 1 else ""),
+    ]
+    return Section("Pipeline", notes=notes, schedule=schedule)
+
+
+def draw_schedule(schedule: Schedule, *, most: int = 32) -> list[str]:
+    """Return lines of text, one for each device, with a column for each tick; of more than `most`, the first and the last ones."""
+    drawn = schedule.draw()
+    if len(drawn) > most:
+        drawn = [*drawn[: most // 2], ["..."] * schedule.num_devices, *drawn[-(most // 2) :]]
+    return align_ticks(drawn)
 
 
 def _state_section(explanation: "Explanation") -> Section:

@@ -126,15 +126,22 @@ class Schedule:
 
     def __str__(self) -> str:
         """Draw the table: a line for each device, a column for each tick."""
-        cells = [
-            ["".join(f"{op.kind.value}{op.microbatch}" for op in cell) or "." for cell in row] for row in self.ticks
-        ]
-        widths = [max(map(len, row)) for row in cells]
-        lines = [
-            " ".join(row[device].ljust(width) for row, width in zip(cells, widths, strict=True))
-            for device in range(self.num_devices)
-        ]
-        return "\n".join(f"{device}  {line}".rstrip() for device, line in enumerate(lines))
+        return "\n".join(align_ticks(self.draw()))
+
+    def draw(self) -> list[list[str]]:
+        """Return what each device does at each tick, such as "F3B1" for two microbatches; "F3.1" is of the second of its stages."""
+        return [["".join(map(self._label, cell)) or "." for cell in row] for row in self.ticks]
+
+    def _label(self, operation: Operation) -> str:
+        chunk = f".{operation.stage // self.num_devices}" if self.num_chunks > 1 else ""
+        return f"{operation.kind.value}{operation.microbatch}{chunk}"
+
+
+def align_ticks(drawn: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of text, one for each device, with a column for each tick."""
+    widths = [max(map(len, row)) for row in drawn]
+    columns = [[cell.ljust(width) for cell in row] for row, width in zip(drawn, widths, strict=True)]
+    return [f"{device}  {' '.join(cells)}".rstrip() for device, cells in enumerate(zip(*columns, strict=True))]
 
 
 def check_schedule(schedule: Schedule) -> None:
