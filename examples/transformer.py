@@ -1,7 +1,8 @@
 """A language model of characters with Flax (nnx): on any mesh of devices its losses are those of one.
 
 `python examples/transformer.py --mesh data=2,fsdp=2,tensor=2`, or `data=8`, `fsdp=8`, `data=2,sequence=4`, or `expert=4`
-with `--experts 8`; in two processes `tfdist-jax launch --workers 2 examples/transformer.py --devices 4 --mesh data=2,fsdp=4`
+with `--experts 8`, or `data=2` with `--pipeline 1f1b --stages 4`; in two processes
+`tfdist-jax launch --workers 2 examples/transformer.py --devices 4 --mesh data=2,fsdp=4`
 """
 
 import argparse
@@ -13,6 +14,11 @@ parser.add_argument("--mesh", default="data=8", help="axes and their sizes, such
 parser.add_argument("--devices", type=int, default=8, help="virtual devices where there is no accelerator")
 parser.add_argument("--steps", type=int, default=100)
 parser.add_argument("--experts", type=int, default=0, help="experts in each layer, in place of one dense part")
+parser.add_argument(
+    "--sequence", type=int, default=1, help="devices that share the tokens of a row, as `sequence` of the mesh"
+)
+parser.add_argument("--pipeline", metavar="SCHEDULE", help="1f1b, gpipe, interleaved or zb-h1")
+parser.add_argument("--stages", type=int, default=2, help="devices over which a pipeline's layers lie")
 parser.add_argument("--checkpoint", metavar="DIR", help="save there, and go on from there")
 args = parser.parse_args()
 td.use_cpu_devices(args.devices)
@@ -31,7 +37,14 @@ from jax.sharding import PartitionSpec as P
 
 VOCABULARY, WIDTH, HEADS, HIDDEN, LAYERS, LENGTH, ROWS = 128, 64, 8, 256, 4, 64, 16
 # Axes that `--mesh` does not name have size 1, so that one set of rules does for all of them.
-axes = {"data": 1, "fsdp": 1, "expert": 1, "sequence": 1, "tensor": 1}
+axes = {
+    "data": 1,
+    "stage": args.stages if args.pipeline else 1,
+    "fsdp": 1,
+    "expert": 1,
+    "sequence": args.sequence,
+    "tensor": 1,
+}
 axes |= {name: int(size) for name, size in (axis.split("=") for axis in args.mesh.split(","))}
 # The first dimension in blocks is the layers', and the second that of experts, if there are any.
 experts = ("expert",) if args.experts else ()
@@ -41,7 +54,11 @@ rules = {
     "up/kernel": P(None, *experts, None, "tensor"),
     "down/kernel": P(None, *experts, "tensor"),
 }
-strategy = td.Sharded(axes, rules, devices=tuple(jax.devices()[: math.prod(axes.values())]))
+devices = tuple(jax.devices()[: math.prod(axes.values())])
+if args.pipeline:
+    strategy = td.Pipeline(args.stages, 4, args.pipeline, axes=axes, rules=rules, devices=devices)
+else:
+    strategy = td.Sharded(axes, rules, devices=devices)
 make_stacked = lambda make, count, rngs: nnx.vmap(make)(rngs.split(count))
 
 
@@ -83,27 +100,40 @@ class Transformer(nnx.Module):
         self.norm = nnx.RMSNorm(WIDTH, rngs=rngs)
         self.head = nnx.Linear(WIDTH, VOCABULARY, use_bias=False, rngs=rngs)
 
-    def __call__(self, tokens):
-        x = self.characters(tokens) + self.places(td.token_positions(tokens))
-        graph, blocks = nnx.split(self.blocks)
-        apply = td.layer(lambda block, x: nnx.merge(graph, block)(x))
-        x, balance = jax.lax.scan(lambda x, block: apply(block, x), x, blocks)
-        return self.head(self.norm(x)), balance.sum(0)
+
+graph = nnx.graphdef(nnx.eval_shape(lambda: Transformer(nnx.Rngs(0))))
+block_graph = nnx.graphdef(nnx.eval_shape(lambda: Transformer(nnx.Rngs(0)).blocks))
+
+
+def embed(params, batch):
+    model, tokens = nnx.merge(graph, params), batch["x"]
+    x = model.characters(tokens) + model.places(td.token_positions(tokens))
+    return x, jnp.zeros(len(x))
+
+
+def apply_block(block, state, batch):
+    x, balance = state
+    x, more = nnx.merge(block_graph, block)(x)
+    return x, balance + more
+
+
+def compute_logits(params, state, batch):
+    model = nnx.merge(graph, params)
+    return model.head(model.norm(state[0]))
+
+
+def compute_loss(params, state, batch):
+    losses = optax.softmax_cross_entropy_with_integer_labels(compute_logits(params, state, batch), batch["y"])
+    return (losses + 0.01 * state[1][:, None]).mean()
 
 
 optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(optax.linear_schedule(0, 3e-3, 20)))
-graph = nnx.graphdef(nnx.eval_shape(lambda: Transformer(nnx.Rngs(0))))
+loss_fn = td.Staged(embed, td.layer(apply_block), compute_loss)
 
 
 def make_state():
     params = nnx.state(Transformer(nnx.Rngs(0)), nnx.Param)
     return params, optimizer.init(params)
-
-
-def loss_fn(params, batch):
-    logits, balance = nnx.merge(graph, params)(batch["x"])
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["y"])
-    return (losses + 0.01 * balance[:, None]).mean()
 
 
 @strategy.jit
@@ -114,7 +144,7 @@ def train_step(state, batch):
     return (optax.apply_updates(params, updates), opt_state), loss
 
 
-predict = strategy.evaluate(lambda params, tokens: nnx.merge(graph, params)(tokens)[0])
+predict = strategy.evaluate(td.Staged(embed, apply_block, compute_logits))
 
 # The text is what Python's library says of itself.
 modules = "argparse collections datetime decimal difflib functools inspect itertools json logging random statistics"
@@ -144,6 +174,6 @@ if checkpointer:
 # As many rows as in training, so that every replica has some; all are the same.
 random, said = np.random.default_rng(0), np.full((ROWS, LENGTH), ord("R"), np.int32)
 for place in range(1, LENGTH):
-    logits = strategy.fetch(predict(state[0], strategy.put(said)))[0, place - 1]
+    logits = strategy.fetch(predict(state[0], strategy.put({"x": said})))[0, place - 1]
     said[:, place] = (2 * logits + random.gumbel(size=VOCABULARY)).argmax()
 print("".join(map(chr, said[0])))
