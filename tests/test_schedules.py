@@ -67,6 +67,10 @@ def test_a_table_of_torch_is_read_by_the_order_of_each_line():
         ("0F0,0I0\n1F0,1B0", "the weight gradient of stage 0 for microbatch 0 has not been done"),
         ("0F0,0I0,0W0,0B0\n1F0,1B0", "stage 0 for microbatch 0 is done twice, whole and in parts, at ticks"),
         ("1F0,0B0\n0F0,1B0", "At tick 0, device 1 does 0F0, but has the stages \\[1\\]"),
+        (
+            "0F0,0F1,,0I0,0B1;0W0\n1F0,1B0,1F1,1B1",
+            "At tick 4, device 0 does 0B1, 0W0: a tick has at most .* one in parts",
+        ),
         ("0F0;0F1,0B0,0B1\n1F0,1B0,1F1,1B1", "At tick 0, device 0 does 0F0, 0F1: a tick has at most one forward"),
         ("0F0,0B0\n1F0,1B0\n2F0,2B0,3F0,3B0", "3 lines, one for each device, but 4 stages"),
         ("0F0,0X0", "Line 1 has '0X0', where an operation is expected"),
@@ -103,6 +107,13 @@ def test_a_table_that_needs_more_memory_than_it_may_is_refused():
     assert td.Schedule.from_csv(table, max_in_flight=4).peak_in_flight() == 4
     with pytest.raises(td.ScheduleError, match=r"At tick 3, device 0 holds .* 4 microbatches need, but may for 3"):
         td.Schedule.from_csv(table, max_in_flight=3)
+
+
+def test_what_is_no_operation_or_letter_is_refused():
+    with pytest.raises(TypeError, match=r"An entry of a schedule is a tuple of operations, got '0F0'"):
+        td.Schedule("mine", ((("0F0",),),))
+    with pytest.raises(ValueError, match=r"got costs of \['b'\]"):
+        make("1f1b", 2, 2).bubble({"b": 3})
 
 
 def test_microbatches_that_cannot_be_interleaved_are_refused():

@@ -118,9 +118,11 @@ def costs_of_strategies(run_for_tpu, topology):
 @pytest.mark.exhaustive
 @pytest.mark.slow("compiles ten pipelines for a TPU slice")
 def test_every_pipeline_compiles_for_a_tpu_slice_of_two_hosts(run_for_tpu):
-    """Also where chips of a stage share tokens, experts, or what XLA divides: none of that is in a branch that only some take."""
+    """Also where chips of a stage share tokens, experts, or what XLA divides: that is at most in branches that all chips take alike."""
     found = run_for_tpu("tpu_pipelines.py", "v5e:2x4")["v5e:2x4"]
-    assert {name: costs["in branches"] for name, costs in found.items()} == {name: [] for name in found}
+    shared = {"fsdp x tensor": ["tensor"], "ring": ["sequence"], "experts": ["expert"]}
+    for name, costs in found.items():
+        assert all(axes == shared.get(name) for _, *axes in costs["in branches"]), (name, costs)
     assert all("collective-permute" in costs["over stage"] for costs in found.values())
     # With four times as many microbatches, each has a fourth of the rows.
     assert (

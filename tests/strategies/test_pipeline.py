@@ -1,5 +1,6 @@
 """Pipelines: gradients of one device under every schedule, on every mesh, and what cannot be one's is refused."""
 
+import dataclasses
 import functools
 
 import jax
@@ -401,6 +402,116 @@ def test_stages_whose_devices_share_tokens_or_experts_are_exact(schedule, remat)
         assert relative_error(found, expected) <= 1e-12
 
 
+@pytest.mark.parametrize(("rows", "data"), [(9, 1), (13, 4), (3, 4), (1, 4)])
+def test_what_is_the_same_for_all_rows_is_so_on_every_device_also_without_rows(rows, data):
+    """Some microbatches, and some replicas, have no rows: of 13 over 4 replicas the last has 1, of 3 none."""
+
+    def layer(params, x, batch):
+        return apply_block(params, x, batch), {"norm": params["norm"].sum(), "positive": (x > 0).sum()}
+
+    def last(params, x, batch):
+        return x.mean(), {"constant": jnp.arange(3.0) + 1, "sum": params["head"].sum(), "hits": (x > 0).sum()}
+
+    loss_fn = td.Staged(embed, layer, last, layer_aux=True)
+    params, batch = make_params(4), make_batch(rows)
+    strategy = make_pipeline(stages=2, axes={"data": data}, devices=2 * data)
+    (_, found), _ = compute(strategy, loss_fn, params, batch)
+    (_, expected), _ = jax.device_get(compute(td.SingleDevice(), loss_fn, params, batch))
+    for array, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert len(array.addressable_shards) == 2 * data
+        for shard in array.addressable_shards:
+            np.testing.assert_allclose(shard.data, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("remat", ["layer", "stage", "none"])
+def test_what_layers_print_is_printed_once(remat, capfd):
+    def layer(w, x, batch):
+        jax.debug.print("layer sees {}", x.shape[0])
+        return x * w
+
+    loss_fn = td.Staged(lambda params, x: x * 1.0, layer, lambda params, x, batch: (x**2).mean())
+    strategy = make_pipeline(stages=2, microbatches=2, axes={"data": 1}, devices=2, remat=remat)
+    jax.block_until_ready(compute(strategy, loss_fn, {"blocks": jnp.ones(2)}, np.arange(4.0), has_aux=False))
+    jax.effects_barrier()
+    times = capfd.readouterr().out.count("layer sees 2")
+    # A layer that is computed again prints again, as under `jax.checkpoint`.
+    assert times == 4 if remat == "none" else times >= 4
+
+
+def test_parameters_and_results_without_elements_are_allowed():
+    loss_fn = td.Staged(
+        lambda params, x: x * 1.0,
+        lambda block, x, batch: x * block["w"] + block["none"].sum(),
+        lambda params, x, batch: (x.mean(), td.Rows(x[:, :0])),
+    )
+    params = {"blocks": {"w": jnp.ones(4), "none": jnp.ones((4, 0))}}
+    for schedule in "1f1b", "interleaved":
+        strategy = make_pipeline(stages=2, axes={"data": 2}, devices=4, schedule=schedule)
+        (_, rows), grads = compute(strategy, loss_fn, params, np.ones((8, 3)))
+        assert (rows.shape, grads["blocks"]["none"].shape) == ((8, 0), (4, 0))
+
+
+def test_a_tick_computes_what_some_device_has_to_do_where_devices_communicate():
+    """Counted on the host, on both devices of each stage: the last function at no tick at which no device comes to it."""
+    counts = {"layer": 0, "last": 0}
+
+    def count(name):
+        counts[name] += 1
+
+    def layer(w, x, batch):
+        jax.debug.callback(lambda: count("layer"))
+        return x + 0 * td.assume_exact(lambda x: jax.lax.pmean(x, "data"))(x) + x * w
+
+    def last(params, x, batch):
+        jax.debug.callback(lambda: count("last"))
+        return (x**2).mean()
+
+    loss_fn = td.Staged(lambda params, x: x * 1.0, layer, last)
+    strategy = make_pipeline(stages=4, microbatches=6, axes={"data": 2}, schedule="gpipe", remat="none")
+    jax.block_until_ready(compute(strategy, loss_fn, {"blocks": jnp.ones(4)}, np.arange(12.0), has_aux=False))
+    jax.effects_barrier()
+    # Six microbatches and three ticks to fill the pipeline; the last stage has one of them in six.
+    assert counts == {"layer": 8 * 9, "last": 8 * 6}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: td.Sharded({"data": 4, "stage": 2}),
+        lambda: td.Sharded({"data": 4, "stage": 2}, rules={"w": jax.P(None, "stage")}),
+        lambda: HandingOnTooLittle(make_pipeline(stages=2, axes={"data": 4})),
+    ],
+    ids=["idle", "rules", "wrapper"],
+)
+@pytest.mark.filterwarnings("ignore:Over the axes")
+def test_an_axis_of_stages_without_a_pipeline_is_refused(make):
+    strategy = make()
+    state = strategy.init(lambda: {"w": jnp.ones((4, 4))})
+    with pytest.raises(
+        ValueError, match=r"has an axis 'stage', over which only pipelines compute.*hand on its `pipeline`"
+    ):
+        strategy.value_and_grad(lambda params, x: ((x @ params["w"]) ** 2).mean(), has_aux=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class HandingOnTooLittle(td.Strategy):
+    strategy: td.Strategy
+
+    @property
+    def mesh(self):
+        return self.strategy.mesh
+
+    def state_layout(self, leaf):
+        return self.strategy.state_layout(leaf)
+
+
+def test_numbers_of_a_pipeline_can_be_replaced():
+    strategy = dataclasses.replace(td.Pipeline(2, 4), stages=4, microbatches=8)
+    assert (dict(strategy.mesh.shape), strategy.pipeline.schedule.num_devices) == ({"data": 2, "stage": 4}, 4)
+    first = td.Pipeline(2, 4, axes={"fsdp": 2, "tensor": 2})
+    assert [*first.mesh.shape] == ["stage", "fsdp", "tensor"]
+
+
 def refuse(loss_fn, strategy, match, params=None, rows=16, kind=ValueError, **options):
     with pytest.raises(kind, match=match):
         compute(strategy, loss_fn, params or make_params(4), make_batch(rows), **options)
@@ -433,6 +544,13 @@ def test_what_is_no_pipeline_is_refused():
     branch = td.assume_exact(lambda x: jax.lax.cond(x.sum() > 0, lambda x: x, lambda x: jax.lax.pmean(x, "data"), x))
     branching = td.Staged(embed, lambda block, x, batch: branch(x), mean_loss)
     refuse(branching, strategy, "the function communicates in a branch, or in a loop whose rounds depend on values")
+    refuse(branching, make_pipeline(**MESHES["data x stage x tensor"]), "the function communicates in a branch")
+    synchronised = td.Staged(embed, lambda block, x, batch: x - jax.lax.pmean(x.mean(), "data"), mean_loss)
+    refuse(
+        synchronised, strategy, "but with `microbatches=4` each sees a part of its rows at a time.*Take microbatches=1"
+    )
+    with pytest.raises(TypeError, match="`last` of td.Staged is to be a function, got None"):
+        td.Staged(embed, apply_block, None)
     weighed = td.Staged(embed, apply_block, lambda params, x, batch: ((x**2).sum(), jnp.abs(x).sum()))
     refuse(weighed, strategy, "The weight of a loss .* depends on the parameters", has_aux=False)
 
@@ -440,8 +558,9 @@ def test_what_is_no_pipeline_is_refused():
 def test_numbers_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="`remat` is 'layer', 'stage' or 'none', got True"):
         td.Pipeline(stages=2, microbatches=4, remat=True)
-    with pytest.raises(ValueError, match="numbers of 1 or more, got 0, 4 and None"):
-        td.Pipeline(stages=0, microbatches=4)
+    for wrong in {"stages": 0}, {"chunks": 0}, {"microbatches": True}:
+        with pytest.raises(ValueError, match="`stages`, `microbatches` and `chunks` are numbers of 1 or more, got"):
+            td.Pipeline(**{"stages": 2, "microbatches": 4, **wrong})
     with pytest.raises(ValueError, match="4 devices along 'stage', but `stages` is 2"):
         td.Pipeline(stages=2, microbatches=4, axes={"stage": 4, "data": 2})
     table = td.Schedule.from_csv("0F0,0B0\n1F0,1B0")

@@ -76,10 +76,12 @@ def test_a_tick_hands_on_twice_and_a_step_reduces_once_over_each_set_of_axes(sch
 
 
 @pytest.mark.parametrize("mesh", ["tensor", "fsdp"])
-def test_what_devices_of_a_stage_communicate_is_in_no_branch(mesh, bound):
+def test_stages_communicate_in_no_branch(mesh, bound):
     found = explain("1f1b", 4, mesh=mesh).collectives
-    bound("collectives in branches of a pipeline", sum(one.is_branch for one in found), 0)
+    # Those of a stage's devices may be in one that all devices take, or none.
+    bound("collectives over stages in branches", sum(one.is_branch and "stage" in one.axes for one in found), 0)
     if mesh == "fsdp":
+        assert not any(one.is_branch for one in found)
         over = [one for one in found if one.axes == ("fsdp",) and one.kind != "all-reduce"]
         assert over
         bound("times that a pipeline gathers a parameter over fsdp", max(one.times for one in over), 1)

@@ -134,6 +134,18 @@ def test_functions_are_divided_by_what_they_compute():
 def test_lists_that_cannot_be_divided_are_refused():
     make = lambda **options: td.Pipeline(4, 4, stack=None, **options)
     state = lambda strategy: strategy.init(make_params)
+    together = {"w": jax.P(("fsdp", "stage"))}
+    strategy = td.Pipeline(2, 4, axes={"data": 2, "fsdp": 2}, stack=None, rules=together)
+    with pytest.raises(
+        ValueError, match=r"blocks/0/w is to be laid out .*these come behind others, over which it is gathered"
+    ):
+        strategy.value_and_grad(LOSS)(state(strategy), strategy.put(make_batch(16)))
+    with_key = td.Staged(
+        lambda p, b: (b["x"].mean((1, 2, 3)), jax.random.key(0)), [lambda p, x, b: x], lambda p, x, b: (x[0].mean(), {})
+    )
+    strategy = td.Pipeline(2, 4, axes={"data": 4}, stack=None)
+    with pytest.raises(TypeError, match="Functions of a list hand on a random key"):
+        strategy.value_and_grad(with_key)(state(strategy), strategy.put(make_batch(16)))
     short = td.Staged(LOSS.first, [LOSS.layer[0]], lambda params, x, batch: (x.mean(), {}))
     strategy = make(axes={"data": 2})
     with pytest.raises(

@@ -34,11 +34,13 @@ def check_rows(kinds: RowKinds, split: Split) -> None:
             f"At {where}, rows meet a parameter of which a replica has only a part, such as its experts: others have other parts. Use "
             "it in `td.run_experts`, in a function of `td.assume_exact` that communicates, or lay it out otherwise."
         )
+    remedy = "BatchNorm takes axis_name=strategy.batch_axes for statistics of the whole batch."
+    if split.is_staged:
+        remedy = "Statistics are those of a microbatch; with microbatches=1, those of a replica."
     for line in dict.fromkeys(map(line_of, kinds.relating)):
         warnings.warn(
             f"At {line or 'a place that is not known'}, what is computed for a row depends on other rows. Each of {parts} sees "
-            "its own rows alone, so that results are not those of one device. BatchNorm takes axis_name=strategy.batch_axes for "
-            "statistics of the whole batch.",
+            f"its own rows alone, so that results are not those of one device. {remedy}",
             stacklevel=2,
         )
 
@@ -88,10 +90,12 @@ def _describe_parts(split: Split) -> str:
 def check_accumulation(kinds: RowKinds, split: Split) -> None:
     """Refuse what would communicate about the rows of a part as if these were all of a replica's."""
     if split.accumulate > 1 and kinds.scaling:
+        option = "microbatches" if split.is_staged else "accumulate"
+        remedy = "Take microbatches=1" if split.is_staged else "Leave `accumulate` out"
         raise ValueError(
-            f"The function communicates between replicas, at {line_of(kinds.scaling[0])}, but with `accumulate={split.accumulate}` "
-            "each sees a part of its rows at a time: what comes of it is not that of the whole batch. Leave `accumulate` out, or let the "
-            "function compute with the rows that it sees."
+            f"The function communicates between replicas, at {line_of(kinds.scaling[0])}, but with `{option}={split.accumulate}` each sees "
+            f"a part of its rows at a time: what comes of it is not that of the whole batch. {remedy}, or let the function compute with "
+            "the rows that it sees."
         )
 
 

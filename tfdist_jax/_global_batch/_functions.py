@@ -18,6 +18,7 @@ from tfdist_jax._global_batch._results import How, Mean, unwrap
 from tfdist_jax._global_batch._split import Split, split_arguments
 from tfdist_jax._pipeline import PipelinePlan, Staged, StagedLoss
 from tfdist_jax._sharding._layout import LayoutRule, axes_of, restrict
+from tfdist_jax._sharding._mesh import STAGE
 
 
 def value_and_grad_globally(  # noqa: PLR0913
@@ -52,6 +53,11 @@ def value_and_grad_globally(  # noqa: PLR0913
     def named(*args: Any) -> Any:
         return loss_and_aux(loss_fn(*args), has_aux=has_aux)
 
+    if pipeline is None and mesh.shape.get(STAGE, 1) > 1:
+        raise ValueError(
+            f"The mesh {dict(mesh.shape)} has an axis {STAGE!r}, over which only pipelines compute: use td.Pipeline, or give the axis "
+            "another name. A strategy around a td.Pipeline has to hand on its `pipeline`."
+        )
     staged = None if pipeline is None else _as_stages(loss_fn, pipeline, has_aux=has_aux, accumulate=accumulate)
 
     def value_and_grad(params: Any, batch: Any, *extra: Any, compression: Compressed | None = None) -> Any:

@@ -55,7 +55,7 @@ def pipeline_gradients(
         scale = lambda param, grad: (cotangents[0] * grad).astype(param.dtype)
         return scatter(jax.tree.map(scale, (shared, own_params), grads))
 
-    join = lambda part: part.reshape(-1, *part.shape[2:])[: max(split.sizes)]
+    join = lambda part: part.reshape(part.shape[0] * part.shape[1], *part.shape[2:])[: max(split.sizes)]
     pairs = zip(function.rules, parts, strict=False)
     return own, pull_back, [*(join(part) if rule.has_entries else part for rule, part in pairs), *seen]
 
@@ -117,7 +117,7 @@ class _Finish:
         results = jax.tree.leaves(self.loss.read(returned))
         parts = self.function.parts_of(results, self.size, self.function.rules[: len(results)])
         own = self.function.pick_loss(parts)
-        return own[0], (own, [*map(_as_number, parts)])
+        return own[0], (own, parts)
 
     def note(self, of_layers: Any) -> list[Any]:
         results = jax.tree.leaves(of_layers)
@@ -127,12 +127,7 @@ class _Finish:
                 "What layers of td.Staged return beside what they hand on has entries of rows. Return sums or means over rows, and let `x` "
                 "carry what each row has to `last`."
             )
-        return [*map(_as_number, self.function.parts_of(results, self.size, rules))]
-
-
-def _as_number(part: Any) -> Any:
-    """Return a part of a result, booleans as numbers: they could not be added up over the stages."""
-    return part.astype(jnp.int32) if part is not None and part.dtype == bool else part
+        return self.function.parts_of(results, self.size, rules)
 
 
 @final
@@ -163,9 +158,23 @@ class _Sums:
         added = [one(*each) for each in zip(self.function.rules, parts, others, strict=False)]
         return [*map(jnp.add, own, more)], added
 
+    def of_none(self, results: Results) -> Results:
+        own, parts = results
+        pairs = zip(self.function.rules, parts, strict=False)
+        return [*map(zeros_like, own)], [_of_none(*pair) for pair in pairs]
+
+    def seen_by_none(self, seen: list[Any]) -> list[Any]:
+        return [_of_none(*pair) for pair in zip(self._rules_of(seen), seen, strict=True)]
+
     def add_seen(self, total: list[Any], seen: list[Any]) -> list[Any]:
-        rules = self.function.rules[len(self.function.rules) - len(seen) :]
-        return [_add_one(*each) for each in zip(rules, total, seen, strict=True)]
+        return [_add_one(*each) for each in zip(self._rules_of(seen), total, seen, strict=True)]
+
+    def _rules_of(self, seen: list[Any]) -> Sequence[Rule]:
+        return self.function.rules[len(self.function.rules) - len(seen) :]
+
+
+def _of_none(rule: Rule, part: Any) -> Any:
+    return part if part is None or rule.how is How.KEEP else zeros_like(part)
 
 
 def _add_one(rule: Rule, part: Any, other: Any) -> Any:
@@ -176,8 +185,6 @@ def _is_uniform(function: ReplicaFunction) -> bool:
     """Whether devices of a stage communicate while they compute: then those of others must do the same at that time."""
     split = function.split
     names = tuple(split.mesh.axis_names)
-    if any(split.mesh.shape[name] > 1 for name in names if name not in split.axes):
-        return True
     eqns = [eqn for program in function.programs.values() for eqn in equations(program.jaxpr)]
     for eqn in eqns:
         inside = equations_inside(eqn) if eqn.primitive.name in _BRANCHING else ()
@@ -187,7 +194,8 @@ def _is_uniform(function: ReplicaFunction) -> bool:
                 "depend on values. Stages compute with values that do not count while they wait, so that some devices might take it and "
                 "others not. Communicate outside of it."
             )
-    return any(communicates(eqn, names) for eqn in eqns)
+    is_divided = any(split.mesh.shape[name] > 1 for name in names if name not in split.axes)
+    return is_divided or any(communicates(eqn, names) for eqn in eqns)
 
 
 _BRANCHING = {"cond", "while"}

@@ -1,7 +1,6 @@
 """How the arguments of a function of a batch lie over the replicas."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, final
 
@@ -17,10 +16,12 @@ from tfdist_jax._sharding._layout import (
     Layout,
     LayoutRule,
     bring_to_devices,
+    check_local,
     make_shardings,
     names_of,
     restrict,
     tree_layouts,
+    tree_paths,
 )
 from tfdist_jax._sharding._mesh import SEQUENCE, STAGE, batch_axes, batch_spec, manual_axes, num_replicas
 
@@ -158,7 +159,9 @@ def split_arguments(  # noqa: PLR0913
     data = jax.tree.map(lambda part: part.data if _is_padded(part) else part, batch, is_leaf=_is_padded)
     layouts = tree_layouts(state_layout, params, mesh)
     if pipeline is None or pipeline.staged.is_listed:
-        layouts = jax.tree.map(functools.partial(_over_stages, is_local=pipeline is not None), layouts)
+        leaves, tree = jax.tree.flatten(layouts)
+        pairs = zip(leaves, tree_paths(params), strict=True)
+        layouts = tree.unflatten(_over_stages(*pair, is_local=pipeline is not None) for pair in pairs)
     params = bring_to_devices(params, make_shardings(layouts, mesh))
     split = Split(mesh, layouts, _sizes(batch, num_replicas(mesh)))
     if pipeline is not None:
@@ -166,10 +169,12 @@ def split_arguments(  # noqa: PLR0913
     return split, (params, data, extra)
 
 
-def _over_stages(layout: Layout, *, is_local: bool) -> Layout:
+def _over_stages(layout: Layout, path: str, *, is_local: bool) -> Layout:
     """Return a layout of which a device has its own part along `STAGE`, or which is gathered over it."""
     others = tuple(axis for axis in layout.local if axis != STAGE)
-    return dataclasses.replace(layout, local=(*others, STAGE) if is_local else others)
+    layout = dataclasses.replace(layout, local=(*others, STAGE) if is_local else others)
+    check_local(layout, path)
+    return layout
 
 
 def stage_dimension(layout: Layout) -> int | None:

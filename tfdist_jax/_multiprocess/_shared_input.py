@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from tfdist_jax._cluster import Background, Exchange, waiting
 from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, split_sizes
-from tfdist_jax._sharding._mesh import SEQUENCE, batch_spec, num_replicas, replicas
+from tfdist_jax._sharding._mesh import SEQUENCE, batch_spec, num_replicas, replica_groups, replicas
 from tfdist_jax._sharding._placement import batch_shardings, local, local_replicas, put_own, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 
@@ -40,8 +40,7 @@ def shards_of_global_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Sha
         padded = (pad_to_equal(batch, num_replicas(mesh)) for batch in batches)
         yield from ((batch, [sizes]) for batch, sizes in padded)
         return
-    if SEQUENCE in mesh.shape:
-        replicas(mesh)  # A process gives its devices all tokens of their rows.
+    _check_shared_replicas(mesh)
     mine = local_replicas(mesh)
     rounds = ((batch, sizes_of(batch, num_replicas(mesh))) for batch in batches)
     with contextlib.closing(_Ahead(rounds)) as steps:
@@ -53,6 +52,23 @@ def shards_of_global_batches(batches: Iterable[Any], mesh: Mesh) -> Iterator[Sha
             yield (
                 tree.unflatten(map(_padded, own, [[sizes[i] for i in mine] for sizes in everyone], everyone)),
                 everyone,
+            )
+
+
+def _check_shared_replicas(mesh: Mesh) -> None:
+    """Require that processes have the same replicas or others, and all tokens of their rows.
+
+    Raises:
+        NotImplementedError: If they do not.
+    """
+    if SEQUENCE in mesh.shape:
+        replicas(mesh)
+    owners = {frozenset(device.process_index for device in group) for group in replica_groups(mesh)}
+    for one, other in itertools.combinations(owners, 2):
+        if not one.isdisjoint(other):
+            raise NotImplementedError(
+                f"Some replicas lie on devices of the processes {sorted(one)}, and others on those of {sorted(other)}: processes have to "
+                "share all of their replicas, or none. Give each batch to `strategy.put`, or let other axes go over the processes."
             )
 
 

@@ -24,7 +24,7 @@ def bring_chunks(layers: Any, devices: int, chunks: int) -> Any:
     Returns:
         Arrays `[stages of this device, layers of a stage, ...]`.
     """
-    parts = jax.tree.map(lambda leaf: leaf.reshape(chunks, -1, *leaf.shape[1:]), layers)
+    parts = jax.tree.map(lambda leaf: leaf.reshape(chunks, leaf.shape[0] // chunks, *leaf.shape[1:]), layers)
     if chunks == 1 or devices == 1:
         return parts
     sent, pairs, places = _plan_permutations(devices, chunks)

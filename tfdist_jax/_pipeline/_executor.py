@@ -30,8 +30,16 @@ class Sums(Protocol):
         """Return the total with the results of a microbatch."""
         ...
 
+    def of_none(self, results: Any) -> Any:
+        """Return the results of a microbatch without rows, from those of any: what is the same for all has to be so here, too."""
+        ...
+
     def add_seen(self, total: list[Any], seen: list[Any]) -> list[Any]:
         """Return the total of what a stage's layers have seen, with that of a microbatch."""
+        ...
+
+    def seen_by_none(self, seen: list[Any]) -> list[Any]:
+        """Return what layers have seen of a microbatch without rows, from that of any."""
         ...
 
 
@@ -48,7 +56,7 @@ class Executor:
         row_axes: The axes over which rows are split.
         sums: How the results of microbatches are put together.
         mode: How stages are run.
-        in_order: Whether only one transfer may be under way at a time.
+        in_order: Whether only one transfer may be under way at a time, as where all devices share a few threads.
     """
 
     schedule: Schedule
@@ -79,6 +87,7 @@ class Executor:
         run = _Run(self, shared, layers, data, extra)
         device = jax.lax.axis_index(STAGE)
         columns = {name: jnp.asarray(column)[:, device] for name, column in self.table.columns.items()}
+        columns |= {f"any_{name}": jnp.asarray(column) for name, column in self.table.is_any.items()}
         totals, _ = jax.lax.scan(lambda carry, now: (run.tick(carry, now), None), run.start(), columns)
         places = jnp.arange(self.schedule.num_chunks) * self.schedule.num_devices + device
 
@@ -86,7 +95,7 @@ class Executor:
             if seen is None:
                 return None
             of_all = jnp.zeros((self.schedule.num_stages, *seen.shape[1:]), seen.dtype).at[places].set(seen)
-            return of_all.reshape(-1, *seen.shape[2:])
+            return of_all.reshape(self.schedule.num_stages * seen.shape[1], *seen.shape[2:])
 
         return totals["results"], [*map(in_order, totals["seen"])], (totals["shared"], totals["layers"])
 
@@ -141,14 +150,14 @@ class _Run:
             y, saved, seen = self._by_size(number, "forward", (stages.x, stages.saved, stages.seen), params, k, x)
             finish = functools.partial(self._finish, number, params, y)
             none = lambda totals: (zeros(stages.floats), totals)
-            cotangent, totals = self._choose(k == self._last, finish, none, tuple(totals))
+            cotangent, totals = self._choose(k == self._last, now["any_last"], finish, none, tuple(totals))
             chunk = now["forward_chunk"]
             of_layers = _put(of_layers, chunk, self._of.sums.add_seen(_take(of_layers, chunk), seen))
             return (y, saved, cotangent), (*totals, of_layers)
 
         totals = carry["results"], carry["shared"], carry["seen"]
         idle = stages.x, stages.saved, stages.floats
-        (y, saved, cotangent), totals = self._if_due(now["forward"], compute, idle, totals)
+        (y, saved, cotangent), totals = self._if_due(now, "forward", compute, idle, totals)
         carry["results"], carry["shared"], carry["seen"] = totals
         carry["saved"] = _put(carry["saved"], now["forward_saved"], saved)
         carry["cotangent"] = _put(carry["cotangent"], now["forward_cotangent"], cotangent)
@@ -173,13 +182,13 @@ class _Run:
             of_x, made = self._by_size(number, "backward", like, params, k, *given)
             if stages.has_first:
                 first = lambda shared: _add(shared, self._by_size(number, "backward_first", self._shared, params, of_x))
-                shared = self._choose(k == 0, first, lambda shared: shared, shared)
+                shared = self._choose(k == 0, now["any_first"], first, lambda shared: shared, shared)
             if is_split:
                 return (of_x, made), (shared, layers)
             return (of_x, zeros(stages.kept)), (shared, _add_at(layers, now["backward_chunk"], made))
 
         totals = carry["shared"], carry["layers"]
-        (of_x, kept), totals = self._if_due(now["backward"], compute, (stages.floats, stages.kept), totals)
+        (of_x, kept), totals = self._if_due(now, "backward", compute, (stages.floats, stages.kept), totals)
         carry["shared"], carry["layers"] = totals
         carry["kept"] = _put(carry["kept"], now["backward_kept"], kept)
         return of_x
@@ -192,7 +201,7 @@ class _Run:
             made = self._by_size(number, "weight", params[1], params, k, kept)
             return (), _add_at(layers, now["weight_chunk"], made)
 
-        _, carry["layers"] = self._if_due(now["weight"], compute, (), carry["layers"])
+        _, carry["layers"] = self._if_due(now, "weight", compute, (), carry["layers"])
 
     def _hand_on(self, carry: dict[str, Any], now: Now, y: Any, of_x: Any) -> None:
         """Give the next device what it takes, and the one before its cotangents."""
@@ -200,10 +209,14 @@ class _Run:
         pairs = [(i, (i + 1) % devices) for i in range(devices if is_ring else devices - 1)]
         if not pairs:
             return
-        y = jax.tree.map(lambda leaf: jax.lax.ppermute(leaf, STAGE, pairs), y)
-        if self._of.in_order:
-            y, of_x = jax.lax.optimization_barrier((y, of_x))
-        of_x = [jax.lax.ppermute(leaf, STAGE, [(j, i) for i, j in pairs]) for leaf in of_x]
+        leaves, tree = jax.tree.flatten(y)
+        sent = [(leaf, pairs) for leaf in leaves] + [(leaf, [(j, i) for i, j in pairs]) for leaf in of_x]
+        got: list[jax.Array] = []
+        for leaf, to in sent:
+            if got and self._of.in_order:
+                got[-1], leaf = jax.lax.optimization_barrier((got[-1], leaf))
+            got.append(jax.lax.ppermute(leaf, STAGE, to))
+        y, of_x = tree.unflatten(got[: len(leaves)]), got[len(leaves) :]
         carry["input"] = _put(carry["input"], now["arriving_input"], y)
         carry["cotangent"] = _put(carry["cotangent"], now["arriving_cotangent"], of_x)
 
@@ -213,12 +226,17 @@ class _Run:
         stage = chunk * self._of.schedule.num_devices + self._device
         return jnp.maximum(now[name], 0), stage, (self._shared, _take(self._layers, chunk))
 
-    def _if_due(self, number: Any, compute: Callable[..., Any], shapes: Any, totals: Any) -> Any:
+    def _if_due(self, now: Now, name: str, compute: Callable[..., Any], shapes: Any, totals: Any) -> Any:
         """Return `compute(totals)`, or zeros and what the totals were if nothing is due."""
-        return self._choose(number != IDLE, compute, lambda totals: (zeros(shapes), totals), totals)
+        idle = lambda totals: (zeros(shapes), totals)
+        return self._choose(now[name] != IDLE, now[f"any_{name}"], compute, idle, totals)
 
-    def _choose(self, condition: Any, yes: Callable[..., Any], no: Callable[..., Any], *args: Any) -> Any:
-        return self._of.mode.choose(condition, yes, no, *args)
+    def _choose(self, is_due: Any, is_any: Any, yes: Callable[..., Any], no: Callable[..., Any], *args: Any) -> Any:
+        """Return `yes(*args)` if it is due, else `no(*args)`; where devices communicate, all compute it if it is due on any."""
+        choose = self._of.mode.choose
+        if not self._of.mode.is_uniform:
+            return choose(is_due, yes, no, *args)
+        return jax.lax.cond(is_any, lambda *args: choose(is_due, yes, no, *args), no, *args)
 
     def _by_size(self, number: Any, name: str, like: Any, params: Any, *given: Any) -> Any:
         """Return what a function of stages gives for a microbatch, filled up to the shapes that it has for the most rows."""
@@ -229,20 +247,32 @@ class _Run:
 
         def branch(size: int) -> Callable[..., Any]:
             if not size:
-                return lambda *_: zeros(like)
+                return functools.partial(self._of_none, name, like, params, extra)
             stages = self._of.stages[size]
             shapes = [getattr(stages, kind, None) for kind in _GIVEN[name]]
 
             def compute(rows: Any, *given: Any) -> Any:
                 rows = jax.tree.map(lambda leaf: leaf[:size], rows)
-                cut = [each if shape is None else fit(each, shape) for each, shape in zip(given, shapes, strict=True)]
-                return fit(getattr(stages, name)(params, *cut, rows, extra), like)
+                cut = [
+                    each if shape is None else cut_to(each, shape) for each, shape in zip(given, shapes, strict=True)
+                ]
+                return fill_up_to(getattr(stages, name)(params, *cut, rows, extra), like)
 
             return compute
 
         own = jnp.asarray(np.searchsorted(sizes, self._of.sizes))
         which = own[jax.lax.axis_index(self._of.row_axes), number]
         return jax.lax.switch(which, [branch(size) for size in sizes], rows, *given)
+
+    def _of_none(self, name: str, like: Any, params: Any, extra: Any, rows: Any, *given: Any) -> Any:
+        """Return what a function of stages gives for a microbatch without rows."""
+        sums, none = self._of.sums, zeros(like)
+        if name not in ("forward", "finish"):
+            return none
+        found = getattr(self._of.largest, name)(params, *given, rows, extra)
+        if name == "finish":
+            return sums.of_none(found[0]), *none[1:]
+        return *none[:-1], sums.seen_by_none(found[-1])
 
 
 _GIVEN = {
@@ -260,15 +290,29 @@ def zeros(shapes: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
-def fit(tree: Any, shapes: Any) -> Any:
-    """Cut arrays, or fill them up with zeros, to other shapes."""
+def cut_to(tree: Any, shapes: Any) -> Any:
+    """Return the beginnings of arrays, of other shapes."""
+    return jax.tree.map(lambda leaf, shape: leaf[tuple(slice(size) for size in shape.shape)], tree, shapes)
 
-    def one(leaf: Any, shape: Any) -> Any:
-        leaf = leaf[tuple(slice(min(has, wanted)) for has, wanted in zip(leaf.shape, shape.shape, strict=True))]
+
+def fill_up_to(tree: Any, shapes: Any) -> Any:
+    """Fill arrays up with zeros to other shapes.
+
+    Raises:
+        ValueError: If there is no room.
+    """
+
+    def fill(leaf: Any, shape: Any) -> Any:
         missing = [(0, wanted - has) for has, wanted in zip(leaf.shape, shape.shape, strict=True)]
+        if leaf.dtype != shape.dtype or any(count < 0 for _, count in missing):
+            raise ValueError(
+                f"With fewer rows, what is kept of a microbatch has the shape {leaf.shape} and type {leaf.dtype} where it has "
+                f"{shape.shape} and {shape.dtype} with more: it is another function. Give each replica a number of rows that "
+                "the microbatches divide."
+            )
         return jnp.pad(leaf, missing) if any(count for _, count in missing) else leaf
 
-    return jax.tree.map(one, tree, shapes)
+    return jax.tree.map(fill, tree, shapes)
 
 
 def _sum_type(dtype: Any) -> Any:

@@ -218,7 +218,7 @@ class ListedStages:
                 if self._mode.saves:
                     saved = self._saved.unpack(saved, k)
                 else:
-                    _, saved = self._pullbacks[k].run(own, self._inputs.unpack(x, k), others)
+                    _, saved = self._pullbacks[k].run(own, self._inputs.unpack(x, k), others, has_effects=False)
                 given = self._floats.unpack(dict(zip(self._floats.shapes, cotangent, strict=True)), k + 1)
                 if self._splits:
                     of_x, made = self._splits[k].pull_back_input(own, others, saved, given)
@@ -232,7 +232,7 @@ class ListedStages:
         return self._switch(k, branch, params[1], x, saved, cotangent)
 
     def backward_first(self, params: Any, cotangent: list[Any], rows: Any, extra: Any) -> list[Any]:
-        """Do nothing: the first function belongs to the first stage."""
+        """Refuse: the first function belongs to the first stage."""
         raise NotImplementedError
 
     def weight(self, params: Any, k: Any, kept: Any, rows: Any, extra: Any) -> Any:

@@ -6,6 +6,8 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
+from tfdist_jax._sharding._keys import is_key
+
 
 @final
 class Packing:
@@ -20,10 +22,18 @@ class Packing:
 
         Args:
             trees: Pytrees of shapes.
+
+        Raises:
+            TypeError: If there are random keys in them.
         """
         self._trees = [(jax.tree.structure(tree), jax.tree.leaves(tree)) for tree in trees]
         sizes: dict[str, int] = {}
         for _, leaves in self._trees:
+            if any(is_key(leaf) for leaf in leaves):
+                raise TypeError(
+                    "Functions of a list hand on a random key, for which there is no room among numbers. Pass it as an argument beside the "
+                    "batch, or keys of rows as a part of the batch."
+                )
             for dtype in {leaf.dtype for leaf in leaves}:
                 size = sum(leaf.size for leaf in leaves if leaf.dtype == dtype)
                 sizes[str(dtype)] = max(sizes.get(str(dtype), 0), size)

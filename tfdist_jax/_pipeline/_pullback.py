@@ -61,10 +61,10 @@ class Pullback:
         """The shapes of what a forward pass saves."""
         return _shapes(self._saved)
 
-    def run(self, params: Any, x: Any, others: Any) -> tuple[Any, list[jax.Array]]:
-        """Return `(y, aux)`, and what a backward pass needs of `x`."""
-        given = jax.tree.leaves((params, x, others))
-        results = self._run(self._program.jaxpr.invars, given, [*self._y, *self._saved])
+    def run(self, params: Any, x: Any, others: Any, *, has_effects: bool = True) -> tuple[Any, list[jax.Array]]:
+        """Return `(y, aux)`, and what a backward pass needs of `x`; without what has effects if it is computed again."""
+        given, wanted = jax.tree.leaves((params, x, others)), [*self._y, *self._saved]
+        results = run_part(self._program, self._program.jaxpr.invars, given, wanted, has_effects=has_effects)
         return self._results.unflatten(results[: len(self._y)]), results[len(self._y) :]
 
     def pull_back(self, params: Any, others: Any, saved: Sequence[jax.Array], cotangent: Any) -> tuple[Any, Any]:
@@ -78,16 +78,14 @@ class Pullback:
         """
         known = [*self._given, *self._saved]
         needed = [var for var in self._needed if not isinstance(var, Literal)]
-        found = dict(zip(needed, self._run(known, [*jax.tree.leaves((params, others)), *saved], needed), strict=True))
+        given = [*jax.tree.leaves((params, others)), *saved]
+        found = dict(zip(needed, run_part(self._program, known, given, needed), strict=True))
         leaves = [var.val if isinstance(var, Literal) else found[var] for var in self._needed]
         return jax.tree.unflatten(self._tree, leaves)(cotangent)
 
     def split(self) -> "SplitPullback":
         """Return the backward pass in two parts."""
         return SplitPullback(self, *self._args)
-
-    def _run(self, known: Sequence[Any], given: Sequence[Any], wanted: Sequence[Any]) -> list[Any]:
-        return run_part(self._program, known, given, wanted)
 
 
 @final
@@ -151,7 +149,14 @@ def take_floats(tree: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
     return [leaf for leaf, is_float in zip(leaves, are_floats, strict=True) if is_float], join
 
 
-def run_part(program: ClosedJaxpr, known: Sequence[Any], given: Sequence[Any], wanted: Sequence[Any]) -> list[Any]:
+def run_part(
+    program: ClosedJaxpr,
+    known: Sequence[Any],
+    given: Sequence[Any],
+    wanted: Sequence[Any],
+    *,
+    has_effects: bool = False,
+) -> list[Any]:
     """Return some variables of a program from others, without computing the rest.
 
     Args:
@@ -159,8 +164,9 @@ def run_part(program: ClosedJaxpr, known: Sequence[Any], given: Sequence[Any], w
         known: Variables of it.
         given: Their values.
         wanted: Variables of it that follow from these.
+        has_effects: Whether to do what has effects, too, such as printing.
     """
-    eqns = _needed_eqns(program.jaxpr.eqns, wanted, {*known})
+    eqns = _needed_eqns(program.jaxpr.eqns, wanted, {*known}, has_effects=has_effects)
     jaxpr = program.jaxpr.replace(
         invars=[*known], outvars=[*wanted], eqns=eqns, debug_info=_without_names(program.jaxpr)
     )
@@ -171,12 +177,14 @@ def _without_names(jaxpr: Any) -> Any:
     return jaxpr.debug_info._replace(arg_names=None, result_paths=None)
 
 
-def _needed_eqns(eqns: Sequence[JaxprEqn], wanted: Sequence[Any], known: Collection[Any] = ()) -> list[JaxprEqn]:
-    """Return the equations that are needed for some variables, those with effects among them."""
+def _needed_eqns(
+    eqns: Sequence[JaxprEqn], wanted: Sequence[Any], known: Collection[Any] = (), *, has_effects: bool = False
+) -> list[JaxprEqn]:
+    """Return the equations that are needed for some variables, and those that have effects if these are."""
     needed = {*_variables(wanted)} - {*known}
     found: list[JaxprEqn] = []
     for eqn in reversed(eqns):
-        if needed.intersection(eqn.outvars):
+        if needed.intersection(eqn.outvars) or (has_effects and eqn.effects):
             found.append(eqn)
             needed |= {*_variables(eqn.invars)} - {*known}
     return found[::-1]
@@ -199,7 +207,7 @@ def _shapes(variables: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
     return [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in variables]
 
 
-_CALLS = {"jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"}
+_CALLS = {"jit", "pjit", "remat", "remat2", "checkpoint"}
 
 
 def _inlined(program: ClosedJaxpr) -> Callable[..., list[Any]]:

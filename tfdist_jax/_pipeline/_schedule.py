@@ -22,7 +22,7 @@ class Schedule:
         name: What it is called in reports.
         ticks: `ticks[tick][device]`: what that device does then.
         num_chunks: How many stages each device has.
-        max_in_flight: For how many microbatches a device may hold, of each of its stages, what its backward pass needs; None for no limit.
+        max_in_flight: Of how many forward passes, of all its stages, a device may hold what their backward passes need; None for no limit.
 
     Raises:
         ScheduleError: If an operation is missing, is there twice, or comes before what it needs; or if more is to be kept than may be.
@@ -44,6 +44,10 @@ class Schedule:
         if not self.ticks or not self.ticks[0] or len({len(row) for row in self.ticks}) > 1:
             raise ScheduleError(
                 f"A schedule has an entry for each device at every tick, got {[len(row) for row in self.ticks]} entries."
+            )
+        if wrong := [each for row in self.ticks for cell in row for each in cell if not isinstance(each, Operation)]:
+            raise TypeError(
+                f"An entry of a schedule is a tuple of operations, got {wrong[0]!r}. td.Schedule.from_csv reads text."
             )
         check_schedule(self)
 
@@ -91,6 +95,8 @@ class Schedule:
         Args:
             costs: How long the operations of a stage take, by letter: 1 for "F", "I" and "W", and 2 for "B", if not given.
         """
+        if unknown := {*(costs or {})} - {kind.value for kind in Kind}:
+            raise ValueError(f"Operations have the letters F, B, I and W, got costs of {sorted(unknown)}.")
         cost = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0} | dict(costs or {})
         cells = [[sum(cost[operation.kind.value] for operation in cell) for cell in row] for row in self.ticks]
         total = self.num_devices * sum(map(max, cells))
@@ -183,11 +189,11 @@ def _check_operations(schedule: Schedule) -> dict[Operation, int]:
         times[operation] = tick
     for tick, row in enumerate(schedule.ticks):
         for device, cell in enumerate(row):
-            order = [_ORDER[operation.kind] for operation in cell]
-            if order != sorted(set(order)):
+            order, kinds = [_ORDER[operation.kind] for operation in cell], {operation.kind for operation in cell}
+            if order != sorted(set(order)) or kinds >= {Kind.BACKWARD, Kind.WEIGHT}:
                 raise ScheduleError(
-                    f"At tick {tick}, device {device} does {', '.join(map(str, cell))}: a tick has at most one forward, one backward and "
-                    "one weight gradient, in this order. Put the others at other ticks."
+                    f"At tick {tick}, device {device} does {', '.join(map(str, cell))}: a tick has at most one forward and one "
+                    "backward pass, in this order, or, of one in parts, at most one of each. Put the others at other ticks."
                 )
     return times
 

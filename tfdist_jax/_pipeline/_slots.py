@@ -24,10 +24,13 @@ class SlotTable:
         columns: Numbers `[ticks, devices]` of int32. `forward`, `backward` and `weight` are microbatches, or `IDLE`, and `*_chunk` which of
             the device's stages computes. Others are slots: `*_input`, `*_cotangent`, `*_saved` and `*_kept` are those that an operation
             reads or writes, `arriving_input` and `arriving_cotangent` where to put what comes at the end of the tick.
+        is_any: Whether some device has at a tick a "forward", "backward" or "weight", the forward pass of the "last" stage or the backward
+            pass of the "first": `[ticks]` of booleans.
         sizes: How many slots there are of "input", "cotangent", "saved" and "kept", one of each to spare, for what is not needed.
     """
 
     columns: Mapping[str, np.ndarray]
+    is_any: Mapping[str, np.ndarray]
     sizes: Mapping[str, int]
 
 
@@ -45,7 +48,18 @@ def make_slot_table(schedule: Schedule, *, saves: bool) -> SlotTable:
         coloured = [_colour(intervals) for intervals in by_device]
         slots[name] = {key: slot for found, _ in coloured for key, slot in found.items()}
         sizes[name] = max(count for _, count in coloured)
-    return SlotTable(_columns(schedule, slots, sizes), {name: count + 1 for name, count in sizes.items()})
+    columns = _columns(schedule, slots, sizes)
+    return SlotTable(columns, _find_any(schedule, columns), {name: count + 1 for name, count in sizes.items()})
+
+
+def _find_any(schedule: Schedule, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    is_due = {name: columns[name] != IDLE for name in ("forward", "backward", "weight")}
+    stages = {
+        name: columns[f"{name}_chunk"] * schedule.num_devices + np.arange(schedule.num_devices) for name in is_due
+    }
+    is_due["last"] = is_due["forward"] & (stages["forward"] == schedule.num_stages - 1)
+    is_due["first"] = is_due["backward"] & (stages["backward"] == 0)
+    return {name: each.any(axis=1) for name, each in is_due.items()}
 
 
 def _intervals(schedule: Schedule, *, saves: bool) -> dict[str, list[list[Interval]]]:

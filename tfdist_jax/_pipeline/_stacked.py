@@ -120,7 +120,8 @@ class StackedStages:
     ) -> tuple[list[Any], Any]:
         """Return the gradients by floats of the input, and by the layers, or what is kept for these."""
         if not self._mode.saves:
-            _, _, saved = self._run_saving(params, k, self._input(params, k, x, rows, extra), rows, extra)
+            x = self._input(params, k, x, rows, extra)
+            _, _, saved = self._run_saving(params, k, x, rows, extra, has_effects=False)
 
         def turn(cotangent: Any, entry: Any) -> tuple[Any, Any]:
             (layer, own, number), saved = entry
@@ -155,10 +156,12 @@ class StackedStages:
     def _input(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> Any:
         return self._mode.choose(k == 0, lambda x: self._first(params[0], rows, extra), lambda x: x, x)
 
-    def _run_saving(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, Any, list[Any]]:
+    def _run_saving(  # noqa: PLR0913
+        self, params: Any, k: Any, x: Any, rows: Any, extra: Any, *, has_effects: bool = True
+    ) -> tuple[Any, Any, list[Any]]:
         def turn(x: Any, entry: Any) -> tuple[Any, Any]:
             layer, own, number = entry
-            (x, aux), saved = self._pullback.run(layer, x, (rows, extra, own, number))
+            (x, aux), saved = self._pullback.run(layer, x, (rows, extra, own, number), has_effects=has_effects)
             return x, (aux, saved)
 
         x, (aux, saved) = jax.lax.scan(turn, x, self._entries(params, k, extra))

@@ -59,8 +59,12 @@ class Staged:
 
     def __post_init__(self) -> None:
         """Keep a list of layers as it is now."""
-        if not callable(self.layer):
+        if isinstance(self.layer, Sequence):
             object.__setattr__(self, "layer", tuple(self.layer))
+        layers = self.layer if isinstance(self.layer, tuple) else (self.layer,)
+        for name, fn in (("first", self.first), ("last", self.last), *(("layer", fn) for fn in layers)):
+            if not callable(fn):
+                raise TypeError(f"`{name}` of td.Staged is to be a function, got {fn!r}.")
         if self.is_listed and self.layer_aux:
             raise ValueError(
                 "layer_aux=True is for one function of all layers. Let a list of them hand on what `last` is to return, as a part of `x`."

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._sharding._compression import Compression, Int8
-from tfdist_jax._sharding._mesh import manual_axes
+from tfdist_jax._sharding._mesh import STAGE, manual_axes
 
 WHOLE = PartitionSpec()
 
@@ -204,7 +204,8 @@ def lay_out_shapes(rule: LayoutRule, tree: Any, mesh: Mesh) -> Any:
 def find_idle_axes(mesh: Mesh, shardings: Any) -> list[str]:
     """Return the axes of several devices over which neither rows nor any array of a state is split."""
     used = {name for sharding in jax.tree.leaves(shardings) for name in axes_of(sharding.spec)}
-    return [name for name, size in mesh.shape.items() if size > 1 and name not in used | {*manual_axes(mesh)}]
+    used |= {*manual_axes(mesh)} - {STAGE}
+    return [name for name, size in mesh.shape.items() if size > 1 and name not in used]
 
 
 def _leaves(tree: Any, is_leaf: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
@@ -254,11 +255,7 @@ def _checked(layout: Layout, leaf: StateLeaf, mesh: Mesh) -> Layout:
                     f"{where}, but its dimension {dimension} does not divide into {parts} parts. Change its size or the layout."
                 )
     layout = _with_form(layout, leaf, mesh)
-    if misplaced := [entry for entry in layout.spec if _gathers_before(names_of(entry), layout.local)]:
-        raise ValueError(
-            f"{leaf.path or 'The state'} is to be laid out {layout.spec}, of which parts along {layout.local} stay parts, but in "
-            f"{misplaced[0]!r} these come behind others, over which it is gathered. Put them first."
-        )
+    check_local(layout, leaf.path)
     gradient = [*(layout.gradient or layout.spec), *[None] * len(leaf.shape)]
     if any(entry is not None and gradient[dimension] != entry for dimension, entry in enumerate(layout.spec)):
         raise ValueError(
@@ -289,6 +286,19 @@ def _with_form(layout: Layout, leaf: StateLeaf, mesh: Mesh) -> Layout:
             "`td.Mirrored()` or `td.ZeRO1()`."
         )
     return layout
+
+
+def check_local(layout: Layout, path: str) -> None:
+    """Require that the parts that stay parts lie side by side once the others are gathered.
+
+    Raises:
+        ValueError: If they do not.
+    """
+    if misplaced := [entry for entry in layout.spec if _gathers_before(names_of(entry), layout.local)]:
+        raise ValueError(
+            f"{path or 'The state'} is to be laid out {layout.spec}, of which parts along {layout.local} stay parts, but in "
+            f"{misplaced[0]!r} these come behind others, over which it is gathered. Put them first."
+        )
 
 
 def _gathers_before(names: Sequence[str], local: Collection[str]) -> bool:

@@ -26,7 +26,8 @@ from tfdist_jax._strategy import Strategy
 class Pipeline(Strategy):
     """Groups of devices have some of a model's layers each, and hand on what these compute, one microbatch after another.
 
-    A loss for it is a `td.Staged`. Other axes of the mesh are what they are in `td.Sharded`, and are composed with `stage`.
+    A loss for it is a `td.Staged`. Other axes of the mesh are what they are in `td.Sharded`, and are composed with `stage`. `evaluate`
+    takes any function, and computes it on each device with all layers, gathered there.
 
     Attributes:
         stages: Over how many groups of devices the layers are divided, in order.
@@ -35,7 +36,8 @@ class Pipeline(Strategy):
         chunks: For "interleaved", how many stages each device has; 2 if not given.
         remat: What is kept for backward passes, which compute the rest again: "layer", what each layer takes; "stage", what stages take; or
             "none", all that layers need, of which `td.layer` may keep less.
-        axes: The other axes of the mesh with their sizes, slowest first; `stage` comes behind `data`, or stands where it is named.
+        axes: The other axes of the mesh with their sizes, slowest first. `stage` stands where it is named; else behind `data` if that is
+            the first one, or before all.
         rules: As in `td.Sharded`. Rules for layers leave their first dimension out to `stage`, as None.
         axis_rules: As in `td.Sharded`.
         stack: The path, or its end, of the layers' parameters, as in `td.Staged`. They are split over `stage` along their first dimension.
@@ -68,18 +70,20 @@ class Pipeline(Strategy):
 
     def __post_init__(self) -> None:
         """Check the schedule, and keep axes and rules as they are now."""
-        axes = [*(self.axes.items() if isinstance(self.axes, Mapping) else self.axes)]
-        if STAGE not in dict(axes):
-            axes.insert(1 if axes and axes[0][0] == DATA else 0, (STAGE, self.stages))
+        axes = self.axes.items() if isinstance(self.axes, Mapping) else self.axes
         object.__setattr__(self, "axes", tuple((name, size) for name, size in axes))
         object.__setattr__(self, "rules", make_path_rules(self.rules))
         object.__setattr__(self, "axis_rules", make_axis_rules(self.axis_rules))
-        if any(not isinstance(size, int) or size < 1 for size in (self.stages, self.microbatches, self.chunks or 1)):
+        sizes = self.stages, self.microbatches, 1 if self.chunks is None else self.chunks
+        if any(not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes):
             raise ValueError(
                 f"`stages`, `microbatches` and `chunks` are numbers of 1 or more, got {self.stages}, {self.microbatches} and {self.chunks}."
             )
-        if dict(axes)[STAGE] != self.stages:
-            raise ValueError(f"`axes` has {dict(axes)[STAGE]} devices along {STAGE!r}, but `stages` is {self.stages}.")
+        if dict(self.axes).get(STAGE, self.stages) != self.stages:
+            raise ValueError(
+                f"`axes` has {dict(self.axes)[STAGE]} devices along {STAGE!r}, but `stages` is {self.stages}. Leave it out of `axes`, or "
+                "name the same number."
+            )
         if self.remat not in ("layer", "stage", "none"):
             raise ValueError(f"`remat` is 'layer', 'stage' or 'none', got {self.remat!r}.")
         schedule = self._make_schedule()
@@ -97,7 +101,7 @@ class Pipeline(Strategy):
                     f"The schedule has {self.schedule.num_chunks} stages on each device, but chunks={self.chunks}. Leave it out."
                 )
             return self.schedule
-        chunks = self.chunks or (2 if self.schedule == "interleaved" else 1)
+        chunks = (2 if self.schedule == "interleaved" else 1) if self.chunks is None else self.chunks
         return make_schedule(self.schedule, self.stages, self.microbatches, chunks)
 
     @property
@@ -107,8 +111,12 @@ class Pipeline(Strategy):
 
     @property
     def mesh(self) -> Mesh:
-        """The devices, along the axes."""
-        return named_mesh(self.axes, self.devices)
+        """The devices, along the axes, with `stage` among them."""
+        axes = dict(self.axes)
+        if STAGE not in axes:
+            data = {DATA: axes.pop(DATA)} if next(iter(axes), None) == DATA else {}
+            axes = {**data, STAGE: self.stages, **axes}
+        return named_mesh(axes, self.devices)
 
     def state_layout(self, leaf: StateLeaf) -> Layout:
         """Split layers over `stage` along their first dimension, and all else as rules say, over `fsdp` and over `stage`."""
