@@ -69,7 +69,7 @@ def test_a_table_of_torch_is_read_by_the_order_of_each_line():
         ("1F0,0B0\n0F0,1B0", "At tick 0, device 1 does 0F0, but has the stages \\[1\\]"),
         (
             "0F0,0F1,,0I0,0B1;0W0\n1F0,1B0,1F1,1B1",
-            "At tick 4, device 0 does 0B1, 0W0: a tick has at most .* one in parts",
+            "At tick 5, device 0 does 0B1, 0W0: a tick has at most .* one in parts",
         ),
         ("0F0;0F1,0B0,0B1\n1F0,1B0,1F1,1B1", "At tick 0, device 0 does 0F0, 0F1: a tick has at most one forward"),
         ("0F0,0B0\n1F0,1B0\n2F0,2B0,3F0,3B0", "3 lines, one for each device, but 4 stages"),

@@ -116,7 +116,7 @@ class Strategy(abc.ABC):
                 "for is laid out without them.",
                 stacklevel=2,
             )
-        if idle := find_idle_axes(self.mesh, shardings):
+        if idle := find_idle_axes(self.mesh, shardings, has_stages=self.pipeline is not None):
             warnings.warn(
                 f"Over the axes {idle} of the mesh {dict(self.mesh.shape)}, neither rows nor arrays of the state are split: the devices "
                 "along them all compute the same. Add rules that name them, or leave them out.",

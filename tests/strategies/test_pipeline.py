@@ -483,10 +483,8 @@ def test_a_tick_computes_what_some_device_has_to_do_where_devices_communicate():
     ],
     ids=["idle", "rules", "wrapper"],
 )
-@pytest.mark.filterwarnings("ignore:Over the axes")
 def test_an_axis_of_stages_without_a_pipeline_is_refused(make):
     strategy = make()
-    state = strategy.init(lambda: {"w": jnp.ones((4, 4))})
     with pytest.raises(
         ValueError, match=r"has an axis 'stage', over which only pipelines compute.*hand on its `pipeline`"
     ):
@@ -549,7 +547,7 @@ def test_what_is_no_pipeline_is_refused():
     refuse(
         synchronised, strategy, "but with `microbatches=4` each sees a part of its rows at a time.*Take microbatches=1"
     )
-    with pytest.raises(TypeError, match="`last` of td.Staged is to be a function, got None"):
+    with pytest.raises(TypeError, match=r"`last` of td.Staged is to be a function, got None"):
         td.Staged(embed, apply_block, None)
     weighed = td.Staged(embed, apply_block, lambda params, x, batch: ((x**2).sum(), jnp.abs(x).sum()))
     refuse(weighed, strategy, "The weight of a loss .* depends on the parameters", has_aux=False)

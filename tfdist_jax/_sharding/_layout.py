@@ -201,10 +201,10 @@ def lay_out_shapes(rule: LayoutRule, tree: Any, mesh: Mesh) -> Any:
     return jax.tree.map(lay_out, tree, tree_shardings(rule, tree, mesh))
 
 
-def find_idle_axes(mesh: Mesh, shardings: Any) -> list[str]:
-    """Return the axes of several devices over which neither rows nor any array of a state is split."""
+def find_idle_axes(mesh: Mesh, shardings: Any, *, has_stages: bool = False) -> list[str]:
+    """Return the axes of several devices over which neither rows, stages nor any array of a state is split."""
     used = {name for sharding in jax.tree.leaves(shardings) for name in axes_of(sharding.spec)}
-    used |= {*manual_axes(mesh)} - {STAGE}
+    used |= {*manual_axes(mesh)} - ({STAGE} if not has_stages else set())
     return [name for name, size in mesh.shape.items() if size > 1 and name not in used]
 
 
