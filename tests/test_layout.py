@@ -12,7 +12,7 @@ from flax.training.train_state import TrainState
 from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
-from tfdist_jax._sharding._layout import restrict, split_largest, tree_layouts
+from tfdist_jax._sharding._layout import leaf_paths, restrict, split_largest, tree_layouts
 
 
 def seen_of(tree):
@@ -186,3 +186,13 @@ def test_wrong_rules_are_refused():
         td.TensorParallel(4, {"kernel": "tensor"})
     with pytest.raises(ValueError, match=r"'\(' is no regular expression"):
         td.Sharded({"data": 8}, {"(": P("data")})
+
+
+def test_each_leaf_has_a_path_also_where_a_box_holds_several():
+    tree = {"box": linen.Partitioned((jnp.ones(2), jnp.ones(3)), ("a",)), "plain": [jnp.ones(1)]}
+    assert leaf_paths(tree) == ["box", "box", "plain/0"]
+    assert len(jax.tree.leaves(tree)) == 3
+    # Evaluation, which asks for them under a pipeline, takes such a state under any strategy.
+    for strategy in td.Mirrored(), td.Pipeline(2, 2):
+        found = strategy.evaluate(lambda state, x: state["plain"][0].sum() * x.sum())(tree, strategy.put(np.ones(8)))
+        assert float(found) == 8

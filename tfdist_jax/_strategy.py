@@ -37,7 +37,8 @@ class Strategy(abc.ABC):
 
     A strategy answers two questions: over which mesh, and how each leaf of the state is laid out on it. The names of the mesh's axes
     say what they are for: rows of batches are split over `data` and `fsdp`; along others, such as `tensor`, XLA divides what is computed
-    with arrays that are laid out over them. Subclasses are final frozen dataclasses that answer and override nothing.
+    with arrays that are laid out over them. Subclasses are final frozen dataclasses that answer and override nothing else; one whose mesh
+    has an axis `stage` answers a third, when its stages compute what (`pipeline`).
 
     After `tfdist_jax.initialize()` the devices are those of all processes, which run the same program: all of them make
     the calls below, in the same order.

@@ -90,7 +90,8 @@ def test_stages_are_composed_with_the_other_axes(mesh, schedule, remat, check):
     check(strategy, "tied", 8, 16)
 
 
-@pytest.mark.parametrize("rows", [13, 3, 1])
+# Of 9 over two replicas of four microbatches, one has 2, 2, 1 and 0, the other 2, 2, 0 and 0: at the same places.
+@pytest.mark.parametrize("rows", [13, 9, 3, 1])
 @pytest.mark.parametrize(("schedule", "kind", "remat"), [("1f1b", "mean", "layer"), ("zb-h1", "tied", "none")])
 def test_rows_that_do_not_divide_are_exact(rows, schedule, kind, remat, check):
     strategy = make_pipeline(stages=4, axes={"data": 2}, schedule=schedule, remat=remat)
@@ -501,6 +502,23 @@ class HandingOnTooLittle(td.Strategy):
 
     def state_layout(self, leaf):
         return self.strategy.state_layout(leaf)
+
+
+def test_keys_that_are_results_come_as_numbers():
+    drawn = lambda batch: jax.vmap(jax.random.fold_in, (0, None))(batch["key"], 3)
+    make = lambda read: td.Staged(
+        lambda params, batch: batch["x"] * params["w"],
+        lambda w, x, batch: x * w,
+        lambda params, x, batch: (x.mean(), read(drawn(batch))),
+    )
+    strategy, params = make_pipeline(stages=2, axes={"data": 2}, devices=4), {"w": jnp.ones(()), "blocks": jnp.ones(4)}
+    batch = strategy.put({"x": np.ones(8)})
+    batch["key"] = td.row_keys(jax.random.key(0), batch)
+    state = strategy.init(lambda: params)
+    (_, found), _ = strategy.value_and_grad(make(jax.random.key_data))(state, batch)
+    np.testing.assert_array_equal(found, jax.random.key_data(drawn(batch)))
+    with pytest.raises(TypeError, match=r"Return `jax.random.key_data\(key\)`"):
+        strategy.value_and_grad(make(lambda keys: keys))(state, batch)
 
 
 def test_numbers_of_a_pipeline_can_be_replaced():

@@ -20,7 +20,8 @@ from tfdist_jax._pipeline._slots import make_slot_table
 from tfdist_jax._pipeline._stacked import StackedModel
 from tfdist_jax._pipeline._staged import Staged
 from tfdist_jax._pipeline._stages import Mode, Stages
-from tfdist_jax._sharding._layout import names_of, tree_paths
+from tfdist_jax._sharding._keys import is_key
+from tfdist_jax._sharding._layout import leaf_paths, names_of
 from tfdist_jax._sharding._mesh import STAGE
 
 Results = tuple[list[Any], list[Any]]
@@ -115,7 +116,13 @@ class _Finish:
 
     def finish(self, returned: Any) -> tuple[jax.Array, Results]:
         results = jax.tree.leaves(self.loss.read(returned))
-        parts = self.function.parts_of(results, self.size, self.function.rules[: len(results)])
+        rules = self.function.rules[: len(results)]
+        parts = self.function.parts_of(results, self.size, rules)
+        if any(part is not None and is_key(part) for part in parts):
+            raise TypeError(
+                "Among what `last` of td.Staged returns are random keys, which cannot be brought from the last stage to the others as "
+                "numbers are. Return `jax.random.key_data(key)`."
+            )
         own = self.function.pick_loss(parts)
         return own[0], (own, parts)
 
@@ -213,7 +220,7 @@ def _check_weight(stages: Stages) -> None:
 
 def _check_layouts(function: ReplicaFunction, staged: Staged, params: Any) -> None:
     layouts = jax.tree.leaves(function.split.layouts)
-    for path, layout, is_layers in zip(tree_paths(params), layouts, staged.are_layers(params), strict=True):
+    for path, layout, is_layers in zip(leaf_paths(params), layouts, staged.are_layers(params), strict=True):
         is_staged = STAGE in (names_of(layout.spec[0])[:1] if len(layout.spec) else ())
         if is_layers and not is_staged:
             raise ValueError(

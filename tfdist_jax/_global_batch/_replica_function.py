@@ -196,9 +196,10 @@ class ReplicaFunction:
         if rule.weight is not None:
             result = result / merged[rule.weight]
         given = jax.tree.leaves(self.results)[i].dtype
-        # The sum of booleans is a number.
-        is_number = rule.how in _ADDED or rule.tokens in _ADDED
-        return result if is_number and not jnp.issubdtype(given, jnp.inexact) else result.astype(given)
+        # The sum of booleans is a number; those that have come from the last stage as numbers are booleans.
+        is_sum = rule.how in _ADDED or rule.tokens in _ADDED
+        is_cast = jnp.issubdtype(given, jnp.inexact) or (jnp.issubdtype(given, jnp.bool_) and not is_sum)
+        return result.astype(given) if is_cast else result
 
     def _cut(self, rule: Rule, result: Any) -> Any:
         """Leave out the rows that are padding, of which there may be some on each replica."""

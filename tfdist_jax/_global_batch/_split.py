@@ -17,11 +17,11 @@ from tfdist_jax._sharding._layout import (
     LayoutRule,
     bring_to_devices,
     check_local,
+    leaf_paths,
     make_shardings,
     names_of,
     restrict,
     tree_layouts,
-    tree_paths,
 )
 from tfdist_jax._sharding._mesh import SEQUENCE, STAGE, batch_axes, batch_spec, manual_axes, num_replicas
 
@@ -158,9 +158,9 @@ def split_arguments(  # noqa: PLR0913
     """
     data = jax.tree.map(lambda part: part.data if _is_padded(part) else part, batch, is_leaf=_is_padded)
     layouts = tree_layouts(state_layout, params, mesh)
-    if pipeline is None or pipeline.staged.is_listed:
+    if STAGE in mesh.shape and (pipeline is None or pipeline.staged.is_listed):
         leaves, tree = jax.tree.flatten(layouts)
-        pairs = zip(leaves, tree_paths(params), strict=True)
+        pairs = zip(leaves, leaf_paths(params), strict=True)
         layouts = tree.unflatten(_over_stages(*pair, is_local=pipeline is not None) for pair in pairs)
     params = bring_to_devices(params, make_shardings(layouts, mesh))
     split = Split(mesh, layouts, _sizes(batch, num_replicas(mesh)))

@@ -12,7 +12,7 @@ from tfdist_jax._pipeline._packing import Packing
 from tfdist_jax._pipeline._pullback import Pullback, SplitPullback, take_floats
 from tfdist_jax._pipeline._schedule import Schedule
 from tfdist_jax._pipeline._staged import Staged
-from tfdist_jax._pipeline._stages import Finish, Last, Mode, SharedParams, used_arrays
+from tfdist_jax._pipeline._stages import Finish, Last, Mode, SharedParams, used_inputs
 from tfdist_jax._sharding._mesh import STAGE
 
 _PARTS, _WHOLE = "parts", "whole"
@@ -60,12 +60,12 @@ class ListedModel:
             run = functools.partial(self._run_function, number)
             program, y = jax.make_jaxpr(run, return_shape=True)(self._leaves, x, rows, extra)
             costs.append(count_operations(program))
-            used.append({*used_arrays(run, self._leaves, x, rows, extra)})
+            used.append({*used_inputs(program, len(self._leaves))})
             x = y
         self.stages = cut_evenly(costs, schedule.num_stages)
         self._used = [sorted(set[int]().union(*(used[i] for i in stage))) for stage in self.stages]
         run_last = lambda leaves, x, rows, extra: staged.last(self._tree.unflatten(leaves), x, rows, *extra)
-        by_last = used_arrays(run_last, self._leaves, x, rows, extra)
+        by_last = used_inputs(jax.make_jaxpr(run_last)(self._leaves, x, rows, extra), len(self._leaves))
         self.shared = SharedParams(params, tuple(i in by_last for i in range(len(self._leaves))))
         self._plan()
 

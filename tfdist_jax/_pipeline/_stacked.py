@@ -9,9 +9,9 @@ from tfdist_jax._pipeline._chunks import bring_chunks
 from tfdist_jax._pipeline._pullback import Pullback, SplitPullback, take_floats
 from tfdist_jax._pipeline._schedule import Schedule
 from tfdist_jax._pipeline._staged import Staged
-from tfdist_jax._pipeline._stages import Finish, Last, Mode, SharedParams, used_arrays
+from tfdist_jax._pipeline._stages import Finish, Last, Mode, SharedParams, used_inputs
 from tfdist_jax._sharding._keys import fold_keys
-from tfdist_jax._sharding._layout import tree_paths
+from tfdist_jax._sharding._layout import leaf_paths
 from tfdist_jax._sharding._mesh import STAGE
 
 
@@ -188,14 +188,14 @@ class StackedStages:
         params = self._model.shared.params
         layers = jax.tree.leaves(staged.layers(params))
         paths = [
-            path for path, is_layers in zip(tree_paths(params), staged.are_layers(params), strict=True) if is_layers
+            path for path, is_layers in zip(leaf_paths(params), staged.are_layers(params), strict=True) if is_layers
         ]
         functions = {
             "first": lambda layers, shared, x, *args: staged.first(join(shared, layers), *args),
             "last": lambda layers, shared, x, *args: staged.last(join(shared, layers), x, *args),
         }
         for name, run in functions.items():
-            if used := used_arrays(run, layers, shared, self.x, rows, *extra):
+            if used := used_inputs(jax.make_jaxpr(run)(layers, shared, self.x, rows, *extra), len(layers)):
                 raise ValueError(
                     f"`{name}` of td.Staged uses {paths[used[0]]}, which belongs to the layers at {staged.stack!r}: a device has only its "
                     "own of these. Put what `first` and `last` use elsewhere among the parameters."

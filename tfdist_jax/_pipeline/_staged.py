@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._sharding._keys import fold_keys
-from tfdist_jax._sharding._layout import tree_paths
+from tfdist_jax._sharding._layout import leaf_paths
 
 
 @final
@@ -162,7 +162,7 @@ class Staged:
         found = _find(params, self.stack.split("/"))
         if found is None:
             raise ValueError(
-                f"There are no parameters of layers at {self.stack!r}, only {tree_paths(params)[:8]}. Give td.Staged the path of those "
+                f"There are no parameters of layers at {self.stack!r}, only {leaf_paths(params)[:8]}. Give td.Staged the path of those "
                 "that are stacked, such as stack='decoder/blocks'."
             )
         return found
@@ -173,7 +173,7 @@ class Staged:
 
     def are_layers(self, params: Any) -> list[bool]:
         """Return of each parameter, in the order of `jax.tree.leaves`, whether it belongs to the layers."""
-        return [path == self.stack or path.startswith(f"{self.stack}/") for path in tree_paths(params)]
+        return [path == self.stack or path.startswith(f"{self.stack}/") for path in leaf_paths(params)]
 
     def count_layers(self, params: Any) -> int:
         """Return how many layers there are.

@@ -6,7 +6,7 @@ from typing import Any, Protocol, final
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Literal
+from jax.extend.core import ClosedJaxpr, Literal
 
 from tfdist_jax._pipeline._pullback import dependent, take_floats
 from tfdist_jax._sharding._keys import fold_keys
@@ -190,10 +190,10 @@ class Last:
         return any(var in found for var in program.outvars if not isinstance(var, Literal))
 
 
-def used_arrays(fn: Callable[..., Any], arrays: Sequence[Any], *args: Any) -> list[int]:
-    """Return which of some arrays, the first argument of a function, it uses."""
-    jaxpr = jax.make_jaxpr(fn)(arrays, *args).jaxpr
+def used_inputs(program: ClosedJaxpr, count: int) -> list[int]:
+    """Return which of its first inputs a program uses."""
+    jaxpr = program.jaxpr
     used: set[Any] = set()
     for atoms in [jaxpr.outvars, *(eqn.invars for eqn in jaxpr.eqns)]:
         used |= {atom for atom in atoms if not isinstance(atom, Literal)}
-    return [i for i, var in enumerate(jaxpr.invars[: len(arrays)]) if var in used]
+    return [i for i, var in enumerate(jaxpr.invars[:count]) if var in used]

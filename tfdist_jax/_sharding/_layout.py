@@ -169,6 +169,11 @@ def tree_paths(tree: Any) -> list[str]:
     return ["/".join(map(_name, path)) for path, _ in _leaves(tree, _is_box)]
 
 
+def leaf_paths(tree: Any) -> list[str]:
+    """Return the path of each array of a tree, in the order of `jax.tree.leaves`: one of Flax's boxes may have several."""
+    return ["/".join(map(_name, path)) for path, node in _leaves(tree, _is_box) for _ in jax.tree.leaves(node)]
+
+
 def tree_shardings(rule: LayoutRule, tree: Any, mesh: Mesh) -> Any:
     """Return the sharding of every array of `tree`, as `tree_layouts`."""
     return make_shardings(tree_layouts(rule, tree, mesh), mesh)

@@ -1,6 +1,7 @@
 """Pipeline parallelism: layers lie on different devices, which compute one microbatch after another."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import final
@@ -86,13 +87,12 @@ class Pipeline(Strategy):
             )
         if self.remat not in ("layer", "stage", "none"):
             raise ValueError(f"`remat` is 'layer', 'stage' or 'none', got {self.remat!r}.")
-        schedule = self._make_schedule()
+        schedule = self.pipeline.schedule
         if (schedule.num_devices, schedule.num_microbatches) != (self.stages, self.microbatches):
             raise ValueError(
                 f"The schedule {schedule.name!r} is one for {schedule.num_devices} devices and {schedule.num_microbatches} microbatches, "
                 f"but `stages` is {self.stages} and `microbatches` {self.microbatches}."
             )
-        object.__setattr__(self, "_plan", PipelinePlan(schedule, self.remat))
 
     def _make_schedule(self) -> Schedule:
         if isinstance(self.schedule, Schedule):
@@ -106,8 +106,12 @@ class Pipeline(Strategy):
 
     @property
     def pipeline(self) -> PipelinePlan:
-        """The schedule."""
-        return self._plan  # pyright: ignore[reportAttributeAccessIssue]
+        """The schedule, and what is kept for backward passes."""
+        return self._plan
+
+    @functools.cached_property
+    def _plan(self) -> PipelinePlan:
+        return PipelinePlan(self._make_schedule(), self.remat)
 
     @property
     def mesh(self) -> Mesh:
