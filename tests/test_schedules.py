@@ -1,7 +1,7 @@
 """Schedules of pipelines: what they cost is what was published, and a wrong table is refused with its tick."""
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import tfdist_jax as td
 from tfdist_jax._pipeline import make_schedule
@@ -172,6 +172,7 @@ class Slots:
         }[name]
 
 
+@settings(deadline=None)
 @given(name=st.sampled_from(NAMES), devices=st.integers(1, 6), groups=st.integers(1, 3), saves=st.booleans())
 def test_no_slot_is_written_while_what_it_holds_is_needed(name, devices, groups, saves):
     schedule = make(name, devices, groups * devices)
