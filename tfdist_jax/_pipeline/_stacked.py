@@ -87,12 +87,12 @@ class StackedStages:
         entry = lambda tree: jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tree)
         others = rows, extra, entry(staged.own_extra(extra)), jax.ShapeDtypeStruct((), jnp.int32)
         self._pullback = Pullback(mode.layer(self._layer), entry(layers), self.x, others)
-        self._split: SplitPullback | None = self._pullback.split() if mode.is_split else None
+        self._splits: list[SplitPullback] = [self._pullback.split()] if mode.is_split else []
         stacked = lambda tree: jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((model.per_stage, *leaf.shape), leaf.dtype), tree
         )
         self.saved = stacked(self._pullback.saved) if mode.saves else []
-        self.kept = stacked(self._split.kept) if self._split is not None else []
+        self.kept = stacked(self._splits[0].kept) if self._splits else []
         self._arguments = shared, self.x, rows, extra
         self.results = jax.eval_shape(self._last.compute, *self._arguments)[1]
         self.seen = jax.eval_shape(finish.note, stacked(self._pullback.aux))
@@ -126,8 +126,8 @@ class StackedStages:
         def turn(cotangent: Any, entry: Any) -> tuple[Any, Any]:
             (layer, own, number), saved = entry
             others = rows, extra, own, number
-            if self._split is not None:
-                return self._split.pull_back_input(layer, others, saved, cotangent)
+            if self._splits:
+                return self._splits[0].pull_back_input(layer, others, saved, cotangent)
             of_layer, of_x = self._pullback.pull_back(layer, others, saved, cotangent)
             return of_x, of_layer
 
@@ -140,8 +140,7 @@ class StackedStages:
 
     def weight(self, params: Any, k: Any, kept: Any, rows: Any, extra: Any) -> Any:
         """Return the gradients by the layers, from what was kept for them."""
-        split = self._split
-        assert split is not None  # noqa: S101
+        (split,) = self._splits
 
         def turn(_: None, entry: Any) -> tuple[None, Any]:
             (layer, own, number), kept = entry
