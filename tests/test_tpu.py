@@ -131,6 +131,18 @@ def test_every_pipeline_compiles_for_a_tpu_slice_of_two_hosts(run_for_tpu):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.slow("compiles six programs for a TPU slice")
+def test_attention_takes_the_kernel_where_it_fits_and_computes_while_keys_go_round(run_for_tpu):
+    found = run_for_tpu("tpu_attention.py", "v5e:2x4")["v5e:2x4"]
+    # Forward, and for the gradients of the query and of keys and values.
+    kernels = {name: costs["kernels"] for name, costs in found.items() if costs["kernels"]}
+    assert kernels == {"one chip, bfloat16": 3, "all_to_all, bfloat16": 3}
+    for dtype in ("float32", "bfloat16"):
+        # Keys and values forward, and with their gradients backward.
+        assert found[f"ring, {dtype}"]["overlapping"] == [6, 6]
+
+
+@pytest.mark.exhaustive
 @pytest.mark.slow("compiles thirteen programs for a TPU slice")
 def test_every_strategy_compiles_for_a_tpu_slice_of_two_hosts(run_for_tpu):
     costs = costs_of_strategies(run_for_tpu, "v5e:2x4")

@@ -122,46 +122,6 @@ def test_gradients_of_layers_are_those_of_one_device(method, bound):
     )
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_attention_is_the_usual_one(is_causal):
-    random = np.random.default_rng(0)
-    q, k, v = (jnp.asarray(random.normal(size=(3, LENGTH, heads, 4))) for heads in (HEADS, KEY_HEADS, KEY_HEADS))
-    mask = random.random((3, LENGTH)) < 0.7
-    mask[:, 0] = True
-    counts = mask[:, None, None] & (np.tri(LENGTH, dtype=bool) | (not is_causal))
-
-    def usual(q, k, v):
-        k, v = (jnp.repeat(x, HEADS // KEY_HEADS, axis=2) for x in (k, v))
-        scores = jnp.where(counts, jnp.einsum("bqhf,bkhf->bhqk", q, k) / 2, -jnp.inf)
-        return jnp.einsum("bhqk,bkhf->bqhf", jax.nn.softmax(scores), v)
-
-    ours = lambda q, k, v: td.attend(q, k, v, mask=jnp.asarray(mask), is_causal=is_causal)
-    found, pull_back = jax.vjp(ours, q, k, v)
-    expected, pull_back_usual = jax.vjp(usual, q, k, v)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    given = jnp.asarray(random.normal(size=found.shape))
-    for grad, expected_grad in zip(pull_back(given), pull_back_usual(given), strict=True):
-        np.testing.assert_allclose(grad, expected_grad, atol=1e-12)
-
-
-def test_a_token_for_which_nothing_counts_gets_zeros():
-    x = jnp.ones((1, 4, 1, 2))
-    mask = jnp.array([[False, False, True, True]])
-    attend = lambda x: td.attend(x, x, x, mask=mask, is_causal=True)
-    found, pull_back = jax.vjp(attend, x)
-    np.testing.assert_array_equal(found[0, :, 0, 0], [0, 0, 1, 1])
-    assert np.isfinite(pull_back(found)[0]).all()
-
-
-def test_low_precision_is_summed_in_float32():
-    random = np.random.default_rng(0)
-    q, k, v = (jnp.asarray(random.normal(size=(2, 64, 2, 8)), jnp.bfloat16) for _ in range(3))
-    found = td.attend(q, k, v)
-    assert found.dtype == jnp.bfloat16
-    wide = td.attend(*(x.astype(jnp.float64) for x in (q, k, v)))
-    np.testing.assert_allclose(found.astype(jnp.float64), wide, atol=4e-3)
-
-
 MIXING = {
     "attention of the part": lambda params, x: jax.nn.softmax(x @ x.swapaxes(1, 2)) @ x,
     "a mean of the part": lambda params, x: x - x.mean(1, keepdims=True),
