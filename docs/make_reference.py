@@ -54,7 +54,16 @@ SUBJECTS = {
     ),
     "Inside of a model": (
         "Functions for losses and models. On one device they are what they say.",
-        ["layer", "row_keys", "attend", "token_positions", "run_experts", "Routed", "assume_exact"],
+        [
+            "layer",
+            "row_keys",
+            "attend",
+            "token_positions",
+            "run_experts",
+            "Routed",
+            "compute_router_z_loss",
+            "assume_exact",
+        ],
     ),
     "Checkpoints": (
         "The state of a training by step, in a folder or a bucket.",

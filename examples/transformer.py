@@ -80,16 +80,16 @@ class Block(nnx.Module):
         self.router = nnx.Linear(WIDTH, args.experts, use_bias=False, rngs=rngs) if args.experts else None
 
     def __call__(self, x):
-        """Return the next block's input, and how unevenly each row chooses experts."""
+        """Return the next block's input, and a loss for each row that chooses experts unevenly, or with large logits."""
         query, key, value = jnp.moveaxis(self.qkv(self.norm1(x)), 2, 0)
         x += self.out(td.attend(query, key, value, is_causal=True))
         h = self.norm2(x)
         if self.router is None:
             return x + self.mlp(h), jnp.zeros(len(x))
-        graph, experts = nnx.split(self.mlp)
+        logits, (graph, experts) = self.router(h), nnx.split(self.mlp)
         apply = lambda expert, tokens: nnx.merge(graph, expert)(tokens)
-        routed = td.run_experts(apply, experts, h, nnx.softmax(self.router(h)))
-        return x + routed.outputs, routed.balance_loss
+        routed = td.run_experts(apply, experts, h, nnx.softmax(logits))
+        return x + routed.outputs, 0.01 * routed.balance_loss + 0.001 * td.compute_router_z_loss(logits)
 
 
 class Transformer(nnx.Module):
@@ -112,9 +112,9 @@ def embed(params, batch):
 
 
 def apply_block(block, state, batch):
-    x, balance = state
+    x, router_loss = state
     x, more = nnx.merge(block_graph, block)(x)
-    return x, balance + more
+    return x, router_loss + more
 
 
 def compute_logits(params, state, batch):
@@ -124,7 +124,7 @@ def compute_logits(params, state, batch):
 
 def compute_loss(params, state, batch):
     losses = optax.softmax_cross_entropy_with_integer_labels(compute_logits(params, state, batch), batch["y"])
-    return (losses + 0.01 * state[1][:, None]).mean()
+    return (losses + state[1][:, None]).mean()
 
 
 optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(optax.linear_schedule(0, 3e-3, 20)))

@@ -90,7 +90,7 @@ ASKED = {
     "a step, offloaded": [1, 4, 2],
     "experts": [3, 0, 0],
     "ring": [2, 0, 0],
-    "all_to_all": [2, 1, 0],
+    "all_to_all": [2, 0, 0],
 }
 # All-to-alls and permutations: tokens go to experts and back, and their gradients; query, keys, values and results; keys and values.
 SENT = {"experts": [3, 0], "ring": [0, 10], "all_to_all": [8, 0]}

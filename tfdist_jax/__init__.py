@@ -3,6 +3,7 @@
 from tfdist_jax._across_devices import (
     Routed as Routed,
     attend as attend,
+    compute_router_z_loss as compute_router_z_loss,
     run_experts as run_experts,
     token_positions as token_positions,
 )

@@ -50,7 +50,9 @@ def make_loss(top_k=2, capacity_factor=1.25, wrap=lambda fn: fn):
         )
         routed = run(params["experts"])
         loss = ((x + routed.outputs) ** 2).mean() + 0.1 * routed.balance_loss.mean()
-        return loss, {"dropped": routed.dropped.mean(), "outputs": routed.outputs}
+        loss += 0.01 * td.compute_router_z_loss(x @ params["router"]).mean()
+        aux = {"dropped": routed.dropped.mean(), "outputs": routed.outputs, "sent": routed.sent}
+        return loss, aux | {"number": routed.num_dropped.sum()}
 
     return loss_fn
 
@@ -60,11 +62,10 @@ def make_rows(rows):
 
 
 def compute_densely(params, x, top_k, room):
-    """Return outputs, with a loop over tokens instead of a program."""
+    """Return outputs, how many choices each expert is, and how many are dropped: with a loop over tokens instead of a program."""
     gates = np.asarray(jax.nn.softmax(x @ params["router"]))
-    outputs = np.zeros_like(x)
-    for row in range(len(x)):
-        taken = np.zeros(EXPERTS, int)
+    outputs, sent = np.zeros_like(x), np.zeros((len(x), EXPERTS), int)
+    for row, taken in enumerate(sent):
         choices = np.argsort(-gates[row], axis=-1, kind="stable")[:, :top_k]
         for k in range(top_k):
             for token in range(LENGTH):
@@ -73,15 +74,19 @@ def compute_densely(params, x, top_k, room):
                 if taken[expert] <= room:
                     one = jax.tree.map(lambda leaf, expert=expert: leaf[expert], params["experts"])
                     outputs[row, token] += gates[row, token, expert] * apply_expert(one, x[row, token])
-    return outputs
+    return outputs, sent, np.maximum(sent - room, 0).sum()
 
 
 @pytest.mark.parametrize(("top_k", "capacity_factor", "room"), [(1, 1.0, 1), (2, 1.25, 2), (2, None, LENGTH)])
 def test_tokens_go_to_the_experts_with_the_largest_gates(top_k, capacity_factor, room):
     params, x = make_params(), make_rows(3)
     _, aux = make_loss(top_k, capacity_factor)(params, x)
-    np.testing.assert_allclose(aux["outputs"], compute_densely(params, x, top_k, room), atol=1e-12)
-    assert (float(aux["dropped"]) == 0) == (capacity_factor is None)
+    outputs, sent, dropped = compute_densely(params, x, top_k, room)
+    np.testing.assert_allclose(aux["outputs"], outputs, atol=1e-12)
+    np.testing.assert_array_equal(aux["sent"], sent)
+    assert aux["number"] == dropped
+    assert bool(dropped) == (capacity_factor is not None)
+    np.testing.assert_allclose(aux["dropped"], dropped / (3 * LENGTH * top_k), rtol=1e-12)
 
 
 @pytest.mark.one_in(4)
@@ -100,6 +105,69 @@ def test_gradients_are_those_of_one_device(name, wrap, bound):
         "relative error of gradients of experts, f64", relative_error((loss, grads), (expected_loss, expected)), 1e-12
     )
     jax.tree.map(lambda grad, param: grad.sharding.is_equivalent_to(param.sharding, grad.ndim) or 1 / 0, grads, params)
+
+
+def run_all_experts(params, x):
+    """Every expert for every token, of which the two with the largest gates count: nothing is sent anywhere."""
+    gates = jax.nn.softmax(x @ params["router"])
+    least = jax.lax.top_k(gates, 2)[0][..., -1:]
+    results = jax.vmap(apply_expert, (0, None), 2)(params["experts"], x)
+    return jnp.einsum("rte,rtef->rtf", jnp.where(gates >= least, gates, 0), results)
+
+
+MESHES = {
+    "data x expert": {"data": 4, "expert": 2},
+    "expert x tensor": {"data": 1, "expert": 4, "tensor": 2},
+    "data x expert x tensor": {"data": 2, "expert": 2, "tensor": 2},
+    "sequence x expert": {"data": 1, "expert": 4, "sequence": 2},
+    "stage x expert": {"data": 2, "stage": 2, "expert": 2},
+    "stage x expert x tensor": {"data": 1, "stage": 2, "expert": 2, "tensor": 2},
+    "stage x expert x sequence": {"data": 1, "stage": 2, "expert": 2, "sequence": 2},
+}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", MESHES)
+def test_with_room_for_all_experts_are_those_of_a_dense_model_on_one_device(name, bound):
+    """Layers of experts in every product of axes, also in stages of a pipeline, with both losses beside the outputs."""
+    axes = MESHES[name]
+    rules = {"experts/up": P(None, "expert", None, "tensor"), "experts/down": P(None, "expert", "tensor")}
+    rules = rules if "tensor" in axes else {"experts/.*": P(None, "expert")}
+    strategy = td.Pipeline(2, 2, axes=axes, rules=rules) if "stage" in axes else td.Sharded(axes, rules)
+
+    def layer(params, state, batch):
+        x, extra = state
+        logits = x @ params["router"]
+        routed = td.run_experts(apply_expert, params["experts"], x, jax.nn.softmax(logits), capacity_factor=None)
+        return x + routed.outputs, extra + routed.balance_loss + td.compute_router_z_loss(logits)
+
+    def dense_layer(params, state, batch):
+        x, extra = state
+        logits = x @ params["router"]
+        gates, total = jax.nn.softmax(logits), jax.nn.logsumexp(logits, -1)
+        is_chosen = gates >= jax.lax.top_k(gates, 2)[0][..., -1:]
+        balance = EXPERTS * (is_chosen.mean(1, dtype=x.dtype) / 2 * gates.mean(1)).sum(-1)
+        return x + run_all_experts(params, x), extra + balance + (total**2).mean(1)
+
+    make_loss = lambda layer: td.Staged(
+        lambda params, x: (x, jnp.zeros(len(x))),
+        layer,
+        lambda params, state, x: (state[0] ** 2).mean() + state[1].mean(),
+    )
+    make = lambda: {"blocks": jax.tree.map(lambda leaf: 0.3 * jnp.stack([leaf, leaf[::-1]]), make_params())}
+    x = make_rows(16)
+    found = strategy.value_and_grad(make_loss(layer), has_aux=False)(strategy.init(make), strategy.put(x))
+    expected = jax.jit(jax.value_and_grad(make_loss(dense_layer)))(make(), x)
+    bound("relative error of gradients of experts to a dense model, f64", relative_error(found, expected), 1e-12)
+
+
+def test_the_router_z_loss_is_that_of_large_logits():
+    logits = jnp.array([[[0.0, 0.0], [100.0, 0.0]]], jnp.bfloat16)
+    found = td.compute_router_z_loss(logits)
+    np.testing.assert_allclose(found, (np.log(2) ** 2 + 100**2) / 2, rtol=1e-6)
+    assert found.dtype == jnp.float32
+    with pytest.raises(ValueError, match=r"logits are \[rows, tokens, experts\], got \(2, 3\).*logits\[:, None\]"):
+        td.compute_router_z_loss(jnp.ones((2, 3)))
 
 
 @pytest.mark.parametrize("name", ["Mirrored", "FSDP"])

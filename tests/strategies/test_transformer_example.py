@@ -82,7 +82,9 @@ def test_losses_are_those_of_one_device(train, losses_of_one_device, mesh, argum
     expected = losses_of_one_device[model]
     assert list(expected) == [5, 10, 15]
     assert expected[15] < expected[10] < expected[5]
-    assert train("--mesh", mesh, "--steps", "15", *arguments) == pytest.approx(expected, rel=1e-5)
+    # A rounding may send a token, whose second and third gates are as good as equal, to another expert.
+    rounding = 1e-4 if model is EXPERTS else 1e-5
+    assert train("--mesh", mesh, "--steps", "15", *arguments) == pytest.approx(expected, rel=rounding)
 
 
 @pytest.mark.exhaustive  # Four trainings; tests of checkpoints and of failures do the same with small models.

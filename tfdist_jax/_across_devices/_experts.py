@@ -20,6 +20,8 @@ class Routed(NamedTuple):
         balance_loss: `[rows]`: the number of experts times the sum over them of (share of the row's choices x mean gate), 1 if all are
             chosen as often; gradients flow to the gates (https://arxiv.org/abs/2101.03961, within each row).
         dropped: `[rows]`: the share of a row's choices for which its experts had no room.
+        num_dropped: `[rows]` of int32: how many choices those are.
+        sent: `[rows, experts]` of int32: how many of a row's choices each expert is, with those for which it had no room.
 
     Example:
         >>> import jax.numpy as jnp, tfdist_jax as td
@@ -32,6 +34,40 @@ class Routed(NamedTuple):
     outputs: jax.Array
     balance_loss: jax.Array
     dropped: jax.Array
+    num_dropped: jax.Array
+    sent: jax.Array
+
+
+def compute_router_z_loss(logits: jax.Array) -> jax.Array:
+    """Return how large a router's logits are: of each row, the mean over its tokens of `logsumexp(logits) ** 2`.
+
+    Multiplied by about 0.001 and added to a loss, it keeps softmax of them exact in low precision (https://arxiv.org/abs/2202.08906).
+
+    Args:
+        logits: `[rows, tokens, experts]`, of which gates are the softmax; where tokens are split over an axis `sequence`, a device's.
+
+    Returns:
+        `[rows]`, of all tokens of a row, in float32 or wider.
+
+    Raises:
+        ValueError: If there are not three dimensions.
+
+    Example:
+        >>> import jax.numpy as jnp, tfdist_jax as td
+        >>> td.compute_router_z_loss(jnp.zeros((1, 5, 1)))
+        Array([0.], dtype=float32)
+    """
+    if logits.ndim != 3:
+        raise ValueError(
+            f"A router's logits are [rows, tokens, experts], got {logits.shape}. With one token a row, give logits[:, None]."
+        )
+
+    @assume_exact
+    def run(logits: jax.Array) -> jax.Array:
+        totals = jax.nn.logsumexp(logits.astype(jnp.promote_types(logits.dtype, jnp.float32)), -1)
+        return _mean_over_tokens((totals**2).mean(1))
+
+    return run(logits)
 
 
 def run_experts(  # noqa: PLR0913
@@ -103,11 +139,15 @@ def _route(
     returned = received.reshape(len(tokens), num_experts * room, -1)
     results = jax.vmap(lambda slots, flat: flat.at[slots].get(mode="fill", fill_value=0))(slots, returned)
     weights = jnp.where(is_kept, chosen_gates, 0).astype(results.dtype)
-    shares = jax.lax.stop_gradient(counts / counts.sum(-1, keepdims=True)).astype(gates.dtype)
+    num_choices = counts.sum(-1).astype(jnp.promote_types(gates.dtype, jnp.float32))
+    shares = (counts / num_choices[:, None]).astype(gates.dtype)
+    num_dropped = _sum_over_tokens((~is_kept).sum((1, 2), dtype=jnp.int32))
     return Routed(
         jnp.einsum("rtkf,rtk->rtf", results, weights),
         num_experts * (shares * _mean_over_tokens(gates.mean(1))).sum(-1),
-        _mean_over_tokens((~is_kept).mean((1, 2), dtype=gates.dtype)),
+        (num_dropped / num_choices).astype(gates.dtype),
+        num_dropped,
+        counts,
     )
 
 
@@ -137,7 +177,11 @@ def _of_choices(before: jax.Array, experts: jax.Array) -> jax.Array:
 
 
 def _mean_over_tokens(means: jax.Array) -> jax.Array:
-    return means if axis_size(SEQUENCE) == 1 else jax.lax.pmean(means, SEQUENCE)
+    return _sum_over_tokens(means) / axis_size(SEQUENCE)
+
+
+def _sum_over_tokens(sums: jax.Array) -> jax.Array:
+    return sums if axis_size(SEQUENCE) == 1 else jax.lax.psum(sums, SEQUENCE)
 
 
 def _fill(num_slots: int, tokens: jax.Array, slots: jax.Array) -> jax.Array:

@@ -68,9 +68,17 @@ def attend_on_tpu(is_causal: bool, query: Any, key: Any, value: Any, *, interpre
     shape = (length, length)
     mask = splash_attention_mask.CausalMask(shape) if is_causal else splash_attention_mask.FullMask(shape)
     block = next(size for size in (512, 384, 256, 128) if length % size == 0)
-    names = "block_q block_kv block_kv_compute block_q_dkv block_kv_dkv block_kv_dkv_compute block_q_dq block_kv_dq"
-    sizes = splash_attention_kernel.BlockSizes(**dict.fromkeys(names.split(), block))
-    kernel = splash_attention_kernel.make_splash_mha(
+    sizes = splash_attention_kernel.BlockSizes(
+        block_q=block,
+        block_kv=block,
+        block_kv_compute=block,
+        block_q_dkv=block,
+        block_kv_dkv=block,
+        block_kv_dkv_compute=block,
+        block_q_dq=block,
+        block_kv_dq=block,
+    )
+    attend: Any = splash_attention_kernel.make_splash_mha(
         splash_attention_mask.MultiHeadMask([mask] * heads),
         block_sizes=sizes,
         head_shards=1,
@@ -79,4 +87,4 @@ def attend_on_tpu(is_causal: bool, query: Any, key: Any, value: Any, *, interpre
     )
     scaled = (query.astype(np.float32) / math.sqrt(features)).astype(query.dtype)
     rows = (x.swapaxes(1, 2) for x in (scaled, key, value))
-    return jax.vmap(kernel)(*rows).swapaxes(1, 2)
+    return jax.vmap(attend)(*rows).swapaxes(1, 2)
