@@ -298,7 +298,8 @@ class Strategy(abc.ABC):
         """Compute a function over the global batch: what it gives on one device, or an error.
 
         Args:
-            fn: `fn(state, batch, *extra)` giving any pytree, as `aux` of `value_and_grad`: sums, means, entries for each row.
+            fn: `fn(state, batch, *extra)` giving any pytree, as `aux` of `value_and_grad`: sums, means, entries for each row. Under a
+                `td.Pipeline`, stages of a `td.Staged` compute each its layers; any other function has all parameters on each device.
 
         Returns:
             A function of `(state, batch, *extra)`, compiled.
@@ -315,7 +316,8 @@ class Strategy(abc.ABC):
             (array([0., 2., 8.], dtype=float32), 3)
         """
         fn_name = getattr(fn, "__name__", None)
-        return jit_with_agreement(evaluate_globally(fn, self.mesh, self.state_layout), self.mesh, name=fn_name)
+        evaluate = evaluate_globally(fn, self.mesh, self.state_layout, self.pipeline)
+        return jit_with_agreement(evaluate, self.mesh, name=fn_name)
 
     def jit(self, step: Callable[..., Any]) -> Program:
         """Compile `step(state, *args) -> (state, out)` to one program that reuses the state's memory.

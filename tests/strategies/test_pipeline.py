@@ -584,12 +584,3 @@ def test_numbers_that_do_not_fit_are_refused():
         td.Pipeline(stages=2, microbatches=4, schedule=table)
     with pytest.raises(ValueError, match="The schedule has 1 stages on each device, but chunks=2"):
         td.Pipeline(stages=2, microbatches=1, schedule=table, chunks=2)
-
-
-def test_functions_of_whole_parameters_are_evaluated_under_a_pipeline():
-    strategy, params, batch = make_pipeline(stages=4, axes={"data": 2}), make_params(4), make_batch(13)
-    state = strategy.init(lambda: params)
-    found = strategy.evaluate(LOSSES["mean"])(state, strategy.put(batch))
-    one = td.SingleDevice()
-    expected = one.evaluate(LOSSES["mean"])(one.init(lambda: params), one.put(batch))
-    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-12), found, expected)

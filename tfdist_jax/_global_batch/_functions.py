@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tfdist_jax._global_batch._accumulation import accumulate_gradients
 from tfdist_jax._global_batch._compression_memory import Compressed, put_memories, take_memories
 from tfdist_jax._global_batch._gradient_sums import sum_gradients
-from tfdist_jax._global_batch._pipelining import pipeline_gradients
+from tfdist_jax._global_batch._pipelining import pipeline_gradients, run_pipeline
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, make_replica_function
 from tfdist_jax._global_batch._results import How, Mean, unwrap
 from tfdist_jax._global_batch._split import Split, split_arguments
@@ -80,15 +80,23 @@ def value_and_grad_globally(  # noqa: PLR0913
     return value_and_grad
 
 
-def evaluate_globally(fn: Callable[..., Any], mesh: Mesh, state_layout: LayoutRule) -> Callable[..., Any]:
-    """Compute a function over a batch that is split over the replicas, as `Strategy.evaluate`."""
+def evaluate_globally(
+    fn: Callable[..., Any], mesh: Mesh, state_layout: LayoutRule, pipeline: PipelinePlan | None = None
+) -> Callable[..., Any]:
+    """Compute a function over a batch that is split over the replicas, as `Strategy.evaluate`; one made of stages goes over a mesh's."""
+    staged = None
+    if pipeline is not None and isinstance(fn, Staged):
+        staged = StagedLoss(fn, pipeline, lambda returned: (returned,))
 
     def evaluate(state: Any, batch: Any, *extra: Any) -> Any:
-        split, arguments = split_arguments(mesh, state_layout, state, batch, extra)
+        split, arguments = split_arguments(mesh, state_layout, state, batch, extra, pipeline=staged)
+        if staged is not None:
+            split = split.with_even_parts()
         function = make_replica_function(lambda *args: (fn(*args),), ("result",), split, arguments)
 
         def replica(*arguments: Any) -> Any:
-            merged, _ = function.merge(function.run(*arguments))
+            parts = function.run(*arguments) if staged is None else run_pipeline(function, staged, *arguments)
+            merged, _ = function.merge(parts)
             return function.without_arguments(merged), None
 
         merged, _ = function.map(replica, arguments)

@@ -1,4 +1,4 @@
-"""Gradients of a loss made of stages, which lie on different devices and compute one microbatch after another."""
+"""Functions made of stages, which lie on different devices and compute one microbatch after another; and their gradients."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -12,10 +12,12 @@ from tfdist_jax._global_batch._replica_function import ReplicaFunction, zeros_li
 from tfdist_jax._global_batch._results import How, Rule
 from tfdist_jax._global_batch._row_analysis import communicates, equations, equations_inside
 from tfdist_jax._global_batch._row_values import line_of
-from tfdist_jax._global_batch._split import stage_dimension
+from tfdist_jax._global_batch._split import Split, stage_dimension
 from tfdist_jax._pipeline import StagedLoss
 from tfdist_jax._pipeline._executor import Executor
+from tfdist_jax._pipeline._forward import ForwardExecutor
 from tfdist_jax._pipeline._listed import ListedModel
+from tfdist_jax._pipeline._microbatches import Microbatches
 from tfdist_jax._pipeline._slots import make_slot_table
 from tfdist_jax._pipeline._stacked import StackedModel
 from tfdist_jax._pipeline._staged import Staged
@@ -25,7 +27,7 @@ from tfdist_jax._sharding._layout import leaf_paths, names_of
 from tfdist_jax._sharding._mesh import STAGE
 
 Results = tuple[list[Any], list[Any]]
-"""The loss, with its weight if it has one; the part of each result, None for arguments."""
+"""The loss, if it is differentiated, with its weight if it has one; the part of each result, None for arguments."""
 
 
 def pipeline_gradients(
@@ -43,22 +45,44 @@ def pipeline_gradients(
     Returns:
         As `accumulate_gradients`; of results, what this device has.
     """
-    split, schedule = function.split, loss.plan.schedule
-    own_extra = function.own_keys(extra)
-    sizes = np.array([split.part_sizes(size) for size in split.sizes])
-    model = _make_model(function, loss, params, jax.tree.map(lambda leaf: leaf[: sizes.max()], data), own_extra)
-    executor = _make_executor(function, loss, model, sizes, data, own_extra)
+    split, plan = function.split, loss.plan
+    mode = Mode(
+        saves=plan.remat != "stage",
+        remats_layers=plan.remat == "layer",
+        is_split=plan.schedule.is_split,
+        is_uniform=_is_uniform(function),
+    )
+    model, microbatches = _make_microbatches(function, loss, mode, params, data, extra)
+    _check_weight(microbatches.largest)
+    table = make_slot_table(plan.schedule, saves=mode.saves)
+    executor = Executor(plan.schedule, table, microbatches, in_order=_is_on_cpu(split))
     (shared, own_params), scatter = jax.vjp(lambda params: model.prepare(split.gather_params(params)), params)
-    microbatches = jax.tree.map(lambda leaf: _cut(leaf, schedule.num_microbatches, int(sizes.max())), data)
-    (own, parts), seen, grads = executor.run(shared, own_params, microbatches, own_extra)
+    (own, parts), seen, grads = executor.run(shared, own_params)
 
     def pull_back(cotangents: Sequence[jax.Array]) -> tuple[Any]:
         scale = lambda param, grad: (cotangents[0] * grad).astype(param.dtype)
         return scatter(jax.tree.map(scale, (shared, own_params), grads))
 
-    join = lambda part: part.reshape(part.shape[0] * part.shape[1], *part.shape[2:])[: max(split.sizes)]
+    return own, pull_back, [*_join_rows(function, parts), *seen]
+
+
+def run_pipeline(function: ReplicaFunction, loss: StagedLoss, params: Any, data: Any, extra: Any) -> list[Any]:
+    """Compute a function that is made of stages, in a program of replicas; returns what this device has of each result."""
+    split, schedule = function.split, loss.plan.schedule
+    mode = Mode(
+        saves=False, remats_layers=False, is_split=False, is_uniform=_is_uniform(function), differentiates=False
+    )
+    model, microbatches = _make_microbatches(function, loss, mode, params, data, extra)
+    executor = ForwardExecutor(schedule.num_devices, schedule.num_chunks, microbatches, in_order=_is_on_cpu(split))
+    (_, parts), seen = executor.run(*model.prepare(split.gather_params(params)))
+    return [*_join_rows(function, parts), *seen]
+
+
+def _join_rows(function: ReplicaFunction, parts: Sequence[Any]) -> list[Any]:
+    """Return results with the rows of microbatches, `[microbatches, rows, ...]`, behind one another, without what fills them up."""
+    join = lambda part: part.reshape(part.shape[0] * part.shape[1], *part.shape[2:])[: max(function.split.sizes)]
     pairs = zip(function.rules, parts, strict=False)
-    return own, pull_back, [*(join(part) if rule.has_entries else part for rule, part in pairs), *seen]
+    return [join(part) if rule.has_entries else part for rule, part in pairs]
 
 
 def _make_model(function: ReplicaFunction, loss: StagedLoss, params: Any, rows: Any, extra: Any) -> Any:
@@ -72,47 +96,43 @@ def _make_model(function: ReplicaFunction, loss: StagedLoss, params: Any, rows: 
     return StackedModel(loss.staged, schedule, own)
 
 
-def _make_executor(  # noqa: PLR0913
-    function: ReplicaFunction, loss: StagedLoss, model: Any, sizes: np.ndarray, data: Any, extra: Any
-) -> Executor:
-    split, plan = function.split, loss.plan
-    mode = Mode(
-        saves=plan.remat != "stage",
-        remats_layers=plan.remat == "layer",
-        is_split=plan.schedule.is_split,
-        is_uniform=_is_uniform(function),
-    )
+def _make_microbatches(  # noqa: PLR0913
+    function: ReplicaFunction, loss: StagedLoss, mode: Mode, params: Any, data: Any, extra: Any
+) -> tuple[Any, Microbatches]:
+    """Return the model, and what is computed of each microbatch."""
+    split, extra = function.split, function.own_keys(extra)
+    sizes = np.array([split.part_sizes(size) for size in split.sizes])
     if mode.is_uniform and len({*sizes.flat}) > 1:
         raise ValueError(
             f"The devices of a stage communicate while they compute, but microbatches have different numbers of rows, {sizes.tolist()}: "
             f"some would wait for ever. Give each of {len(split.sizes)} replicas a number of rows that {sizes.shape[1]} microbatches "
             "divide."
         )
-    stages: dict[int, Stages] = {}
-    for size in sorted({*map(int, sizes.flat)} - {0}):
-        rows = jax.tree.map(lambda leaf, size=size: jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype), data)
-        stages[size] = model.make_stages(rows, extra, _Finish(function, loss, size), mode)
-    _check_weight(stages[max(stages)])
-    return Executor(
-        schedule=plan.schedule,
-        table=make_slot_table(plan.schedule, saves=mode.saves),
-        stages=stages,
-        sizes=sizes,
-        row_axes=split.row_axes,
-        sums=_Sums(function, sizes.shape[1]),
-        mode=mode,
-        in_order=split.mesh.devices.flat[0].platform == "cpu",
-    )
+    of_size = lambda size: jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype), data)
+    model = _make_model(function, loss, params, of_size(int(sizes.max())), extra)
+    stages: dict[int, Stages] = {
+        size: model.make_stages(of_size(size), extra, _Finish(function, loss, size, mode.differentiates), mode)
+        for size in sorted({*map(int, sizes.flat)} - {0})
+    }
+    rows = jax.tree.map(lambda leaf: _cut(leaf, sizes.shape[1], int(sizes.max())), data)
+    sums = _Sums(function, sizes.shape[1])
+    return model, Microbatches(stages, sizes, split.row_axes, sums, mode, rows, extra)
+
+
+def _is_on_cpu(split: Split) -> bool:
+    """Whether the devices share a few threads, so that of transfers one may wait for another for ever."""
+    return split.mesh.devices.flat[0].platform == "cpu"
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class _Finish:
-    """What becomes of the results of a microbatch of so many rows; those of layers are the last ones of all."""
+    """What becomes of the results of a microbatch of so many rows, of which the first may be a loss; those of layers are the last ones."""
 
     function: ReplicaFunction
     loss: StagedLoss
     size: int
+    has_loss: bool
 
     def finish(self, returned: Any) -> tuple[jax.Array, Results]:
         results = jax.tree.leaves(self.loss.read(returned))
@@ -123,8 +143,8 @@ class _Finish:
                 "Among what `last` of td.Staged returns are random keys, which cannot be brought from the last stage to the others as "
                 "numbers are. Return `jax.random.key_data(key)`."
             )
-        own = self.function.pick_loss(parts)
-        return own[0], (own, parts)
+        own = self.function.pick_loss(parts) if self.has_loss else []
+        return own[0] if own else jnp.zeros(()), (own, parts)
 
     def note(self, of_layers: Any) -> list[Any]:
         results = jax.tree.leaves(of_layers)

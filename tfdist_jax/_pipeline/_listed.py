@@ -173,7 +173,8 @@ class ListedStages:
             run = functools.partial(model.run_stage, mode, k)
             inputs.append(jax.eval_shape(run, model.own_shapes, inputs[-1], (rows, extra)))
             with_aux = lambda *args, run=run: (run(*args), ())
-            self._pullbacks.append(Pullback(with_aux, model.own_shapes, inputs[-2], (rows, extra)))
+            if mode.differentiates:
+                self._pullbacks.append(Pullback(with_aux, model.own_shapes, inputs[-2], (rows, extra)))
         self._splits: list[SplitPullback] = [one.split() for one in self._pullbacks] if mode.is_split else []
         self._inputs = Packing(inputs)
         self._floats = Packing([take_floats(one)[0] for one in inputs])
@@ -202,6 +203,10 @@ class ListedStages:
             return run
 
         return self._switch(k, branch, params[1], x)
+
+    def compute(self, params: Any, x: Any, rows: Any, extra: Any) -> Any:
+        """Return what is to be added up of the results."""
+        return self._last.compute(params[0], x, rows, extra)[1]
 
     def finish(self, params: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, list[Any], list[Any]]:
         """Return what is to be added up of the results, and the gradients of the loss, by shared parameters and by floats of `x`."""

@@ -86,16 +86,17 @@ class StackedStages:
         self._check_unused(shared, rows, extra)
         entry = lambda tree: jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tree)
         others = rows, extra, entry(staged.own_extra(extra)), jax.ShapeDtypeStruct((), jnp.int32)
-        self._pullback = Pullback(mode.layer(self._layer), entry(layers), self.x, others)
-        self._splits: list[SplitPullback] = [self._pullback.split()] if mode.is_split else []
+        given = entry(layers), self.x, others
+        self._pullbacks = [Pullback(mode.layer(self._layer), *given)] if mode.differentiates else []
+        self._splits: list[SplitPullback] = [one.split() for one in self._pullbacks if mode.is_split]
         stacked = lambda tree: jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((model.per_stage, *leaf.shape), leaf.dtype), tree
         )
-        self.saved = stacked(self._pullback.saved) if mode.saves else []
+        self.saved = stacked(self._pullbacks[0].saved) if mode.saves else []
         self.kept = stacked(self._splits[0].kept) if self._splits else []
         self._arguments = shared, self.x, rows, extra
         self.results = jax.eval_shape(self._last.compute, *self._arguments)[1]
-        self.seen = jax.eval_shape(finish.note, stacked(self._pullback.aux))
+        self.seen = jax.eval_shape(finish.note, stacked(jax.eval_shape(self._layer, *given)[1]))
 
     def forward(self, params: Any, k: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, list[Any], list[Any]]:
         """Return what stage `k` hands on, what it saves, and what is to be added up of what its layers have seen."""
@@ -110,6 +111,10 @@ class StackedStages:
 
         x, aux = jax.lax.scan(turn, x, self._entries(params, k, extra))
         return x, [], self._last.finish.note(aux)
+
+    def compute(self, params: Any, x: Any, rows: Any, extra: Any) -> Any:
+        """Return what is to be added up of the results."""
+        return self._last.compute(params[0], x, rows, extra)[1]
 
     def finish(self, params: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, list[Any], list[Any]]:
         """Return what is to be added up of the results, and the gradients of the loss, by shared parameters and by floats of `x`."""
@@ -128,7 +133,7 @@ class StackedStages:
             others = rows, extra, own, number
             if self._splits:
                 return self._splits[0].pull_back_input(layer, others, saved, cotangent)
-            of_layer, of_x = self._pullback.pull_back(layer, others, saved, cotangent)
+            of_layer, of_x = self._pullbacks[0].pull_back(layer, others, saved, cotangent)
             return of_x, of_layer
 
         return jax.lax.scan(turn, cotangent, (self._entries(params, k, extra), saved), reverse=True)
@@ -160,7 +165,7 @@ class StackedStages:
     ) -> tuple[Any, Any, list[Any]]:
         def turn(x: Any, entry: Any) -> tuple[Any, Any]:
             layer, own, number = entry
-            (x, aux), saved = self._pullback.run(layer, x, (rows, extra, own, number), has_effects=has_effects)
+            (x, aux), saved = self._pullbacks[0].run(layer, x, (rows, extra, own, number), has_effects=has_effects)
             return x, (aux, saved)
 
         x, (aux, saved) = jax.lax.scan(turn, x, self._entries(params, k, extra))

@@ -59,8 +59,12 @@ class Stages(Protocol):
         """
         ...
 
+    def compute(self, params: Any, x: Any, rows: Any, extra: Any) -> Any:
+        """Return what is to be added up of the last function's results, from what the last stage has handed on."""
+        ...
+
     def finish(self, params: Any, x: Any, rows: Any, extra: Any) -> tuple[Any, list[Any], list[Any]]:
-        """Return what is to be added up of the results, and the gradients of the loss, by shared parameters and by floats of `x`."""
+        """Return what `compute` does, and the gradients of the loss, by shared parameters and by floats of `x`."""
         ...
 
     def backward(  # noqa: PLR0913
@@ -102,12 +106,14 @@ class Mode:
         remats_layers: Whether of a layer, that is what it takes.
         is_split: Whether backward passes are in two halves.
         is_uniform: Whether all devices compute the same at each tick, so that functions may communicate.
+        differentiates: Whether there are backward passes at all.
     """
 
     saves: bool
     remats_layers: bool
     is_split: bool
     is_uniform: bool
+    differentiates: bool = True
 
     def layer(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function of a layer, for its derivative."""
