@@ -299,7 +299,8 @@ class Strategy(abc.ABC):
 
         Args:
             fn: `fn(state, batch, *extra)` giving any pytree, as `aux` of `value_and_grad`: sums, means, entries for each row. Under a
-                `td.Pipeline`, stages of a `td.Staged` compute each its layers; any other function has all parameters on each device.
+                `td.Pipeline`, each stage of a `td.Staged` computes its layers; any other function has all parameters on each device, and so
+                has, with a warning, one whose results do not follow from those of microbatches or that uses layers outside of their stages.
 
         Returns:
             A function of `(state, batch, *extra)`, compiled.

@@ -1,9 +1,12 @@
 """Attention in tiles, over rings of devices, and by the kernels of accelerators: what one device computes at once."""
 
+import collections
 import dataclasses
 import functools
+import importlib
 import itertools
 import math
+import unittest.mock
 
 import jax
 import jax.extend.core
@@ -70,6 +73,22 @@ def test_a_token_for_which_nothing_counts_gets_zeros():
     found, pull_back = jax.vjp(attend, x)
     np.testing.assert_array_equal(found[0, :, 0, 0], [0, 0, 1, 1])
     assert np.isfinite(pull_back(found)[0]).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 2, 4), (2, 0, 2, 4)])
+def test_nothing_attends_to_nothing(shape):
+    x = jnp.zeros(shape)
+    assert jax.grad(lambda x: td.attend(x, x, x, is_causal=True).sum())(x).shape == shape
+
+
+def test_gradients_of_gradients_are_computed_without_kernels():
+    """A kernel has none of its own; without one they are those of all scores at once."""
+    inputs, _ = make_inputs(1, 8, 2, 2, "float32")
+    twice = lambda attend: jax.grad(lambda q: (jax.grad(lambda q: (attend(q, *inputs[1:]) ** 2).sum())(q) ** 2).sum())
+    found = twice(functools.partial(td.attend, implementation="xla"))(inputs[0])
+    np.testing.assert_allclose(found, twice(attend_at_once)(inputs[0]), rtol=1e-3, atol=1e-4)
+    with pytest.raises(ValueError, match="`implementation` is 'xla', or None for kernels where they fit, got 'cudnn'"):
+        td.attend(*inputs, implementation="cudnn")
 
 
 @pytest.mark.usefixtures("double_precision")
@@ -188,22 +207,20 @@ def test_what_goes_round_waits_for_nothing_that_is_computed_meanwhile(small_tile
 
 @functools.cache
 def temporary_memory(devices, tokens, is_causal):
-    """Bytes for the gradients of four layers, on each device."""
+    """Bytes for the gradients of eight layers in a loop, on each device."""
     width = 256
     strategy = td.Sharded({"data": 1, "sequence": devices}, devices=tuple(jax.devices()[:devices]))
 
-    def layer(params, x):
+    def layer(x, params):
         query, key, value = jnp.einsum("rtd,dchf->crthf", x, params["qkv"])
         x += td.attend(query, key, value, is_causal=is_causal).reshape(x.shape)
-        return x + jnp.tanh(x @ params["up"]) @ params["down"]
+        return x + jnp.tanh(x @ params["up"]) @ params["down"], None
 
     def loss(params, x):
-        for number in range(4):
-            x = layer(jax.tree.map(lambda leaf, number=number: leaf[number], params), x)
-        return (x**2).mean()
+        return (jax.lax.scan(layer, x, params)[0] ** 2).mean()
 
     shapes = {"qkv": (width, 3, HEADS, width // HEADS), "up": (width, 4 * width), "down": (4 * width, width)}
-    params = strategy.init(lambda: {name: jnp.ones((4, *shape)) for name, shape in shapes.items()})
+    params = strategy.init(lambda: {name: jnp.ones((8, *shape)) for name, shape in shapes.items()})
     batch = strategy.put(np.ones((1, tokens, width), np.float32))
     return strategy.explain(strategy.value_and_grad(loss, has_aux=False), params, batch).memory.temporary
 
@@ -211,7 +228,7 @@ def temporary_memory(devices, tokens, is_causal):
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_a_device_of_eight_needs_as_much_memory_for_eight_times_as_many_tokens(is_causal, bound):
     """A little more than that of the layers goes round: keys, values, and their gradients."""
-    ratio = temporary_memory(8, 8 * 512, is_causal) / temporary_memory(1, 512, is_causal)
+    ratio = temporary_memory(8, 8 * 1024, is_causal) / temporary_memory(1, 1024, is_causal)
     bound("temporary memory of 8 devices at 8x the tokens, to one device's", ratio, 1.1)
 
 
@@ -233,13 +250,24 @@ def test_the_kernel_for_tpu_computes_the_same(is_causal):
         assert jnp.abs(ours - theirs).max() < 0.02 * jnp.abs(theirs).max()
 
 
-def find_kernel(platform="tpu", *, axes=None, dtype=jnp.bfloat16, tokens=1024, features=128, mask=None):
+def test_the_kernel_for_tpu_runs_where_the_facade_is_imported():
+    """Kernels read references by ranges that are no slices of Python."""
+    importlib.import_module("tfdist_jax.compat.tensorflow")
+    x = jnp.ones((1, 128, 1, 64), jnp.bfloat16)
+    np.testing.assert_allclose(_kernels.attend_on_tpu(True, x, x, x, interpret=True).astype("float32"), 1, rtol=1e-2)
+
+
+GPU = collections.namedtuple("GPU", "compute_capability")
+
+
+def find_kernel(platform="tpu", *, axes=None, dtype=jnp.bfloat16, tokens=1024, features=128, mask=None, value=None):
     axes = axes or {"data": AxisType.Manual}
     kind = AbstractDevice("some kind", None, platform)
     mesh = AbstractMesh((2,) * len(axes), tuple(axes), axis_types=tuple(axes.values()), abstract_device=kind)
     query = jax.ShapeDtypeStruct((2, tokens, 8, features), dtype)
     with jax.sharding.use_abstract_mesh(mesh):
-        return _kernels.find_kernel(query, query, mask, is_causal=True)
+        values = query if value is None else jax.ShapeDtypeStruct(query.shape, value)
+        return _kernels.find_kernel(query, query, values, mask, is_causal=True)
 
 
 @pytest.mark.parametrize(
@@ -248,29 +276,35 @@ def find_kernel(platform="tpu", *, axes=None, dtype=jnp.bfloat16, tokens=1024, f
         {"platform": "cpu"},
         {"axes": {"data": AxisType.Manual, "tensor": AxisType.Auto}},
         {"dtype": jnp.float32},
+        {"value": jnp.float32},
         {"tokens": 1000},
         {"features": 100},
         {"mask": np.ones((2, 1024), bool)},
         {"platform": "gpu", "features": 60},
         {"platform": "gpu", "features": 256},
         {"platform": "gpu", "dtype": jnp.float32},
+        {"platform": "gpu", "value": jnp.float32},
     ],
 )
 def test_kernels_are_taken_only_where_they_fit(options, monkeypatch):
-    monkeypatch.setattr(_kernels, "_compute_capability", lambda: 8.0)
+    monkeypatch.setattr(jax, "local_devices", lambda: [GPU("8.0"), GPU("9.0")])
     assert find_kernel(**options) is None
 
 
 def test_kernels_that_fit(monkeypatch):
-    monkeypatch.setattr(_kernels, "_compute_capability", lambda: 8.0)
+    monkeypatch.setattr(jax, "local_devices", lambda: [GPU("8.0"), GPU("9.0")])
     assert find_kernel().func is _kernels.attend_on_tpu
     for dtype, tokens in itertools.product((jnp.bfloat16, jnp.float16), (1000, 1024)):
         found = find_kernel("gpu", dtype=dtype, tokens=tokens, features=64)
         assert (found.func, found.keywords["implementation"]) == (jax.nn.dot_product_attention, "cudnn")
-    monkeypatch.setattr(_kernels, "_compute_capability", lambda: 7.0)
-    assert find_kernel("gpu") is None
+    for other in "7.0", "gfx942":
+        monkeypatch.setattr(jax, "local_devices", lambda other=other: [GPU("8.0"), GPU(other)])
+        assert find_kernel("gpu") is None
 
 
 def test_without_a_mesh_there_is_no_kernel():
+    """Arrays may lie on several devices, also of a TPU: XLA could not divide a kernel."""
     query = jnp.ones((2, 1024, 8, 128), jnp.bfloat16)
-    assert _kernels.find_kernel(query, query, None, is_causal=True) is None
+    assert jax.sharding.get_abstract_mesh().empty
+    with unittest.mock.patch.object(jax, "default_backend", lambda: "tpu"):
+        assert _kernels.find_kernel(query, query, query, None, is_causal=True) is None

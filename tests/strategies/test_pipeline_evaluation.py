@@ -59,13 +59,58 @@ def test_any_number_of_rows(schedule, rows):
     check_against_one_device(alone, fn, params, make_batch(rows))
 
 
-def test_different_numbers_of_rows_are_refused_where_devices_communicate():
-    strategy = make_pipeline(stages=2, axes={"data": 2, "tensor": 2}, rules=TENSOR_RULES)
-    state = strategy.init(lambda: make_params(4))
-    with pytest.raises(
-        ValueError, match=r"microbatches have different numbers of rows, \[\[2, 2, 2, 1\], \[2, 2, 2, 0\]\]"
-    ):
-        strategy.evaluate(LOSSES["mean"])(state, strategy.put(make_batch(13)))
+GATHERED = "evaluated on each device of a replica with all layers, .* as its stages cannot do it: "
+
+
+def test_what_stages_cannot_do_is_computed_with_all_layers_and_says_so():
+    with_tensor = {"stages": 2, "axes": {"data": 2, "tensor": 2}, "rules": TENSOR_RULES}
+    alone = make_pipeline(stages=2, axes={"data": 1}, devices=2)
+    largest = lambda params, x, batch: {"largest": x.max(), "size": len(x)}
+    of_weights = lambda params, x, batch: {"rows": x.sum((1, 2)), "weights": (params["blocks"]["up"] ** 2).sum()}
+    staged = lambda last: td.Staged(embed, apply_block, last)
+    cases = [
+        (
+            make_pipeline(**with_tensor),
+            LOSSES["mean"],
+            13,
+            r"The devices of a stage .* have different numbers of rows, \[\[2, 2, 2, 1\], \[2",
+        ),
+        (alone, staged(largest), 16, "`result.*` of the whole batch does not follow from those of its parts"),
+        (alone, staged(of_weights), 16, "`last` of td.Staged uses blocks/up, which belongs to the layers"),
+    ]
+    for strategy, fn, rows, why in cases:
+        with pytest.warns(UserWarning, match=GATHERED + why):
+            check_against_one_device(strategy, fn, make_params(4), make_batch(rows))
+
+
+def test_a_whole_state_is_evaluated():
+    """Its optimizer's arrays of layers are laid out as these, but the stages have another path."""
+    params = make_params(4)
+    state = {"params": params, "other": params}
+    inside = lambda fn: lambda state, *args: fn(state["params"], *args)
+    fn = td.Staged(inside(embed), apply_block, inside(mean_loss), stack="params/blocks")
+    strategy = make_pipeline(stages=2, axes={"data": 1}, devices=2)
+    with pytest.warns(UserWarning, match=GATHERED + "other/blocks/down is laid out P\\('stage',\\)"):
+        check_against_one_device(strategy, fn, state, make_batch(13))
+
+
+def test_a_function_that_is_wrong_says_so_itself():
+    strategy = make_pipeline(stages=2, axes={"data": 1}, devices=2)
+    wrong = td.Staged(embed, apply_block, lambda params, x, batch: x @ jnp.ones(3))
+    with pytest.raises(TypeError, match="dot_general requires contracting dimensions"):
+        evaluate(strategy, wrong, make_params(4), make_batch(4))
+
+
+@pytest.mark.parametrize("rows", [16, 13])
+def test_draws_by_keys_beside_the_batch_are_one_devices(rows):
+    noise = lambda key, x: x + jax.random.normal(key, ())
+    fn = td.Staged(
+        lambda params, batch, key: noise(key, embed(params, batch)),
+        lambda params, x, batch, key: noise(key, apply_block(params, x, batch)),
+        lambda params, x, batch, key: noise(key, mean_loss(params, x, batch)[0]),
+    )
+    strategy = make_pipeline(stages=4, axes={"data": 1}, devices=4)
+    check_against_one_device(strategy, fn, make_params(4), make_batch(rows), jax.random.key(3))
 
 
 @pytest.mark.parametrize("rows", [16, 13])
@@ -131,7 +176,10 @@ def test_a_device_has_no_other_layers_than_its_own():
     over_stages = {one.kind for one in explanation.collectives if "stage" in one.axes}
     assert over_stages == {"collective-permute", "all-reduce"}
     ticks = 4 + 4 - 1
-    assert sum(one.runs for one in explanation.collectives if one.kind == "collective-permute") == ticks
+    count = lambda found: sum(one.runs for one in found.collectives if one.kind == "collective-permute")
+    assert count(explanation) == ticks
+    # As many microbatches, also if rows do not divide into them.
+    assert count(strategy.explain(strategy.evaluate(fn), state, strategy.put(np.ones((26, width))))) == ticks
 
 
 @given(devices=st.integers(1, 6), chunks=st.integers(1, 4), microbatches=st.integers(1, 20))

@@ -14,6 +14,7 @@ from tfdist_jax._sharding._exact import assume_exact, axis_size
 from tfdist_jax._sharding._mesh import SEQUENCE
 
 Method = Literal["ring", "all_to_all"]
+Implementation = Literal["xla"] | None
 
 
 def token_positions(tokens: jax.Array) -> jax.Array:
@@ -45,13 +46,14 @@ def attend(  # noqa: PLR0913
     mask: jax.Array | None = None,
     is_causal: bool = False,
     method: Method = "ring",
+    implementation: Implementation = None,
 ) -> jax.Array:
     """Compute `softmax(query @ key / sqrt(features)) @ value` over all tokens of a row, wherever they are.
 
-    On one device it is attention in one block. Over an axis `sequence`, a device has some tokens of each row: in a "ring", keys and values
-    go round, one block at a time, so that none has all of them (https://arxiv.org/abs/2310.01889); with "all_to_all", each gets all tokens
-    of some heads, and gives them back (https://arxiv.org/abs/2309.14509), which communicates less if there are heads enough. Gradients are
-    computed again from the block's keys and values; no scores are kept.
+    Scores are computed in tiles of a few hundred tokens and keys, again for gradients, and none are kept. Over an axis `sequence`, a device
+    has some tokens of each row: in a "ring", keys and values go round, so that none has all of them (https://arxiv.org/abs/2310.01889);
+    with "all_to_all", each gets all tokens of some heads, and gives them back (https://arxiv.org/abs/2309.14509), which communicates less
+    if there are heads enough. In a causal ring all devices have as much to do in each turn, if each has an even number of tokens.
 
     Args:
         query: `[rows, tokens, heads, features]`.
@@ -60,6 +62,8 @@ def attend(  # noqa: PLR0913
         mask: `[rows, tokens]` of booleans: which keys count. A token for which none does gets zeros.
         is_causal: Whether only a token itself and those before it count.
         method: How devices share the work, "ring" or "all_to_all". For the latter their number divides that of the key heads.
+        implementation: None takes an accelerator's own kernel where it fits: for 16 bits without a mask, where all tokens are on a device
+            and no axis of the mesh, such as `tensor`, is left to XLA. Kernels have first derivatives alone; "xla" takes none.
 
     Returns:
         `[rows, tokens, heads, features]`, in the type of `query`; sums are float32 or wider.
@@ -77,13 +81,22 @@ def attend(  # noqa: PLR0913
     _check(query, key, value, mask)
     if method not in ("ring", "all_to_all"):
         raise ValueError(f"`method` is 'ring' or 'all_to_all', got {method!r}.")
+    if implementation not in (None, "xla"):
+        raise ValueError(f"`implementation` is 'xla', or None for kernels where they fit, got {implementation!r}.")
+    if not query.size:
+        return jnp.zeros_like(query)
     if method == "all_to_all" and key.shape[2] % parts:
         raise ValueError(
             f"{key.shape[2]} key heads do not divide over {parts} devices along {SEQUENCE!r}. Repeat them, or take method='ring'."
         )
-    methods = {"ring": _attend_in_a_ring, "all_to_all": _attend_by_heads}
-    run = _attend_here if parts == 1 else methods[method]
-    return assume_exact(functools.partial(run, is_causal))(query, key, value, mask)
+    here = functools.partial(_attend_here, is_causal, implementation)
+    if parts == 1:
+        run = here
+    elif method == "ring":
+        run = functools.partial(_attend_in_a_ring, is_causal)
+    else:
+        run = functools.partial(_attend_by_heads, here)
+    return assume_exact(run)(query, key, value, mask)
 
 
 def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
@@ -100,10 +113,11 @@ def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
         )
 
 
-def _attend_here(is_causal: bool, query: Any, key: Any, value: Any, mask: Any) -> jax.Array:
+def _attend_here(is_causal: bool, implementation: Implementation, *arrays: Any) -> jax.Array:
     """Attend to tokens that are all on this device."""
-    kernel = find_kernel(query, key, mask, is_causal)
-    if kernel is not None:
+    query, key, value, mask = arrays
+    kernel = find_kernel(query, key, value, mask, is_causal)
+    if kernel is not None and implementation is None:
         return kernel(query, key, value)
     return attend_to_blocks(Ring(Tiles(is_causal, query.shape[1]), 1), query, key, value, mask)
 
@@ -117,10 +131,10 @@ def _attend_in_a_ring(is_causal: bool, *arrays: Any) -> jax.Array:
     return ring.deal_back(attend_to_blocks(ring, *jax.tree.map(ring.deal, arrays)))
 
 
-def _attend_by_heads(is_causal: bool, query: Any, key: Any, value: Any, mask: Any) -> jax.Array:
+def _attend_by_heads(attend_here: Any, query: Any, key: Any, value: Any, mask: Any) -> jax.Array:
     """Attend to all tokens, with this device's share of the heads."""
     to_heads = functools.partial(jax.lax.all_to_all, axis_name=SEQUENCE, split_axis=2, concat_axis=1, tiled=True)
     if mask is not None:
         mask = jax.lax.all_gather(mask, SEQUENCE, axis=1, tiled=True)
-    results = _attend_here(is_causal, to_heads(query), to_heads(key), to_heads(value), mask)
+    results = attend_here(to_heads(query), to_heads(key), to_heads(value), mask)
     return jax.lax.all_to_all(results, SEQUENCE, split_axis=1, concat_axis=2, tiled=True)

@@ -30,9 +30,10 @@ def attend_to_blocks(
 
 
 def _forward(ring: Ring, query: Any, key: Any, value: Any, mask: Any) -> tuple[jax.Array, Any]:
-    tiles, starts = ring.tiles, ring.starts(ring.own)
-    queries = _cut(ring, query, key.shape[2])
-    dtype = _wide(query)
+    # What depends on places alone, JAX would take out of a loop over layers, and keep for all pairs of tiles which keys count.
+    own, query = jax.lax.optimization_barrier((jnp.asarray(ring.own), query))
+    tiles, starts = ring.tiles, ring.starts(own)
+    queries, dtype = _cut(ring, query, key.shape[2]), _wide(query)
     of_each = jnp.zeros(queries.shape[:-1], dtype)
     state = of_each - jnp.inf, of_each, jnp.zeros(queries.shape, dtype)
 
@@ -58,7 +59,7 @@ def _forward(ring: Ring, query: Any, key: Any, value: Any, mask: Any) -> tuple[j
 
         return tiles.visit(visit, state, starts, key_starts, is_here=ring.parts == 1), ()
 
-    (best, total, results), _ = ring.go_round(_cut_block(ring, key, value, mask), state, (), step)
+    (best, total, results), _ = ring.go_round(own, _cut_block(ring, key, value, mask), state, (), step)
     is_any = total > 0
     total = jnp.where(is_any, total, 1)
     # The exponent of what counts for nothing is minus infinity.
@@ -69,8 +70,9 @@ def _forward(ring: Ring, query: Any, key: Any, value: Any, mask: Any) -> tuple[j
 
 def _backward(ring: Ring, kept: Any, given: jax.Array) -> tuple[Any, ...]:
     # What the forward pass has made of these is made again, and not kept until now.
-    (query, key, value, mask, results, log_total), given = jax.lax.optimization_barrier((kept, given))
-    tiles, starts, key_heads, dtype = ring.tiles, ring.starts(ring.own), key.shape[2], _wide(query)
+    own, kept, given = jax.lax.optimization_barrier((jnp.asarray(ring.own), kept, given))
+    query, key, value, mask, results, log_total = kept
+    tiles, starts, key_heads, dtype = ring.tiles, ring.starts(own), key.shape[2], _wide(query)
     queries, all_given = _cut(ring, query, key_heads), _cut(ring, given.astype(dtype), key_heads)
     means = (all_given * _cut(ring, results, key_heads)).sum(-1)
     block = _cut_block(ring, key, value, mask)
@@ -104,7 +106,7 @@ def _backward(ring: Ring, kept: Any, given: jax.Array) -> tuple[Any, ...]:
         of_queries, *added = tiles.visit(visit, (of_queries, *zeros), starts, key_starts, is_here=ring.parts == 1)
         return of_queries, tuple(added)
 
-    of_queries, (of_keys, of_values) = ring.go_round(block, jnp.zeros(queries.shape, dtype), zeros, step)
+    of_queries, (of_keys, of_values) = ring.go_round(own, block, jnp.zeros(queries.shape, dtype), zeros, step)
     scale = 1 / jnp.sqrt(query.shape[-1]).astype(dtype)
     of_keys, of_values = (_join_block(ring, leaf) for leaf in (of_keys * scale, of_values))
     of_query = _join(ring, of_queries * scale).astype(query.dtype)

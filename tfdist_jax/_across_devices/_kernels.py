@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 
 def find_kernel(
-    query: jax.Array, key: jax.Array, mask: jax.Array | None, is_causal: bool
+    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array | None, is_causal: bool
 ) -> Callable[..., jax.Array] | None:
     """Return what computes attention of 16 bits in one kernel where the function runs that is being traced; None if nothing fits.
 
@@ -21,19 +22,20 @@ def find_kernel(
     Args:
         query: `[rows, tokens, heads, features]`.
         key: `[rows, tokens, key heads, features]`.
+        value: As `key`.
         mask: No kernel takes one that differs between rows.
         is_causal: Whether only a token itself and those before it count.
 
     Returns:
         A function of query, key and value, as `jax.nn.dot_product_attention`.
     """
-    if mask is not None or query.dtype != key.dtype:
+    if mask is not None or not query.dtype == key.dtype == value.dtype:
         return None
     platform, length, features = _platform(), query.shape[1], query.shape[-1]
     if platform == "tpu" and query.dtype == jnp.bfloat16 and length % 128 == 0 and features % 64 == 0:
         return functools.partial(attend_on_tpu, is_causal)
     is_half = query.dtype in (jnp.bfloat16, jnp.float16)
-    if platform == "gpu" and is_half and features % 8 == 0 and features <= 128 and _compute_capability() >= 8:
+    if platform == "gpu" and is_half and features % 8 == 0 and features <= 128 and _has_flash_attention():
         return functools.partial(jax.nn.dot_product_attention, is_causal=is_causal, implementation="cudnn")
     return None
 
@@ -47,9 +49,11 @@ def _platform() -> str | None:
     return device.platform if is_by_hand and device is not None else None
 
 
-def _compute_capability() -> float:
-    """The least of the GPUs here."""
-    return min(float(getattr(device, "compute_capability", 0)) for device in jax.local_devices())
+def _has_flash_attention() -> bool:
+    """Whether cuDNN has a kernel for all GPUs here: those of NVIDIA with compute capability 8.0 or more."""
+    found = [str(getattr(device, "compute_capability", "")) for device in jax.local_devices()]
+    # Those of AMD have names, such as gfx942.
+    return all(re.fullmatch(r"\d+\.\d+", one) and float(one) >= 8 for one in found)
 
 
 def attend_on_tpu(is_causal: bool, query: Any, key: Any, value: Any, *, interpret: bool = False) -> jax.Array:

@@ -64,10 +64,11 @@ class Ring(NamedTuple):
         moves = [(i, (i + 1) % self.parts) for i in range(self.parts)]
         return jax.tree.map(lambda leaf: jax.lax.ppermute(leaf, SEQUENCE, moves), tree)
 
-    def go_round(self, block: Any, state: Any, sums: Any, step: Any) -> tuple[Any, Any]:
+    def go_round(self, own: Any, block: Any, state: Any, sums: Any, step: Any) -> tuple[Any, Any]:
         """Take a step with the block of each device. What is passed on depends on no step of the same turn, so both go at once.
 
         Args:
+            own: The number of this device.
             block: Pytree of arrays, of which each device has its own.
             state: Pytree of arrays that stays here.
             sums: Pytree of zeros, to which each device adds for the block that it has.
@@ -77,11 +78,11 @@ class Ring(NamedTuple):
             The last state, and the sums for this device's block.
         """
         if self.parts == 1:
-            return step(state, block, self.own)
+            return step(state, block, own)
 
         def turn(sums: Any, state: Any, block: Any, number: Any) -> tuple[Any, Any]:
             arrived = self.pass_on(sums)
-            state, more = step(state, block, (self.own - number) % self.parts)
+            state, more = step(state, block, (own - number) % self.parts)
             return state, jax.tree.map(jnp.add, arrived, more)
 
         def turn_and_pass_on(carry: Any, number: Any) -> tuple[Any, None]:

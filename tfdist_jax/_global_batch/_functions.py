@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tfdist_jax._global_batch._accumulation import accumulate_gradients
 from tfdist_jax._global_batch._compression_memory import Compressed, put_memories, take_memories
 from tfdist_jax._global_batch._gradient_sums import sum_gradients
-from tfdist_jax._global_batch._pipelining import pipeline_gradients, run_pipeline
+from tfdist_jax._global_batch._pipelining import fit_microbatches, pipeline_gradients, run_pipeline
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, make_replica_function
 from tfdist_jax._global_batch._results import How, Mean, unwrap
 from tfdist_jax._global_batch._split import Split, split_arguments
@@ -89,20 +90,45 @@ def evaluate_globally(
         staged = StagedLoss(fn, pipeline, lambda returned: (returned,))
 
     def evaluate(state: Any, batch: Any, *extra: Any) -> Any:
-        split, arguments = split_arguments(mesh, state_layout, state, batch, extra, pipeline=staged)
-        if staged is not None:
-            split = split.with_even_parts()
-        function = make_replica_function(lambda *args: (fn(*args),), ("result",), split, arguments)
-
-        def replica(*arguments: Any) -> Any:
-            parts = function.run(*arguments) if staged is None else run_pipeline(function, staged, *arguments)
-            merged, _ = function.merge(parts)
-            return function.without_arguments(merged), None
-
-        merged, _ = function.map(replica, arguments)
-        return function.finish(merged, arguments)[0]
+        if staged is None:
+            return _evaluate(fn, mesh, state_layout, None, state, batch, extra)
+        try:
+            return _evaluate(fn, mesh, state_layout, staged, state, batch, extra)
+        except (TypeError, ValueError) as error:
+            reason = error
+        # If the function itself is wrong, it fails here as well.
+        found = _evaluate(fn, mesh, state_layout, None, state, batch, extra)
+        warnings.warn(
+            f"A td.Staged is evaluated on each device of a replica with all layers, which are gathered there, as its stages cannot do it: "
+            f"{reason}",
+            stacklevel=2,
+        )
+        return found
 
     return evaluate
+
+
+def _evaluate(  # noqa: PLR0913
+    fn: Callable[..., Any],
+    mesh: Mesh,
+    state_layout: LayoutRule,
+    staged: StagedLoss | None,
+    state: Any,
+    batch: Any,
+    extra: Any,
+) -> Any:
+    """Compute a function over the replicas; if its stages are given, over those of the mesh."""
+    split, arguments = split_arguments(mesh, state_layout, state, batch, extra, pipeline=staged)
+    make = lambda split: make_replica_function(lambda *args: (fn(*args),), ("result",), split, arguments)
+    function = make(split) if staged is None else fit_microbatches(make, split, extra)
+
+    def replica(*arguments: Any) -> Any:
+        parts = function.run(*arguments) if staged is None else run_pipeline(function, staged, *arguments)
+        merged, _ = function.merge(parts)
+        return function.without_arguments(merged), None
+
+    merged, _ = function.map(replica, arguments)
+    return function.finish(merged, arguments)[0]
 
 
 def _as_stages(loss_fn: Any, plan: PipelinePlan, *, has_aux: bool, accumulate: int) -> StagedLoss:

@@ -66,6 +66,23 @@ def pipeline_gradients(
     return own, pull_back, [*_join_rows(function, parts), *seen]
 
 
+def fit_microbatches(make: Callable[[Split], ReplicaFunction], split: Split, extra: Any) -> ReplicaFunction:
+    """Return an evaluation's function, with fewer microbatches where those of the strategy would not do.
+
+    Args:
+        make: Traces the function.
+        split: How its arguments lie over the replicas.
+        extra: Arguments beside the batch: microbatches would have random keys of their own, unlike one device.
+    """
+    if any(map(is_key, jax.tree.leaves(extra))):
+        return make(dataclasses.replace(split, accumulate=1))
+    function = make(split)
+    if split.is_even and split.sizes[0] % split.accumulate and _is_uniform(function):
+        count = next(count for count in range(split.accumulate, 0, -1) if split.sizes[0] % count == 0)
+        return make(dataclasses.replace(split, accumulate=count))
+    return function
+
+
 def run_pipeline(function: ReplicaFunction, loss: StagedLoss, params: Any, data: Any, extra: Any) -> list[Any]:
     """Compute a function that is made of stages, in a program of replicas; returns what this device has of each result."""
     split, schedule = function.split, loss.plan.schedule
@@ -137,12 +154,7 @@ class _Finish:
     def finish(self, returned: Any) -> tuple[jax.Array, Results]:
         results = jax.tree.leaves(self.loss.read(returned))
         rules = self.function.rules[: len(results)]
-        parts = self.function.parts_of(results, self.size, rules)
-        if any(part is not None and is_key(part) for part in parts):
-            raise TypeError(
-                "Among what `last` of td.Staged returns are random keys, which cannot be brought from the last stage to the others as "
-                "numbers are. Return `jax.random.key_data(key)`."
-            )
+        parts = self._parts_of(results, rules)
         own = self.function.pick_loss(parts) if self.has_loss else []
         return own[0] if own else jnp.zeros(()), (own, parts)
 
@@ -154,7 +166,16 @@ class _Finish:
                 "What layers of td.Staged return beside what they hand on has entries of rows. Return sums or means over rows, and let `x` "
                 "carry what each row has to `last`."
             )
-        return self.function.parts_of(results, self.size, rules)
+        return self._parts_of(results, rules)
+
+    def _parts_of(self, results: Sequence[Any], rules: Sequence[Rule]) -> list[Any]:
+        parts = self.function.parts_of(results, self.size, rules)
+        if any(part is not None and is_key(part) for part in parts):
+            raise TypeError(
+                "Among what `last` or the layers of td.Staged return are random keys, which cannot be brought from one stage to the others "
+                "as numbers are. Return `jax.random.key_data(key)`."
+            )
+        return parts
 
 
 @final

@@ -80,13 +80,6 @@ class Split:
         length = -(-max(self.sizes) // self.accumulate)
         return tuple(min(max(size - i * length, 0), length) for i in range(self.accumulate))
 
-    def with_even_parts(self) -> "Split":
-        """Return the same with at most as many parts, all of as many rows where that is possible: there may be few rows."""
-        if not self.is_even:
-            return self
-        count = next(count for count in range(self.accumulate, 0, -1) if self.sizes[0] % count == 0)
-        return dataclasses.replace(self, accumulate=count)
-
     @property
     def key_axes(self) -> tuple[str, ...]:
         """The axes along which replicas draw random numbers of their own."""

@@ -74,7 +74,9 @@ class Microbatches:
 
     def by_size(self, number: Any, name: str, like: Any, params: Any, *given: Any) -> Any:
         """Return what a function of stages gives for a microbatch, filled up to the shapes that it has for the most rows."""
-        rows, extra = take(self.data, number), fold_keys(self.extra, number)
+        # One microbatch has the keys that one device would have.
+        extra = fold_keys(self.extra, number) if self.sizes.shape[1] > 1 else self.extra
+        rows = take(self.data, number)
         sizes = sorted({*self.sizes.flat})
         if len(sizes) == 1:
             return getattr(self.largest, name)(params, *given, rows, extra)

@@ -81,7 +81,7 @@ def missing_entry(key: Any, sizes: tuple[int, ...]) -> str | None:
         if not isinstance(item, slice):
             number = _scalar(item)
             if number is None:
-                return None  # An array: JAX looks after it.
+                return None  # JAX looks after it.
             message = _off(number, axis, sizes)
             if message:
                 return message
@@ -90,9 +90,11 @@ def missing_entry(key: Any, sizes: tuple[int, ...]) -> str | None:
 
 
 def _scalar(item: Any) -> int | None:
-    if type(item) is int:
-        return item
-    if isinstance(item, bool | np.bool_) or np.ndim(item) or getattr(item, "dtype", np.dtype(int)).kind not in "iu":
+    if isinstance(item, int):
+        return None if isinstance(item, bool) else int(item)
+    # Others have a meaning of their own, such as the ranges by which Pallas's kernels read.
+    dtype = getattr(item, "dtype", None)
+    if dtype is None or dtype.kind not in "iu" or np.ndim(item):
         return None
     number = on_cpu(item)
     return None if number is None else int(number)
