@@ -92,9 +92,8 @@ ASKED = {
     "ring": [2, 0, 0],
     "all_to_all": [2, 0, 0],
 }
-# All-to-alls and permutations: tokens go to experts and back, and their gradients; query, keys, values and results;
-# those four dealt out in halves and back, keys and values in a loop, and both again with their gradients.
-SENT = {"experts": [3, 0], "ring": [0, 26], "all_to_all": [8, 0]}
+# All-to-alls and permutations: tokens go to experts and back, and their gradients; query, keys, values and results; keys and values.
+SENT = {"experts": [3, 0], "ring": [0, 10], "all_to_all": [8, 0]}
 # Of how many parts a chip has one.
 SHARES = {"Mirrored": 1, "FSDP": 8, "ZeRO1": 1, "HSDP": 4, "TensorParallel": 4, "data x FSDP x tensor": 4}
 LAYER_BYTES = 2 * 1024 * 4096 * 4

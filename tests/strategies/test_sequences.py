@@ -9,8 +9,9 @@ from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
 from tests.strategies.test_parallelism import relative_error
+from tfdist_jax._across_devices import _tiles
 
-pytestmark = pytest.mark.usefixtures("double_precision")
+pytestmark = pytest.mark.usefixtures("double_precision", "small_tiles")
 
 WIDTH, HEADS, KEY_HEADS, HIDDEN, VOCABULARY, LENGTH, EXPERTS = 32, 8, 4, 48, 40, 16, 4
 RULES = {
@@ -29,6 +30,12 @@ STRATEGIES = {
     "sequence x tensor": lambda: td.Sharded({"data": 2, "sequence": 2, "tensor": 2}, RULES, min_size=64),
     "expert x sequence": lambda: td.Sharded({"expert": 4, "sequence": 2}, {"experts/.*": P("expert")}, min_size=64),
 }
+
+
+@pytest.fixture
+def small_tiles(monkeypatch):
+    """Tiles of two tokens, so that few tokens make several, and causal rings deal them out."""
+    monkeypatch.setattr(_tiles, "LARGEST_TILE", 2)
 
 
 def make_params():

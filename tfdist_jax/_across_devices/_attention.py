@@ -53,7 +53,8 @@ def attend(  # noqa: PLR0913
     Scores are computed in tiles of a few hundred tokens and keys, again for gradients, and none are kept. Over an axis `sequence`, a device
     has some tokens of each row: in a "ring", keys and values go round, so that none has all of them (https://arxiv.org/abs/2310.01889);
     with "all_to_all", each gets all tokens of some heads, and gives them back (https://arxiv.org/abs/2309.14509), which communicates less
-    if there are heads enough. In a causal ring all devices have as much to do in each turn, if each has an even number of tokens.
+    if there are heads enough. In a causal ring all devices have as much to do in each turn, if each has more than 512 tokens and an even
+    number.
 
     Args:
         query: `[rows, tokens, heads, features]`.
@@ -125,8 +126,10 @@ def _attend_here(is_causal: bool, implementation: Implementation, *arrays: Any) 
 def _attend_in_a_ring(is_causal: bool, *arrays: Any) -> jax.Array:
     """Attend to keys that go round."""
     parts, length = axis_size(SEQUENCE), arrays[0].shape[1]
-    if not is_causal or length % 2:
-        return attend_to_blocks(Ring(Tiles(is_causal, length), parts), *arrays)
+    in_order = Tiles(is_causal, length)
+    # To deal tokens out costs more than it saves where there are few of them.
+    if not is_causal or length % 2 or in_order.of_piece == 1:
+        return attend_to_blocks(Ring(in_order, parts), *arrays)
     ring = Ring(Tiles(is_causal, length // 2, 2), parts)
     return ring.deal_back(attend_to_blocks(ring, *jax.tree.map(ring.deal, arrays)))
 
