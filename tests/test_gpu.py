@@ -1,9 +1,11 @@
 """Training on a GPU gives what training on the CPU gives; skipped where there is none."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tfdist_jax as td
 import tfdist_jax.compat.tensorflow as tf
 
 keras = tf.keras
@@ -96,3 +98,25 @@ def test_variables_stay_on_the_gpu_and_their_memory_is_reused():
     model.train_on_batch(x[:BATCH], y[:BATCH])
     assert {variable.stored.unsafe_buffer_pointer() for variable in model.trainable_variables} == before
     assert all(variable.stored.devices() == {jax.devices()[0]} for variable in model.variables)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_the_kernel_for_attention_computes_what_tiles_do(is_causal):
+    """Of 16 bits, with key heads that serve two heads each; and it is the kernel that the program has."""
+    strategy = td.SingleDevice()
+    normal = lambda key, heads: jax.random.normal(jax.random.key(key), (2, 600, heads, 64), jnp.bfloat16)
+    params = strategy.init(lambda: {"query": normal(0, 4), "key": normal(1, 2), "value": normal(2, 2)})
+
+    def make_gradients(implementation):
+        def loss(params, factor):
+            attended = td.attend(**params, is_causal=is_causal, implementation=implementation)
+            return (attended.astype("float32") ** 2).mean() * factor.mean()
+
+        return strategy.value_and_grad(loss, has_aux=False)
+
+    factor = strategy.put(np.ones(4, np.float32))
+    assert "cudnn" in make_gradients(None).lower(params, factor).as_text()
+    found, expected = (make_gradients(one)(params, factor) for one in (None, "xla"))
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        theirs = np.asarray(theirs, np.float32)
+        np.testing.assert_allclose(np.asarray(ours, np.float32), theirs, atol=0.02 * np.abs(theirs).max())

@@ -180,7 +180,7 @@ def test_all_devices_of_a_ring_have_as_much_to_do_in_each_turn(small_tiles, devi
     work = [[count(device, (device - turn) % devices) for device in range(devices)] for turn in range(devices)]
     assert all(len({*of_devices}) == 1 for of_devices in work)
     # Little more than half of all tiles: those on the diagonal count, too.
-    tiles = 2 * devices * ring.tiles.of_piece
+    tiles = 2 * devices * ring.tiles.per_piece
     assert sum(map(sum, work)) == tiles * (tiles + 1) // 2
 
 

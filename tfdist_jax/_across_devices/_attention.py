@@ -117,8 +117,8 @@ def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
 def _attend_here(is_causal: bool, implementation: Implementation, *arrays: Any) -> jax.Array:
     """Attend to tokens that are all on this device."""
     query, key, value, mask = arrays
-    kernel = find_kernel(query, key, value, mask, is_causal)
-    if kernel is not None and implementation is None:
+    kernel = find_kernel(query, key, value, mask, is_causal) if implementation is None else None
+    if kernel is not None:
         return kernel(query, key, value)
     return attend_to_blocks(Ring(Tiles(is_causal, query.shape[1]), 1), query, key, value, mask)
 
@@ -128,7 +128,7 @@ def _attend_in_a_ring(is_causal: bool, *arrays: Any) -> jax.Array:
     parts, length = axis_size(SEQUENCE), arrays[0].shape[1]
     in_order = Tiles(is_causal, length)
     # To deal tokens out costs more than it saves where there are few of them.
-    if not is_causal or length % 2 or in_order.of_piece == 1:
+    if not is_causal or length % 2 or in_order.per_piece == 1:
         return attend_to_blocks(Ring(in_order, parts), *arrays)
     ring = Ring(Tiles(is_causal, length // 2, 2), parts)
     return ring.deal_back(attend_to_blocks(ring, *jax.tree.map(ring.deal, arrays)))

@@ -26,25 +26,25 @@ class Tiles(NamedTuple):
     pieces: int = 1
 
     @property
-    def of_piece(self) -> int:
+    def per_piece(self) -> int:
         """How many tiles a piece has."""
         return -(-self.length // LARGEST_TILE)
 
     @property
     def size(self) -> int:
         """How many tokens a tile has."""
-        return -(-self.length // self.of_piece)
+        return -(-self.length // self.per_piece)
 
     def pairs(self, *, is_here: bool) -> list[tuple[int, int]]:
         """Return which tiles have keys that may count for which; where the keys come from several devices, for some of them."""
-        numbers = range(self.pieces * self.of_piece)
-        step = 1 if is_here else self.of_piece
+        numbers = range(self.pieces * self.per_piece)
+        step = 1 if is_here else self.per_piece
         return [(a, b) for a in numbers for b in numbers if not self.is_causal or b // step <= a // step]
 
     def starts(self, pieces: Any) -> jax.Array:
         """Return the place in its row of the first token of each tile, from the numbers of the pieces, `[pieces]`."""
         starts = jnp.asarray(pieces, jnp.int32)[:, None] * self.length + self.size * jnp.arange(
-            self.of_piece, dtype=jnp.int32
+            self.per_piece, dtype=jnp.int32
         )
         return starts.reshape(-1)
 
@@ -52,13 +52,13 @@ class Tiles(NamedTuple):
         """Return `[rows, tokens, ...]` as `[tiles, rows, size, ...]`."""
         rows, _, *rest = x.shape
         x = x.reshape(rows, self.pieces, self.length, *rest)
-        filled = [(0, 0), (0, 0), (0, self.of_piece * self.size - self.length), *[(0, 0)] * len(rest)]
-        return jnp.pad(x, filled).reshape(rows, self.pieces * self.of_piece, self.size, *rest).swapaxes(0, 1)
+        filled = [(0, 0), (0, 0), (0, self.per_piece * self.size - self.length), *[(0, 0)] * len(rest)]
+        return jnp.pad(x, filled).reshape(rows, self.pieces * self.per_piece, self.size, *rest).swapaxes(0, 1)
 
     def join(self, tiles: jax.Array) -> jax.Array:
         """Return `[tiles, rows, size, ...]` as `[rows, tokens, ...]`."""
         _, rows, _, *rest = tiles.shape
-        x = tiles.swapaxes(0, 1).reshape(rows, self.pieces, self.of_piece * self.size, *rest)
+        x = tiles.swapaxes(0, 1).reshape(rows, self.pieces, self.per_piece * self.size, *rest)
         return x[:, :, : self.length].reshape(rows, self.pieces * self.length, *rest)
 
     def counts(self, pair: Any, starts: Any, key_starts: Any, mask: jax.Array | None) -> jax.Array | None:
@@ -66,8 +66,8 @@ class Tiles(NamedTuple):
         (a, b), places, found = pair, jnp.arange(self.size, dtype=jnp.int32), []
         if self.is_causal:
             found.append(starts[a] + places[:, None] >= key_starts[b] + places)
-        if self.of_piece * self.size > self.length:
-            found.append(b % self.of_piece * self.size + places < self.length)
+        if self.per_piece * self.size > self.length:
+            found.append(b % self.per_piece * self.size + places < self.length)
         if mask is not None:
             found.append(mask[b][:, None, None, None, :])
         return functools.reduce(operator.and_, found) if found else None
