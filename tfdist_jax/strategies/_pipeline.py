@@ -28,7 +28,7 @@ class Pipeline(Strategy):
     """Groups of devices have some of a model's layers each, and hand on what these compute, one microbatch after another.
 
     A loss for it is a `td.Staged`. Other axes of the mesh are what they are in `td.Sharded`, and are composed with `stage`. `evaluate`
-    takes any function, and computes it on each device with all layers, gathered there.
+    of a `td.Staged` goes over the stages, too; any other function is computed on each device with all layers, gathered there.
 
     Attributes:
         stages: Over how many groups of devices the layers are divided, in order.
