@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._across_devices._ring import Ring
-from tfdist_jax._across_devices._tiles import put, take
+from tfdist_jax._sharding._entries import put, take
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -97,13 +97,3 @@ class Tiles(NamedTuple):
             return step(state, pairs[0])[0]
         first, second = (jnp.array(numbers, jnp.int32) for numbers in zip(*pairs, strict=True))
         return jax.lax.scan(step, state, (first, second))[0]
-
-
-def take(tree: Any, number: Any) -> Any:
-    """Return one tile of each array."""
-    return jax.tree.map(lambda leaf: leaf[number], tree)
-
-
-def put(tree: Any, number: Any, tile: Any) -> Any:
-    """Return arrays with one tile of each replaced."""
-    return jax.tree.map(lambda leaf, new: leaf.at[number].set(new), tree, tile)

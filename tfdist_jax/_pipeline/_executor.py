@@ -8,9 +8,10 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from tfdist_jax._pipeline._microbatches import Microbatches, put, take, zeros
+from tfdist_jax._pipeline._microbatches import Microbatches, zeros
 from tfdist_jax._pipeline._schedule import Schedule
 from tfdist_jax._pipeline._slots import IDLE, SlotTable
+from tfdist_jax._sharding._entries import put, take
 from tfdist_jax._sharding._mesh import STAGE
 
 Now = Mapping[str, jax.Array]

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax._pipeline._executor import lay_in_order, send
-from tfdist_jax._pipeline._microbatches import Microbatches, put, take, zeros
+from tfdist_jax._pipeline._microbatches import Microbatches, zeros
 from tfdist_jax._pipeline._slots import IDLE
+from tfdist_jax._sharding._entries import put, take
 from tfdist_jax._sharding._mesh import STAGE
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax._pipeline._stages import Mode, Stages
+from tfdist_jax._sharding._entries import take
 from tfdist_jax._sharding._keys import fold_keys
 
 
@@ -152,13 +153,3 @@ def fill_up_to(tree: Any, shapes: Any) -> Any:
         return jnp.pad(leaf, missing) if any(count for _, count in missing) else leaf
 
     return jax.tree.map(fill, tree, shapes)
-
-
-def take(slots: Any, index: Any) -> Any:
-    """Return one entry of each array."""
-    return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), slots)
-
-
-def put(slots: Any, index: Any, values: Any) -> Any:
-    """Return arrays with one entry of each replaced."""
-    return jax.tree.map(lambda leaf, value: jax.lax.dynamic_update_index_in_dim(leaf, value, index, 0), slots, values)
