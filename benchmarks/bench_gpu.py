@@ -109,12 +109,13 @@ def _find_reason_against_torch(args):
 
 def summarize(model, times, args, gpu):
     """Return milliseconds, rows or tokens per second, MFU, and speeds of hand-written JAX and of Keras, round by round."""
-    from tfdist_jax._explain._speed import find_peak
+    from tfdist_jax._hardware import find_hardware
 
     chosen, unit, forward = (SMALL if args.small else LARGE)[model]
     rows = chosen.rows * args.devices
     counted = rows * (chosen.shape[0] if unit == "tokens" else 1)
-    peak = find_peak(gpu)
+    hardware = find_hardware(gpu)
+    peak = hardware and hardware.flops
     result = {"ms_per_step": {}, f"{unit}_per_second": {}, "mfu": {}, "speed_of_hand_written": {}}
     for name, seconds in times.items():
         base = times["hand-written" if name in RESIDENT else "hand-written, fed"]

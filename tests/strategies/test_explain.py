@@ -15,10 +15,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 import tfdist_jax as td
 from tfdist_jax._explain._collectives import find_collectives, parse_groups
-from tfdist_jax._explain._flops import count_flops
+from tfdist_jax._explain._flops import count_bytes_written, count_flops
 from tfdist_jax._explain._hlo import parse_module
 from tfdist_jax._explain._mesh_axes import draw_mesh
-from tfdist_jax._explain._speed import find_peak
+from tfdist_jax._hardware import find_hardware
 
 WIDTH, HIDDEN, ROWS = 64, 256, 64
 RULES = {"up": P(None, None, "tensor"), "down": P(None, "tensor")}
@@ -591,6 +591,51 @@ backend_config={"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting
     assert (flops.count, flops.not_counted) == (2 * 64 * 32 * 128, {"my_kernel": 1})
 
 
+def test_bytes_written_are_those_of_results_and_of_parts_that_are_changed_in_place():
+    module = parse_module("""HloModule m
+
+%fused (p: f32[8,16], u: f32[1,16], i: s32[]) -> (f32[8,16], f32[4]) {
+  %p = f32[8,16]{1,0} parameter(0)
+  %u = f32[1,16]{1,0} parameter(1)
+  %i = s32[] parameter(2)
+  %more = f32[1,16]{1,0} add(%u, %u)
+  %changed = f32[8,16]{1,0} dynamic-update-slice(%p, %more, %i, %i)
+  %other = f32[4]{0} iota(), iota_dimension=0
+  %sum = f32[4]{0} add(%other, %other)
+  ROOT %both = (f32[8,16]{1,0}, f32[4]{0}) tuple(%changed, %sum)
+}
+
+%body (x: f32[4]) -> f32[4] {
+  %x = f32[4]{0} parameter(0)
+  ROOT %y = f32[4]{0} multiply(%x, %x)
+}
+
+%condition (c: f32[4]) -> pred[] {
+  %c = f32[4]{0} parameter(0)
+  ROOT %known = pred[] constant(true)
+}
+
+%large (l: f32[4]) -> f32[4] {
+  %l = f32[4]{0} parameter(0)
+  %once = f32[4]{0} negate(%l)
+  ROOT %twice = f32[4]{0} negate(%once)
+}
+
+ENTRY %main (p: f32[8,16], u: f32[1,16], i: s32[], f: pred[]) -> f32[4] {
+  %p.1 = f32[8,16]{1,0} parameter(0)
+  %u.1 = f32[1,16]{1,0} parameter(1)
+  %i.1 = s32[] parameter(2)
+  %f.1 = pred[] parameter(3)
+  %f.2 = (f32[8,16]{1,0}, f32[4]{0}) fusion(%p.1, %u.1, %i.1), kind=kLoop, calls=%fused
+  %made = f32[4]{0} get-tuple-element(%f.2), index=1
+  %loop = f32[4]{0} while(%made), condition=%condition, body=%body, backend_config={"known_trip_count":{"n":"5"}}
+  ROOT %chosen = f32[4]{0} conditional(%f.1, %loop, %loop), true_computation=%body, false_computation=%large
+}
+""")
+    part, sums, rounds, branch = 16 * 4, 4 * 4, 5 * 4 * 4, 2 * 4 * 4
+    assert count_bytes_written(module) == part + sums + rounds + branch
+
+
 def test_kernels_that_are_not_counted_are_named():
     explanation = td.SingleDevice().explain(jax.jit(jnp.linalg.cholesky), jax.ShapeDtypeStruct((8, 8), "float32"))
     (name,) = explanation.flops.not_counted
@@ -634,7 +679,8 @@ def test_peaks_go_by_what_jax_calls_devices():
         "TPU v6 lite": 918e12,
         "TPU v2": None,
     }
-    assert {kind: find_peak(kind) for kind in kinds} == kinds
+    found = {kind: find_hardware(kind) for kind in kinds}
+    assert {kind: hardware and hardware.flops for kind, hardware in found.items()} == kinds
 
 
 def test_a_function_that_is_not_compiled_is_refused():

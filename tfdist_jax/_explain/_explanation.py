@@ -11,7 +11,7 @@ import jax
 from jax.sharding import Mesh, NamedSharding
 
 from tfdist_jax._explain._collectives import Collective, find_collectives
-from tfdist_jax._explain._flops import Flops, count_flops
+from tfdist_jax._explain._flops import Flops, count_bytes_written, count_flops
 from tfdist_jax._explain._hlo import parse_module
 from tfdist_jax._explain._html import make_page
 from tfdist_jax._explain._mesh_axes import MeshAxis, describe_axes
@@ -139,20 +139,47 @@ def explain(  # noqa: PLR0913
     with _keeping_lines():
         compiled = lowered.compile()
     _check_devices(compiled, mesh)
-    module, found = parse_module(compiled.as_text()), compiled.memory_analysis()
-    flops, kind = count_flops(module), mesh.devices.flat[0].device_kind
+    program = read_program(compiled, mesh)
+    kind = mesh.devices.flat[0].device_kind
     return Explanation(
         name=getattr(step, "__name__", type(step).__name__),
         mesh=mesh,
         axes=describe_axes(mesh, args[0]),
         state=make_state_table(args[0]),
-        memory=None if found is None else _memory_of(found),
-        collectives=find_collectives(module, mesh),
-        flops=flops,
-        speed=None if seconds is None else make_speed(flops, seconds=seconds, device_kind=kind, peak=peak_flops),
+        memory=program.memory,
+        collectives=program.collectives,
+        flops=program.flops,
+        speed=None
+        if seconds is None
+        else make_speed(program.flops, seconds=seconds, device_kind=kind, peak=peak_flops),
         homes=tuple(Home(name, *sizes) for name, sizes in getattr(step, "homes", {}).items()),
         pipeline=pipeline,
     )
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ProgramCosts:
+    """What a compiled program costs a device.
+
+    Attributes:
+        memory: The memory that it takes; None if XLA does not say.
+        collectives: How devices communicate.
+        flops: The operations of its products.
+        written: About how many bytes it writes.
+    """
+
+    memory: Memory | None
+    collectives: tuple[Collective, ...]
+    flops: Flops
+    written: int
+
+
+def read_program(compiled: Any, mesh: Mesh) -> ProgramCosts:
+    """Return what a compiled program costs each device of the mesh that it runs on."""
+    module, found = parse_module(compiled.as_text()), compiled.memory_analysis()
+    memory = None if found is None else _memory_of(found)
+    return ProgramCosts(memory, find_collectives(module, mesh), count_flops(module), count_bytes_written(module))
 
 
 @contextlib.contextmanager

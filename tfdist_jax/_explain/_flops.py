@@ -68,6 +68,58 @@ def _count_in(module: Module, computation: Computation) -> tuple[int, bool]:
     return total, is_exact
 
 
+# What gives names to what is there, or is counted where it runs.
+_NOTHING_WRITTEN = frozenset(
+    {
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "after-all",
+        "while",
+        "conditional",
+        "call",
+        "iota",
+    }
+)
+
+
+def count_bytes_written(module: Module) -> int:
+    """Return about how many bytes a program's operations write, in loops as often as these turn, of branches the most.
+
+    A fusion writes its result alone. What changes a part of an array in place writes that part.
+    """
+    return _count_written_in(module, module.computations[module.entry])
+
+
+def _count_written_in(module: Module, computation: Computation) -> int:
+    total = 0
+    for instruction in computation.instructions.values():
+        if instruction.opcode not in _NOTHING_WRITTEN:
+            total += _count_written(module, computation, instruction)
+            continue
+        calls = [
+            (call, _count_written_in(module, module.computations[call.computation]))
+            for call in module.calls(computation, instruction)
+        ]
+        total += max((count for call, count in calls if call.is_branch), default=0)
+        total += sum(count * (call.times or 1) for call, count in calls if not call.is_branch)
+    return total
+
+
+def _count_written(module: Module, computation: Computation, instruction: Instruction) -> int:
+    if instruction.opcode == "fusion":
+        (fused,) = module.calls(computation, instruction)
+        inside = module.computations[fused.computation]
+        root = inside.source(inside.root)
+        made = [inside.source(name) for name in root.operands] if root and root.opcode == "tuple" else [root]
+        return sum(_count_written(module, inside, one) for one in made if one is not None)
+    if instruction.opcode == "dynamic-update-slice":
+        return _array(computation, instruction.operands[1]).num_bytes
+    return sum(array.num_bytes for array in instruction.arrays)
+
+
 def _count_one(computation: Computation, instruction: Instruction) -> int:
     """Return how many floating point operations an instruction has by itself, if it is a product of matrices or a convolution."""
     arrays = instruction.arrays

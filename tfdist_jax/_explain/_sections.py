@@ -60,7 +60,7 @@ def write_sections(title: str, sections: Sequence[Section], *, picture: Sequence
     """Return sections as text below a title, with a picture of lines in the first one."""
     lines = [title]
     for i, section in enumerate(sections):
-        lines += ["", section.title, *_align([section.columns, *section.rows] if section.rows else [])]
+        lines += ["", section.title, *align([section.columns, *section.rows] if section.rows else [])]
         if i == 0 and picture:
             lines += ["", *(f"  {line}" for line in picture)]
         if section.schedule is not None:
@@ -69,7 +69,7 @@ def write_sections(title: str, sections: Sequence[Section], *, picture: Sequence
     return "\n".join(lines)
 
 
-def _align(rows: Sequence[Sequence[str]]) -> list[str]:
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows of text whose cells stand below each other, those of numbers at the right of their columns."""
     if not rows:
         return []
