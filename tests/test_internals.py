@@ -932,3 +932,13 @@ def test_forget_all_calls_lets_programs_that_had_no_executable_find_their_short_
         assert times_asked() == 7
     finally:
         undo()
+
+
+def test_programs_are_compiled_for_devices_of_another_client():
+    devices = _internals.make_cpu_client(12).devices()
+    assert (len(devices), devices[0].platform, jax.device_count()) == (12, "cpu", 8)
+    mesh = jax.sharding.Mesh(np.array(devices), "x")
+    rows = jax.ShapeDtypeStruct((24,), "float32", sharding=jax.sharding.NamedSharding(mesh, jax.P("x")))
+    compiled = jax.jit(lambda x: x.sum()).lower(rows).compile()
+    assert "all-reduce" in compiled.as_text()
+    assert compiled.memory_analysis().argument_size_in_bytes == 2 * 4

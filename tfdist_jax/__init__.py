@@ -25,6 +25,7 @@ from tfdist_jax._errors import DataLossError as DataLossError
 from tfdist_jax._explain import Explanation as Explanation, assert_collectives as assert_collectives
 from tfdist_jax._forks import refuse_after_forks
 from tfdist_jax._global_batch import Mean as Mean, Rows as Rows, Sum as Sum, layer as layer, row_keys as row_keys
+from tfdist_jax._hardware import HARDWARE as HARDWARE, Hardware as Hardware
 from tfdist_jax._parameter_server import (
     Asynchronous as Asynchronous,
     LocalSGD as LocalSGD,
@@ -33,6 +34,7 @@ from tfdist_jax._parameter_server import (
     Synchronous as Synchronous,
 )
 from tfdist_jax._pipeline import Schedule as Schedule, ScheduleError as ScheduleError, Staged as Staged
+from tfdist_jax._plan import Plan as Plan, PlannedMesh as PlannedMesh, plan as plan
 from tfdist_jax._runtime import finish_at_exit, prepare_cpu, use_cpu_devices as use_cpu_devices
 from tfdist_jax._sharding._collectives import ReduceOp as ReduceOp, fused_mean as fused_mean, fused_sum as fused_sum
 from tfdist_jax._sharding._compression import (

@@ -599,3 +599,8 @@ async def _to_thread_if_one_can_start(func: Callable[..., Any], /, *args: Any, *
     except RuntimeError:  # Of the pool; what `func` raises comes below.
         return func(*args, **kwargs)
     return await result
+
+
+def make_cpu_client(num_devices: int) -> Any:
+    """Return a client of its own with as many virtual CPU devices, for which programs can be compiled beside JAX's."""
+    return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices)

@@ -21,6 +21,12 @@ BEFORE_RUN: ContextVar[Callable[[Any, Mesh | None, tuple[Any, ...]], None] | Non
 """Who is told of each run of a training step: called with the step, which has `lower`, its mesh and its arguments, the state first. A
 step asks for it when it is made, so that it may run in any thread."""
 
+BEFORE_GRADIENTS: ContextVar[Callable[[Any, Callable[..., Any], bool, tuple[Any, ...]], None] | None] = ContextVar(
+    "before_gradients", default=None
+)
+"""Who is told of each loss that is differentiated, while the step around it is traced: called with the strategy, the loss, whether it has
+aux, and its arguments, the parameters first."""
+
 
 @final
 class CompiledStep:

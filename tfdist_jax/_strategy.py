@@ -15,7 +15,7 @@ from tfdist_jax._global_batch import evaluate_globally, plan_memory, value_and_g
 from tfdist_jax._multiprocess._agreed_program import jit_with_agreement
 from tfdist_jax._multiprocess._shared_input import put_shard_rows, shards_of_global_batches, shards_of_local_batches
 from tfdist_jax._pipeline import PipelinePlan
-from tfdist_jax._program import Program, make_program
+from tfdist_jax._program import BEFORE_GRADIENTS, Program, make_program
 from tfdist_jax._sharding._collectives import ReduceOp
 from tfdist_jax._sharding._input import PaddedBatch, add_mask, num_rows, pad_to_equal, prefetch, put_rows, split_batch
 from tfdist_jax._sharding._layout import (
@@ -264,7 +264,14 @@ class Strategy(abc.ABC):
             accumulate=accumulate,
             pipeline=self.pipeline,
         )
-        return jit_with_agreement(fn, self.mesh, name=getattr(loss_fn, "__name__", None))
+
+        @functools.wraps(fn)
+        def told(*args: Any, **kept: Any) -> Any:
+            if tell := BEFORE_GRADIENTS.get():
+                tell(self, loss_fn, has_aux, args)
+            return fn(*args, **kept)
+
+        return jit_with_agreement(told, self.mesh, name=getattr(loss_fn, "__name__", None))
 
     def init_compression(self, params: Any, *, resume: Any = None) -> Any:
         """Make what replicas keep of compressed gradients from step to step, for `td.Compressed`: what is still to be sent.

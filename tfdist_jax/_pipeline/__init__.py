@@ -1,5 +1,6 @@
 """Pipelines: layers on different devices, which compute one microbatch after another."""
 
+from tfdist_jax._pipeline._cuts import count_operations as count_operations
 from tfdist_jax._pipeline._makers import make_schedule as make_schedule
 from tfdist_jax._pipeline._operations import Kind as Kind, ScheduleError as ScheduleError
 from tfdist_jax._pipeline._plan import PipelinePlan as PipelinePlan, Remat as Remat, StagedLoss as StagedLoss

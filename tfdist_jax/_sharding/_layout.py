@@ -1,9 +1,10 @@
 """Layouts: from the path and shape of a state leaf to how it lies over the mesh."""
 
+import contextlib
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, final
 
 import jax
@@ -380,6 +381,17 @@ def split_large(leaf: StateLeaf, axis: str, parts: int, min_size: int, spec: Par
 
 _LARGE_BYTES = 1 << 20
 _warned_of: set[tuple[tuple[int, ...], int]] = set()
+
+
+@contextlib.contextmanager
+def keeping_silent() -> Iterator[None]:
+    """Let layouts be asked for that nobody trains with: without warnings, which come once each and are kept for those who do."""
+    before = set(_warned_of)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        _warned_of.intersection_update(before)
 
 
 def _warn_of_whole_array(leaf: StateLeaf, num_shards: int) -> None:

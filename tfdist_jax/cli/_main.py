@@ -4,9 +4,9 @@ import argparse
 import importlib.metadata
 from collections.abc import Sequence
 
-from tfdist_jax.cli import _doctor, _explain, _launch, _lint, _run
+from tfdist_jax.cli import _doctor, _explain, _launch, _lint, _plan, _run
 
-_COMMANDS = (_run, _explain, _launch, _doctor, _lint)
+_COMMANDS = (_run, _explain, _plan, _launch, _doctor, _lint)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
