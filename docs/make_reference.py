@@ -48,6 +48,10 @@ SUBJECTS = {
         "Told before it runs, and held to in tests; [explain.md](explain.md) reads an explanation.",
         ["Explanation", "assert_collectives", "check_equal"],
     ),
+    "Which mesh": (
+        "Compared before there are devices; [parallelism.md](parallelism.md#which-mesh) says how.",
+        ["plan", "Plan", "PlannedMesh", "Hardware", "HARDWARE"],
+    ),
     "What a loss returns": (
         "A mean, a sum or entries of rows are found out; these say it where nothing can be known.",
         ["Sum", "Mean", "Rows"],
@@ -83,8 +87,13 @@ SUBJECTS = {
     ),
 }
 
-# Strings have no docstring, and need no example.
-CONSTANTS = {"DATA": 'The string "data": the axis of a mesh over which the batch is split.'}
+# Values have no docstring, and need no example.
+CONSTANTS = {
+    "DATA": 'The string "data": the axis of a mesh over which the batch is split.',
+    "HARDWARE": "What is known of GPUs and TPUs, a `td.Hardware` each, by their names: "
+    + ", ".join(f"`{name}`" for name in tfdist_jax.HARDWARE)
+    + ".",
+}
 
 TITLES = ("Args", "Attributes", "Returns", "Raises", "Example")
 

@@ -19,7 +19,7 @@ class Hardware:
         links: Bytes a second that a device sends to others of its node, and gets from them meanwhile.
         network: Bytes a second that a device sends to other nodes.
         node: How many devices are connected by `links`.
-        latency: Seconds that a collective takes besides what it sends.
+        latency: Seconds that each turn of a collective's ring takes besides what it sends; there is one less than devices in it.
         efficiency: The share of `flops` that products reach.
         overlap: Behind which share of the computation collectives of parameters and gradients hide.
         parallel: How many devices compute at a time, where they share a processor; None for all.
@@ -39,7 +39,7 @@ class Hardware:
     links: float
     network: float
     node: int
-    latency: float = 2e-5
+    latency: float = 5e-6
     efficiency: float = 0.5
     overlap: float = 0.5
     parallel: int | None = None

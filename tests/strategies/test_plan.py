@@ -83,7 +83,7 @@ def explain_whole_step(mesh):
 @pytest.fixture(scope="module")
 def plan():
     """Meshes of eight devices."""
-    return make_plan(axes={"fsdp": (1, 2, 8), "tensor": (1, 2, 8)}, microbatches=(1, 2, 4, 8), programs=16)
+    return make_plan(axes={"fsdp": (1, 2, 8), "tensor": (1, 2, 8)}, microbatches=(1, 2, 4, 8))
 
 
 def check_memory(meshes, bound):
@@ -93,7 +93,7 @@ def check_memory(meshes, bound):
         bound(f"predicted memory of {mesh}, to XLA's", abs(mesh.memory / found.total - 1), 0.15)
 
 
-@pytest.mark.slow("compiles twenty programs")
+@pytest.mark.slow("compiles 24 programs")
 def test_what_was_not_compiled_is_predicted(plan, bound):
     unseen = [mesh for mesh in plan.meshes if not mesh.is_compiled]
     chosen = unseen[:: len(unseen) // 4][:4]
@@ -112,7 +112,7 @@ def test_memory_is_predicted_of_all_kinds_of_meshes(bound):
 
 def test_the_first_meshes_were_compiled_and_their_memory_is_that_of_the_whole_step(plan):
     assert all(mesh.is_compiled for mesh in plan.meshes[:3])
-    assert sum(mesh.is_compiled for mesh in plan.meshes) <= 16
+    assert sum(mesh.is_compiled for mesh in plan.meshes) <= 20
     assert plan.meshes[0].memory == pytest.approx(explain_whole_step(plan.meshes[0]).memory.total, rel=0.02)
     assert all(mesh.error is None for mesh in plan.meshes if not mesh.is_compiled)
 
@@ -232,7 +232,9 @@ def test_times_are_those_of_hardware():
     assert time(within, share=0.0).seconds == pytest.approx(2 * computed + inside)
     hidden = dataclasses.replace(HARDWARE, overlap=0.1)
     assert time(within, hidden).seconds == pytest.approx(computed + inside - 0.1)
-    assert time(within, dataclasses.replace(HARDWARE, latency=0.5)).seconds == pytest.approx(computed + inside + 0.5)
+    assert time(within, dataclasses.replace(HARDWARE, latency=0.5)).seconds == pytest.approx(
+        computed + inside + 3 * 0.5
+    )
     # Two of four devices compute at a time.
     assert time(within, dataclasses.replace(HARDWARE, parallel=2)).seconds == pytest.approx(2 * (computed + inside))
     reading = dataclasses.replace(SIZES, layers=10**12)

@@ -11,14 +11,14 @@ from tfdist_jax._hardware import Hardware
 from tfdist_jax._host_memory import count_bytes
 
 _SIZE = 1024
-# What a collective takes on virtual devices that share cores, where threads wait for each other: measured on two cores with eight devices.
-_LATENCY_S = 2e-5
+# What a turn takes on virtual devices that share cores, where threads wait for each other: measured on two cores with eight devices.
+_LATENCY_S = 1e-5
 
 
 def measure_host(num_devices: int) -> Hardware:
     """Measure what virtual CPU devices can do here, in a moment: products of float32, and copies.
 
-    Virtual devices exchange by each reading what all have, so that links are as much slower than memory.
+    Virtual devices exchange by each reading what all have, and writing it, so that links are as much slower than memory.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     device = jax.devices("cpu")[0]
@@ -32,8 +32,8 @@ def measure_host(num_devices: int) -> Hardware:
         flops_float32=flops,
         memory=count_bytes() / num_devices,
         bandwidth=bandwidth,
-        links=bandwidth / num_devices,
-        network=bandwidth / num_devices,
+        links=bandwidth / (2 * num_devices),
+        network=bandwidth / (2 * num_devices),
         node=num_devices,
         latency=_LATENCY_S,
         overlap=0.0,

@@ -78,7 +78,8 @@ def _find_sending(candidate: Candidate, figures: Figures, hardware: Hardware) ->
         # Devices that are numbered in the mesh's order are within a node as far as all behind the first axis are.
         reach = math.prod(candidate.axes[name] for name in AXES[AXES.index(axes[0]) :])
         rate = hardware.links if reach <= hardware.node else hardware.network
-        time = num_bytes * _share_sent(kind, group) / rate + runs * hardware.latency
+        turns = 1 if kind == "collective-permute" else group - 1
+        time = num_bytes * _share_sent(kind, group) / rate + runs * turns * hardware.latency
         times[axes] = times.get(axes, 0.0) + time
     return times
 
