@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import time
 import warnings
 
 import jax
@@ -9,11 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
 from tfdist_jax._plan._candidate import Candidate, Rules, find_candidates
 from tfdist_jax._plan._figures import Figures
+from tfdist_jax._plan._plan import Comparison
 from tfdist_jax._plan._programs import find_share_of_16_bits, make_absent_devices
 from tfdist_jax._plan._sizes import Sizes, measure_sizes
 from tfdist_jax._plan._times import estimate_times
@@ -110,13 +113,15 @@ def test_memory_is_predicted_of_all_kinds_of_meshes(bound):
     assert len(unseen) >= 32
 
 
+@pytest.mark.exhaustive
 def test_the_first_meshes_were_compiled_and_their_memory_is_that_of_the_whole_step(plan):
-    assert all(mesh.is_compiled for mesh in plan.meshes[:3])
     assert sum(mesh.is_compiled for mesh in plan.meshes) <= 20
     assert plan.meshes[0].memory == pytest.approx(explain_whole_step(plan.meshes[0]).memory.total, rel=0.02)
-    assert all(mesh.error is None for mesh in plan.meshes if not mesh.is_compiled)
+    told = [mesh for mesh in plan.meshes if mesh.is_compiled and mesh.predicted_memory is not None]
+    assert all(abs(mesh.error) < 0.15 for mesh in told)
 
 
+@pytest.mark.exhaustive
 def test_the_table_names_each_mesh_once(plan):
     lines = str(plan).splitlines()
     assert lines[0].startswith(
@@ -127,9 +132,15 @@ def test_the_table_names_each_mesh_once(plan):
     assert f"{1e3 * first.seconds:.2f}" in lines[3]
     assert "its program" in lines[3]
     assert first.reason.split(" %")[0] in lines[3]
-    assert plan.format(2).splitlines()[5].startswith("  and ")
+    assert plan.format(2).splitlines()[5].startswith("  And ")
+    names = [
+        line.split("  ")[1] for line in plan.format(100).splitlines()[3:] if " %" in line and "Left out" not in line
+    ]
+    meshes = {name.split(", ")[0].split(" accumulate")[0] for name in names}
+    assert len(meshes) == len(names)
 
 
+@pytest.mark.exhaustive
 def test_a_planned_strategy_trains(plan):
     mesh = next(mesh for mesh in plan.meshes if mesh.schedule and mesh.axes["fsdp"] > 1)
     assert mesh.strategy.mesh.size == 8
@@ -189,14 +200,13 @@ def test_candidates_use_all_devices_and_divide_rows():
     ],
     ids=["all", "no rules", "no stages"],
 )
-def test_axes_follow_from_loss_and_rules(loss, rules, axes):
-    plan = td.plan(
-        loss, STATE, BATCH, devices=2, hardware="h200-sxm", has_aux=False, rules=rules, microbatches=(1, 2), programs=2
-    )
-    assert {name for mesh in plan.meshes for name, size in mesh.axes.items() if size > 1} == axes
-    assert {type(mesh.strategy).__name__ for mesh in plan.meshes if mesh.schedule} == (
-        {"Pipeline"} if "stage" in axes else set()
-    )
+def test_axes_follow_from_loss_and_rules(loss, rules, axes, monkeypatch):
+    compared = []
+    monkeypatch.setattr(Comparison, "make_plan", lambda self, *_: compared.extend(self.considered.items()))
+    td.plan(loss, STATE, BATCH, devices=2, hardware="h200-sxm", has_aux=False, rules=rules)
+    assert {name for one, _ in compared for name, size in one.axes.items() if size > 1} == axes
+    kinds = {type(of.strategy).__name__ for _, of in compared}
+    assert kinds == ({"Sharded", "Pipeline"} if "stage" in axes else {"Sharded"})
 
 
 def test_sizes_are_those_of_layouts():
@@ -253,30 +263,27 @@ def test_devices_of_a_pipeline_wait():
 
 
 def test_what_does_not_fit_is_last():
-    meshes = lambda memory: (
-        make_plan(
-            hardware=dataclasses.replace(td.HARDWARE["h100-sxm"], memory=memory),
-            axes={"stage": (1,), "tensor": (1,)},
-            microbatches=(1, 4),
-            programs=4,
-        ).meshes
+    shapes = {"w": jax.ShapeDtypeStruct((1024, 4096), "float32")}, jax.ShapeDtypeStruct((64, 1024), "float32")
+    options = {"devices": 8, "has_aux": False, "microbatches": (1, 4), "programs": 6}
+    plan = lambda memory: td.plan(
+        simple_loss, *shapes, hardware=dataclasses.replace(td.HARDWARE["h100-sxm"], memory=memory), **options
     )
-    found = meshes(8e10)
+    found = plan(8e10).meshes
     assert all(mesh.fits for mesh in found)
     assert found[0].axes["data"] == 8
     least, most = min(mesh.memory for mesh in found), max(mesh.memory for mesh in found)
-    found = meshes((least + most) / 2 / 0.9)
-    assert [mesh.fits for mesh in found] == sorted([mesh.fits for mesh in found], reverse=True)
-    assert 0 < sum(mesh.fits for mesh in found) < len(found)
-    assert found[0].axes["fsdp"] > 1
-    assert "(does not fit)" not in str(found[0])
+    small = plan((least + most) / 2 / 0.9)
+    assert [mesh.fits for mesh in small.meshes] == sorted([mesh.fits for mesh in small.meshes], reverse=True)
+    assert 0 < sum(mesh.fits for mesh in small.meshes) < len(found)
+    assert small.meshes[0].axes["fsdp"] > 1
+    assert "data=8 (does not fit)" in small.format(99)
 
 
 def test_what_divides_nowhere_is_left_out_with_the_reason():
     plan = make_plan(devices=16, axes={"stage": (1,), "fsdp": (1,)}, microbatches=(1,), programs=2)
     reason = "0/blocks/out of shape (8, 4, 16, 64) is to be laid out P(None, 'tensor'), but its dimension 1 does not divide into 8 parts."
     assert [number for why, number in plan.left_out.items() if why.startswith(reason)] == [1]
-    assert f"  Left out, 1: {reason}" in str(plan)
+    assert f"  Left out, with all microbatches 1: {reason}" in str(plan)
 
 
 def test_a_program_that_cannot_be_compiled_is_left_out():
@@ -297,9 +304,15 @@ def test_a_program_that_cannot_be_compiled_is_left_out():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"devices": 0}, r"`devices` is how many there will be, 1 or more, got 0\."),
+        ({"devices": 0}, r"`devices` is to be a number of 1 or more, got 0\."),
         ({"devices": True}, "got True"),
-        ({"programs": 0}, r"`programs` is how many programs are compiled at most, 1 or more, got 0\."),
+        ({"devices": "8"}, "got '8'"),
+        ({"devices": []}, r"`devices` is to be a number of 1 or more, got \[\]"),
+        ({"programs": 0}, r"`programs` is to be a number of 1 or more, got 0\."),
+        ({"microbatches": (1, 0)}, r"`microbatches` is to be a number of 1 or more, got 0\."),
+        ({"axes": {"fsdp": ("2",)}}, r"`axes\['fsdp'\]` is to be a number of 1 or more, got '2'\."),
+        ({"schedules": ("1fb1",)}, r"`schedules` are of gpipe, 1f1b, interleaved, zb-h1, got '1fb1'\."),
+        ({"axes": {"stage": 2}, "microbatches": (1,)}, "of which a pipeline has as many as stages or more"),
         ({"hardware": "h100"}, r"one of h200-sxm, .*, cpu, got 'h100'\. Describe others by a td\.Hardware\."),
         (
             {"axes": {"expert": (1,)}},
@@ -359,3 +372,122 @@ def test_a_state_is_a_tuple_that_begins_with_parameters_or_these_alone():
     assert first_of(STATE[0]) is STATE[0]
     named = optax.ScaleByScheduleState(jnp.zeros(2))
     assert first_of(named) is named
+
+
+SIMPLE = {"devices": 2, "hardware": "h100-sxm", "has_aux": False, "microbatches": (1,), "programs": 3}
+SHAPES = {"w": jax.ShapeDtypeStruct((64, 64), "float32")}
+SIMPLE_BATCH = jax.ShapeDtypeStruct((8, 64), "float32")
+
+
+def simple_loss(params, batch):
+    return ((batch @ params["w"]) ** 2).mean()
+
+
+def test_parameters_of_16_bits_can_be_planned_for():
+    shapes, batch = ({"w": jax.ShapeDtypeStruct((64, 64), "bfloat16")}, jax.ShapeDtypeStruct((8, 64), "bfloat16"))
+    plan = td.plan(simple_loss, shapes, batch, rules={"w": P(None, "tensor")}, **SIMPLE)
+    assert {str(mesh) for mesh in plan.meshes} == {"data=2", "fsdp=2", "tensor=2"}
+
+
+def test_other_arguments_of_a_loss_count():
+    frozen = jax.ShapeDtypeStruct((64, 1 << 16), "float32")
+    loss = lambda params, batch, frozen: simple_loss(params, batch) + (batch @ frozen).mean()
+    plan = td.plan(loss, SHAPES, SIMPLE_BATCH, frozen, **SIMPLE)
+    assert all(mesh.memory > 16 << 20 for mesh in plan.meshes)
+
+
+@pytest.mark.parametrize("programs", [1, 3])
+def test_no_more_programs_are_compiled_than_are_allowed(programs, monkeypatch):
+    compiled = []
+    by_xla = jax.stages.Lowered.compile
+    monkeypatch.setattr(
+        jax.stages.Lowered, "compile", lambda *args, **options: compiled.append(1) or by_xla(*args, **options)
+    )
+    plan = make_plan(devices=2, microbatches=(2, 4), programs=programs, schedules=("1f1b", "gpipe", "zb-h1"))
+    assert len(compiled) <= programs
+    assert sum(mesh.is_compiled for mesh in plan.meshes) == len(compiled)
+    if programs == 1:
+        assert any(why.startswith("no program of") for why in plan.left_out)
+
+
+def test_traffic_over_an_axis_that_no_program_had_is_not_free():
+    plan = td.plan(simple_loss, SHAPES, SIMPLE_BATCH, **(SIMPLE | {"programs": 1}))
+    (mesh,) = plan.meshes
+    assert mesh.is_compiled
+    (reason,) = plan.left_out
+    assert reason in (
+        "no program over 'data' was compiled to tell of others",
+        "no program over 'fsdp' was compiled to tell of others",
+    )
+
+
+@pytest.mark.exhaustive
+def test_the_first_three_rows_are_compiled_whatever_their_microbatches(plan):
+    rows = {}
+    for mesh in plan.meshes:
+        rows.setdefault((*mesh.axes.values(), mesh.schedule), mesh)
+    assert [mesh.is_compiled for mesh in rows.values()][:3] == [True] * 3
+
+
+@pytest.mark.exhaustive
+def test_times_of_what_was_not_compiled_are_those_of_its_program(plan):
+    chosen = [mesh for mesh in plan.meshes if not mesh.is_compiled and mesh.schedule and mesh.axes["tensor"] > 1][:2]
+    for mesh in chosen:
+        axes = {name: (size,) for name, size in mesh.axes.items()}
+        (one,) = make_plan(axes=axes, microbatches=(mesh.microbatches,), programs=1).meshes
+        assert one.is_compiled
+        assert mesh.seconds == pytest.approx(one.seconds, rel=0.15)
+    assert chosen
+
+
+def test_flax_names_of_axes_are_rules():
+    class Model(nnx.Module):
+        def __init__(self, rngs):
+            init = nnx.with_partitioning(nnx.initializers.lecun_normal(), (None, "tensor"))
+            self.dense = nnx.Linear(64, 64, kernel_init=init, use_bias=False, rngs=rngs)
+
+    with nnx.use_eager_sharding(False):
+        graph, state = nnx.split(nnx.eval_shape(lambda: Model(nnx.Rngs(0))))
+    loss = lambda params, batch: (nnx.merge(graph, params).dense(batch) ** 2).mean()
+    plan = td.plan(loss, state, SIMPLE_BATCH, **SIMPLE)
+    assert {str(mesh) for mesh in plan.meshes} == {"data=2", "fsdp=2", "tensor=2"}
+
+
+def test_axes_that_divide_nothing_are_left_out_and_rules_that_match_nothing_told():
+    with pytest.warns(UserWarning, match="The rules \\['nothing'\\] match the end of no path"):
+        plan = td.plan(simple_loss, SHAPES, SIMPLE_BATCH, rules={"nothing": P("tensor")}, **SIMPLE)
+    assert {str(mesh) for mesh in plan.meshes} == {"data=2", "fsdp=2"}
+    assert plan.left_out == {"over 'tensor', neither rows nor arrays of the state are split": 1}
+
+
+def test_parameters_are_found_in_any_state():
+    state = {"opt": OPTIMIZER.init(SHAPES["w"]), "model": SHAPES}
+    plan = td.plan(simple_loss, state, SIMPLE_BATCH, params=lambda state: state["model"], **SIMPLE)
+    assert plan.meshes[0].state == 3 * 64 * 64 * 4 + 4
+
+
+def test_schedules_of_many_microbatches_are_made_at_once():
+    started = time.process_time()
+    state = {"w": SHAPES["w"], "blocks": jax.ShapeDtypeStruct((16, 64, 64), "float32")}
+    loss = td.Staged(lambda p, b: b @ p["w"], lambda w, x, b: x + jnp.tanh(x @ w), lambda p, x, b: (x**2).mean())
+    rules = Rules(stack="blocks")
+    comparison = Comparison(
+        Training(loss, state, first_of, jax.ShapeDtypeStruct((4096, 64), "float32"), (), False),
+        rules,
+        make_absent_devices(64),
+    )
+    comparison.consider(
+        find_candidates(64, 4096, max_stages=16, choices={"tensor": (1,)}, schedules=("1f1b",), microbatches=None)
+    )
+    assert max(one.microbatches for one in comparison.considered if one.schedule) == 256
+    # Ten minutes when slots were counted anew for each operation; a second now.
+    assert time.process_time() - started < 60
+
+
+def test_layers_that_do_not_divide_into_stages_are_left_out():
+    state = {"w": SHAPES["w"], "blocks": jax.ShapeDtypeStruct((4, 64, 64), "float32")}
+    loss = td.Staged(lambda p, b: b @ p["w"], lambda w, x, b: x + jnp.tanh(x @ w), lambda p, x, b: (x**2).mean())
+    options = SIMPLE | {"devices": 4, "axes": {"stage": (2, 4), "fsdp": 1}, "microbatches": (4,)}
+    plan = td.plan(loss, state, SIMPLE_BATCH, schedules="interleaved", **options)
+    assert {mesh.axes["stage"] for mesh in plan.meshes} == {2}
+    assert plan.left_out == {"4 layers do not divide into 8 stages": 1}

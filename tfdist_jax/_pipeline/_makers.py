@@ -1,5 +1,6 @@
 """The schedules that are known by name."""
 
+import functools
 from collections.abc import Callable, Mapping
 
 from tfdist_jax._pipeline._operations import Cell, Kind, Operation
@@ -98,6 +99,7 @@ SCHEDULES: Mapping[str, Callable[..., Schedule]] = {
 }
 
 
+@functools.lru_cache(maxsize=256)
 def make_schedule(name: str, devices: int, microbatches: int, chunks: int) -> Schedule:
     """Make the schedule of a name.
 

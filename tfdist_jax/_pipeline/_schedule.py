@@ -1,6 +1,7 @@
 """Schedules of pipelines: which stage computes what of which microbatch, and when."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import final
 
@@ -66,12 +67,12 @@ class Schedule:
         """How many ticks a step has."""
         return len(self.ticks)
 
-    @property
+    @functools.cached_property
     def num_microbatches(self) -> int:
         """In how many parts the rows of a replica are computed."""
         return 1 + max(operation.microbatch for operation, _, _ in self.operations())
 
-    @property
+    @functools.cached_property
     def is_split(self) -> bool:
         """Whether gradients by parameters are computed apart from those by inputs."""
         return any(operation.kind is Kind.INPUT for operation, _, _ in self.operations())

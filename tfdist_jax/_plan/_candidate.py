@@ -16,6 +16,10 @@ AXES = (DATA, STAGE, FSDP_AXIS, TENSOR)
 """The axes of meshes that are compared, slowest first."""
 
 
+# Devices of a pipeline then wait for 6 % of the time.
+_MOST_PER_STAGE = 16
+
+
 @final
 @dataclasses.dataclass(frozen=True)
 class Candidate:
@@ -51,16 +55,25 @@ class Candidate:
 @final
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What strategies of all candidates have in common: `rules`, `axis_rules` and `stack` as in `td.Pipeline`."""
+    """What strategies of all candidates have in common.
+
+    Attributes:
+        by_path: `rules` of `td.Pipeline`.
+        by_axis: `axis_rules`.
+        stack: `stack`.
+        by_arrays: What Flax calls the dimensions of the state's arrays.
+    """
 
     by_path: PathRules = ()
     by_axis: AxisRules = ()
     stack: str | None = None
+    by_arrays: frozenset[str] = frozenset()
 
     @property
     def named_axes(self) -> set[str]:
-        """The axes of meshes that rules name."""
-        named = {name for _, spec in make_path_rules(self.by_path) for name in axes_of(spec)}
+        """The axes of meshes that rules name, or arrays themselves."""
+        named = {TENSOR} & self.by_arrays
+        named |= {name for _, spec in make_path_rules(self.by_path) for name in axes_of(spec)}
         for _, axes in make_axis_rules(self.by_axis):
             named |= {axes} if isinstance(axes, str) else {*(axes or ())}
         return named
@@ -102,7 +115,7 @@ def find_candidates(  # noqa: PLR0913
         max_stages: How many layers can lie on devices of their own; 1 for no pipelines.
         choices: Axes to the sizes that they may have; others may have all.
         schedules: The schedules of pipelines.
-        microbatches: Into how many parts rows may be divided; powers of two if None.
+        microbatches: Into how many parts rows may be divided; powers of two if None, at most 16 for each stage of a pipeline.
     """
     divisors = [size for size in range(1, num_devices + 1) if num_devices % size == 0]
     for stage, fsdp, tensor in itertools.product(divisors, repeat=3):
@@ -112,7 +125,8 @@ def find_candidates(  # noqa: PLR0913
         if rest or not is_chosen or stage > max_stages or num_rows % candidate.num_replicas:
             continue
         rows = num_rows // candidate.num_replicas
-        parts = [2**power for power in range(rows.bit_length())] if microbatches is None else sorted(microbatches)
+        most = rows if stage == 1 else min(rows, _MOST_PER_STAGE * stage)
+        parts = [2**power for power in range(most.bit_length())] if microbatches is None else sorted(microbatches)
         for part, schedule in itertools.product(parts, schedules if stage > 1 else ("",)):
             # Fewer microbatches than stages leave devices idle most of the time.
             if rows % part == 0 and (stage == 1 or part >= stage):

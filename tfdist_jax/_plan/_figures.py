@@ -54,6 +54,7 @@ class Features:
         rows: Of bytes exchanged of what is computed of rows, the likeliest first.
         handed_on: Of bytes that stages hand on.
         runs: Of numbers of collectives.
+        axes: Which axes have several devices.
     """
 
     family: str
@@ -65,6 +66,7 @@ class Features:
     rows: tuple[float, ...]
     handed_on: tuple[float, ...]
     runs: tuple[float, ...]
+    axes: tuple[float, ...]
 
 
 def make_features(candidate: Candidate, sizes: Sizes, num_rows: int, schedule: Schedule | None) -> Features:
@@ -72,6 +74,7 @@ def make_features(candidate: Candidate, sizes: Sizes, num_rows: int, schedule: S
     axes, parts = candidate.axes, candidate.microbatches
     tensor, is_gathered = axes[TENSOR], axes[FSDP_AXIS] > 1
     rows = num_rows / candidate.num_replicas
+    several = tuple(float(size > 1) for size in candidate.sizes)
     each, of_all = rows / parts, sizes.layers + sizes.others
     work = (rows, rows / tensor)
     if schedule is None:
@@ -85,6 +88,7 @@ def make_features(candidate: Candidate, sizes: Sizes, num_rows: int, schedule: S
             rows=(rows,),
             handed_on=(),
             runs=(1, parts),
+            axes=several,
         )
     by_stage = [part / axes[STAGE] for part in work]
     stages, ticks, slots = axes[STAGE], schedule.num_ticks, make_slot_table(schedule, saves=True).sizes
@@ -108,7 +112,8 @@ def make_features(candidate: Candidate, sizes: Sizes, num_rows: int, schedule: S
         reduced=(sizes.params, sizes.others / stages),
         rows=(rows / stages, rows),
         handed_on=(each * ticks,),
-        runs=(1, ticks, parts),
+        runs=(1, ticks, parts, parts / stages),
+        axes=several,
     )
 
 
@@ -134,17 +139,12 @@ def read_figures(program: ProgramCosts, schedule: Schedule | None) -> Figures:
     )
 
 
-def choose_probes(features: Sequence[Features], count: int) -> list[int]:
-    """Return which candidates of a family, of which the others' costs follow best, are to be compiled first.
-
-    Args:
-        features: Of candidates of one family.
-        count: How many are to be chosen at most.
-    """
+def choose_probes(features: Sequence[Features]) -> list[int]:
+    """Return the candidates of a family in the order in which they are to be compiled, those first that tell most of the others."""
     import scipy.linalg  # Only planning needs it.
 
     *_, order = scipy.linalg.qr(_scale(features).T, mode="economic", pivoting=True)
-    return [int(index) for index in order[:count]]
+    return [int(index) for index in order]
 
 
 def count_unknowns(features: Sequence[Features]) -> int:
@@ -155,7 +155,11 @@ def count_unknowns(features: Sequence[Features]) -> int:
 def _scale(features: Sequence[Features]) -> np.ndarray:
     """Return features as a table in which each one, and each candidate, counts as much as others: sizes differ by orders of magnitude."""
     table = np.array(
-        [(*one.memory, *one.gathered, *one.reduced, *one.rows, *one.handed_on, *one.runs) for one in features], float
+        [
+            (*one.memory, *one.gathered, *one.reduced, *one.rows, *one.handed_on, *one.runs, *one.axes)
+            for one in features
+        ],
+        float,
     )
     scaled = table / np.maximum(table.max(axis=0), 1e-9)
     return scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
@@ -173,11 +177,16 @@ class Predictor:
         """Return what a candidate costs.
 
         Raises:
-            ValueError: If nothing of its family was compiled.
+            ValueError: If no program of its family was compiled, or none with one of its axes.
         """
         alike = [(each, *found) for each, found in self._known if found[0].family == features.family]
-        if not alike:
-            raise ValueError(f"No program like that of {candidate} was compiled. Let more be: `programs`.")
+        known = {name for each, *_ in alike for name, size in each.axes.items() if size > 1}
+        unknown = [name for name, size in candidate.axes.items() if size > 1 and name not in known]
+        if unknown or not alike:
+            over = f" over {unknown[0]!r}" if unknown else ""
+            raise ValueError(
+                f"no program{f' of {features.family}' if features.family else ''}{over} was compiled to tell of others"
+            )
         figures = [figures for *_, figures in alike]
         memory = _fit(
             [found.memory for _, found, _, _ in alike],

@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import operator
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, final
 
@@ -9,23 +11,25 @@ import jax
 
 from tfdist_jax._explain import align
 from tfdist_jax._hardware import HARDWARE, Hardware
-from tfdist_jax._pipeline import Schedule
+from tfdist_jax._pipeline import SCHEDULES, Schedule
 from tfdist_jax._plan._candidate import AXES, Candidate, Rules, find_candidates, schedule_of
 from tfdist_jax._plan._figures import Features, Figures, Predictor, choose_probes, count_unknowns, make_features
 from tfdist_jax._plan._host import measure_host
 from tfdist_jax._plan._programs import compile_step, find_share_of_16_bits, make_absent_devices
 from tfdist_jax._plan._sizes import Sizes, measure_sizes
 from tfdist_jax._plan._times import estimate_times
-from tfdist_jax._plan._training import Training, first_of
-from tfdist_jax._sharding._layout import keeping_silent
+from tfdist_jax._plan._training import Training, first_of, named_by_arrays
+from tfdist_jax._sharding._layout import find_idle_axes, keeping_silent, tree_paths
 from tfdist_jax._sharding._mesh import TENSOR, Device
-from tfdist_jax._sharding._rules import AxisRules, PathRules
+from tfdist_jax._sharding._rules import AxisRules, PathRules, find_unmatched
 from tfdist_jax._strategy import Strategy
 
 # The rest of a device's memory is the runtime's, or lies between arrays.
 _USABLE = 0.9
 # So many of the first meshes are compiled, whatever was predicted.
 _SURE = 3
+# Of why meshes are left out, so much is shown.
+_MOST_REASONS = 5
 
 
 @final
@@ -94,7 +98,8 @@ class Plan:
     Attributes:
         hardware: The devices.
         num_devices: How many there are.
-        meshes: Those that fit, the fastest first; then others, those first that need least memory.
+        meshes: Those that fit, the fastest first, of times that are equal to two digits those with fewer microbatches; then others, those
+            first that need least memory.
         left_out: Why others were not considered, to how many.
 
     Example:
@@ -133,11 +138,15 @@ class Plan:
             for one in shown[:count]
         ]
         limit = f"{self.hardware.memory / 2**30:,.1f} GiB each, {100 * _USABLE:.0f} % of which can be used"
-        lines = [f"{len(shown)} meshes of {self.num_devices} x {self.hardware.name}, {limit}", ""]
+        meshes = f"{len(shown)} mesh{'es' * (len(shown) != 1)}"
+        lines = [f"{meshes} of {self.num_devices} x {self.hardware.name}, {limit}", ""]
         lines += align([heading, *rows])
         if len(shown) > count:
-            lines += [f"  and {len(shown) - count} others."]
-        lines += [f"  Left out, {number}: {why}." for why, number in self.left_out.items()]
+            lines += [f"  And {len(shown) - count} more."]
+        reasons = sorted(self.left_out.items(), key=lambda item: -item[1])
+        lines += [f"  Left out, with all microbatches {number}: {why}." for why, number in reasons[:_MOST_REASONS]]
+        if len(reasons) > _MOST_REASONS:
+            lines += [f"  And for {len(reasons) - _MOST_REASONS} other reasons."]
         return "\n".join(lines)
 
 
@@ -155,6 +164,7 @@ def plan(  # noqa: PLR0913
     devices: int | Sequence[Device],
     hardware: str | Hardware,
     has_aux: bool = True,
+    params: Callable[[Any], Any] = first_of,
     rules: PathRules = (),
     axis_rules: AxisRules = (),
     axes: Mapping[str, Collection[int]] | None = None,
@@ -166,23 +176,23 @@ def plan(  # noqa: PLR0913
 
     Of some meshes the step is compiled, for virtual CPU devices, as many as there will be; XLA says what memory it takes, how devices
     communicate and how much they compute. What the others need follows from these: it is a sum of what layouts, rows and schedules
-    determine. Times follow from what a kind of device can do. The first of the ranking are compiled in the end, and the table tells how far
-    off the prediction was.
+    determine. Times follow from what a kind of device can do. The first three of the table are compiled in the end, if `programs` leaves
+    room, and it tells how far off the prediction was.
 
     Args:
         loss: What `Strategy.value_and_grad` takes; a `td.Staged` for meshes with stages.
-        state: The training's state, of which shapes are enough: a tuple that begins with the parameters, such as
-            `(params, opt_state)`, or the parameters alone.
+        state: The training's state, of which shapes are enough, such as `(params, opt_state)`.
         batch: The rows of all replicas; shapes are enough.
         extra: Other arguments of the loss.
         devices: How many there will be, or those to compile for, such as of `jax.experimental.topologies`.
         hardware: The name of what they are, one of `td.HARDWARE` or "cpu" for this machine, or a `td.Hardware`.
         has_aux: Whether the loss returns `(loss, aux)`.
-        rules: As in `td.Sharded`. Meshes have an axis `tensor` if rules name it.
+        params: From the state to the parameters. If not given, these are the first of a tuple, or else all of the state.
+        rules: As in `td.Sharded`. Meshes have an axis `tensor` if rules name it, or arrays of Flax's themselves.
         axis_rules: As in `td.Sharded`.
         axes: The sizes that `data`, `stage`, `fsdp` and `tensor` may have, such as `{"tensor": (1, 8), "stage": (1,)}`; all if not named.
-        schedules: Those of pipelines.
-        microbatches: In how many parts rows may be computed; powers of two if None.
+        schedules: Those of pipelines, by name.
+        microbatches: In how many parts rows may be computed; powers of two if None. A pipeline has as many as stages or more.
         programs: How many programs are compiled at most, a few seconds each.
 
     Raises:
@@ -201,13 +211,11 @@ def plan(  # noqa: PLR0913
         ['data=2,tensor=4', 'data=4,tensor=2', 'data=8', 'fsdp=8', 'tensor=8']
     """
     shapes = jax.eval_shape(lambda *given: given, state, batch, *extra)
-    training = Training(loss, shapes[0], first_of, shapes[1], shapes[2:], has_aux)
-    stack = getattr(loss, "stack", None) if not getattr(loss, "is_listed", True) else None
     return make_plan(
-        training,
+        Training(loss, shapes[0], params, shapes[1], shapes[2:], has_aux),
         devices=devices,
         hardware=hardware,
-        rules=Rules(rules, axis_rules, stack),
+        rules=(rules, axis_rules),
         axes=axes,
         schedules=schedules,
         microbatches=microbatches,
@@ -220,35 +228,47 @@ def make_plan(  # noqa: PLR0913
     *,
     devices: int | Sequence[Device],
     hardware: str | Hardware,
-    rules: Rules,
+    rules: tuple[PathRules, AxisRules],
     axes: Mapping[str, Collection[int]] | None = None,
     schedules: Sequence[str] = ("1f1b",),
     microbatches: Collection[int] | None = None,
     programs: int = 20,
 ) -> Plan:
     """Compare meshes; see `plan`."""
-    count = devices if isinstance(devices, int) else len(devices)
-    if isinstance(devices, bool) or count < 1:
-        raise ValueError(f"`devices` is how many there will be, 1 or more, got {devices!r}.")
-    if isinstance(programs, bool) or programs < 1:
-        raise ValueError(f"`programs` is how many programs are compiled at most, 1 or more, got {programs!r}.")
-    axes = {} if axes is None else axes
+    given = tuple(devices) if isinstance(devices, Sequence) and not isinstance(devices, str) else ()
+    count = _require_int("devices", len(given) or devices)
+    programs = _require_int("programs", programs)
+    axes = {name: tuple(sizes) if isinstance(sizes, Iterable) else (sizes,) for name, sizes in (axes or {}).items()}
     if unknown := [name for name in axes if name not in AXES]:
         raise ValueError(f"`axes` names {unknown[0]!r}, but meshes that are compared have {', '.join(AXES)}.")
-    found = find_candidates(
+    for name, sizes in axes.items():
+        axes[name] = tuple(_require_int(f"axes[{name!r}]", size) for size in sizes)
+    if microbatches is not None:
+        microbatches = [_require_int("microbatches", part) for part in microbatches]
+    schedules = (schedules,) if isinstance(schedules, str) else tuple(schedules)
+    if unknown := [name for name in schedules if name not in SCHEDULES]:
+        raise ValueError(f"`schedules` are of {', '.join(SCHEDULES)}, got {unknown[0]!r}.")
+    found_rules = Rules(*rules, training.stack, frozenset(named_by_arrays(training)))
+    candidates = find_candidates(
         count,
         training.num_rows,
         max_stages=training.count_layers(),
-        choices=axes if TENSOR in rules.named_axes else {TENSOR: (1,), **axes},
+        choices=axes if TENSOR in found_rules.named_axes else {TENSOR: (1,), **axes},
         schedules=schedules,
         microbatches=microbatches,
     )
+    if unmatched := find_unmatched(rules[0], tree_paths(training.state)):
+        warnings.warn(f"The rules {unmatched} match the end of no path in the state.", stacklevel=3)
     with keeping_silent():
-        comparison = Comparison(
-            training, rules, make_absent_devices(count) if isinstance(devices, int) else tuple(devices)
-        )
-        comparison.consider(found)
+        comparison = Comparison(training, found_rules, given or make_absent_devices(count))
+        comparison.consider(candidates)
         return comparison.make_plan(_find_hardware(hardware, count), programs)
+
+
+def _require_int(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < 1:
+        raise ValueError(f"`{name}` is to be a number of 1 or more, got {value!r}.")
+    return operator.index(value)
 
 
 def _find_hardware(hardware: str | Hardware, count: int) -> Hardware:
@@ -283,16 +303,18 @@ class Comparison:
         known: What those cost that were compiled.
         predicted: What was predicted of them before.
         left_out: Why others are not compared, to how many.
+        attempts: How many programs were compiled, or could not be.
     """
 
     def __init__(self, training: Training, rules: Rules, devices: tuple[Device, ...]) -> None:
         """Begin without candidates."""
         self._training, self._rules, self._devices = training, rules, devices
-        self._sizes: dict[tuple[int, ...], Sizes] = {}
+        self._sizes: dict[tuple[int, ...], Sizes | str] = {}
         self.considered: dict[Candidate, _Considered] = {}
         self.known: dict[Candidate, Figures] = {}
         self.predicted: dict[Candidate, Figures] = {}
         self.left_out: collections.Counter[str] = collections.Counter()
+        self.attempts = 0
 
     def consider(self, candidates: Iterable[Candidate]) -> None:
         """Take candidates whose layouts are possible.
@@ -303,80 +325,110 @@ class Comparison:
         for candidate in candidates:
             try:
                 strategy = self._rules.make_strategy(candidate, self._devices)
-                if candidate.sizes not in self._sizes:
-                    self._sizes[candidate.sizes] = measure_sizes(self._training, strategy)
+                schedule = schedule_of(strategy)
+                self._check_layers(schedule)
             except (ValueError, NotImplementedError) as error:
                 self._leave_out(error)
                 continue
-            sizes, schedule = self._sizes[candidate.sizes], schedule_of(strategy)
+            if candidate.sizes not in self._sizes:
+                self._sizes[candidate.sizes] = self._measure(strategy)
+            sizes = self._sizes[candidate.sizes]
+            if isinstance(sizes, str):
+                self.left_out[sizes] += 1
+                continue
             features = make_features(candidate, sizes, self._training.num_rows, schedule)
             self.considered[candidate] = _Considered(strategy, schedule, sizes, features)
         if not self.considered:
-            reasons = (
-                "; ".join(self.left_out) or "its rows do not divide, or no sizes of axes multiply to as many devices"
+            reasons = "; ".join(self.left_out) or (
+                "rows do not divide evenly over the replicas and microbatches, of which a pipeline has as many as stages or more, or no "
+                "sizes of axes that are allowed multiply to as many devices"
             )
             raise ValueError(
                 f"No mesh of {len(self._devices)} devices is possible for batches of {self._training.num_rows} rows: {reasons}."
             )
 
+    def _check_layers(self, schedule: Schedule | None) -> None:
+        layers = self._training.count_layers()
+        if schedule is not None and self._training.stack and layers % schedule.num_stages:
+            raise ValueError(f"{layers} layers do not divide into {schedule.num_stages} stages")
+
+    def _measure(self, strategy: Strategy) -> Sizes | str:
+        """Return what a device holds, or why the state cannot lie so."""
+        try:
+            shardings = strategy.shardings(self._training.state)
+            if idle := find_idle_axes(strategy.mesh, shardings, has_stages=strategy.pipeline is not None):
+                return f"over {', '.join(map(repr, idle))}, neither rows nor arrays of the state are split"
+            return measure_sizes(self._training, strategy)
+        except ValueError as error:
+            return _first_line(error)
+
     def compile(self, candidate: Candidate) -> None:
         """Compile a candidate's program; one that cannot be is not compared any more."""
         of = self.considered[candidate]
+        self.attempts += 1
         try:
             accumulate = 1 if of.schedule else candidate.microbatches
             self.known[candidate] = compile_step(self._training, of.strategy, accumulate)
-        except (ValueError, NotImplementedError) as error:
+        except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError) as error:
             if len(self.considered) == 1:
                 raise
             del self.considered[candidate]
             self._leave_out(error)
 
     def compile_probes(self, programs: int) -> None:
-        """Compile of each family those programs that tell most of the others."""
+        """Compile of each family those programs that tell most of the others; others of it where these cannot be."""
         families: dict[str, list[Candidate]] = collections.defaultdict(list)
         for candidate, of in self.considered.items():
             families[of.features.family].append(candidate)
-        unknowns = {
-            name: count_unknowns([self.considered[one].features for one in members])
-            for name, members in families.items()
-        }
+        features = {name: [self.considered[one].features for one in members] for name, members in families.items()}
+        unknowns = {name: count_unknowns(of) for name, of in features.items()}
+        end = self.attempts + programs
         for name, members in families.items():
             share = max(1, programs * unknowns[name] // sum(unknowns.values()))
-            chosen = choose_probes([self.considered[one].features for one in members], share)
-            for index in chosen:
-                self.compile(members[index])
+            ordered = [members[index] for index in choose_probes(features[name])]
+            compiled = 0
+            for one in ordered:
+                if compiled == share or self.attempts >= end:
+                    break
+                self.compile(one)
+                compiled += one in self.known
 
     def predict(self) -> dict[Candidate, Figures]:
-        """Return what all candidates cost, as far as it can be told."""
+        """Return what all candidates cost; those of which it cannot be told are not compared any more."""
         predictor = Predictor(
             {
                 one: (self.considered[one].features, self.considered[one].sizes, figures)
                 for one, figures in self.known.items()
             }
         )
-        able = {self.considered[one].features.family for one in self.known}
-        others = {
-            one: of for one, of in self.considered.items() if of.features.family in able and one not in self.known
-        }
-        return self.known | {one: predictor.predict(one, of.features) for one, of in others.items()}
+        found = dict(self.known)
+        for one in [one for one in self.considered if one not in self.known]:
+            try:
+                found[one] = predictor.predict(one, self.considered[one].features)
+            except ValueError as error:
+                del self.considered[one]
+                self._leave_out(error)
+        return found
 
     def make_plan(self, hardware: Hardware, programs: int) -> Plan:
         """Compile programs, and return the candidates in order."""
-        self.compile_probes(max(1, programs - _SURE))
+        self.compile_probes(programs - min(_SURE, programs // 4))
+        if not self.known:
+            raise ValueError(f"No program can be compiled: {'; '.join(self.left_out)}.")
         share = self._find_share_of_16_bits()
         while True:
             figures = self.predict()
             meshes = {one: self._describe(one, figures[one], hardware, share) for one in figures}
             ordered = sorted(meshes, key=lambda one: _rank(meshes[one]))
-            unsure = [one for one in ordered[:_SURE] if one not in self.known]
-            if not unsure or len(self.known) >= programs:
+            first = {(one.sizes, one.schedule): one for one in reversed(ordered)}
+            rows = sorted(first.values(), key=ordered.index)[:_SURE]
+            unsure = [one for one in rows if one not in self.known]
+            if not unsure or self.attempts >= programs:
                 return Plan(hardware, len(self._devices), tuple(meshes[one] for one in ordered), dict(self.left_out))
             self.predicted[unsure[0]] = figures[unsure[0]]
             self.compile(unsure[0])
 
     def _find_share_of_16_bits(self) -> float:
-        if not self.known:
-            raise ValueError(f"No program can be compiled: {'; '.join(self.left_out)}.")
         one = next(iter(self.known))
         of = self.considered[one]
         return find_share_of_16_bits(self._training, of.strategy, 1 if of.schedule else one.microbatches)
@@ -384,12 +436,10 @@ class Comparison:
     def _describe(
         self, candidate: Candidate, figures: Figures, hardware: Hardware, share_of_16_bits: float
     ) -> PlannedMesh:
-        of = self.considered[candidate]
+        of, is_compiled = self.considered[candidate], candidate in self.known
         times = estimate_times(candidate, of.sizes, figures, of.schedule, hardware, share_of_16_bits)
-        arguments, predicted = of.sizes.state + of.sizes.batch, self.predicted.get(candidate)
-        memory, is_compiled = arguments + round(figures.temporary), candidate in self.known
-        if not is_compiled:
-            predicted = figures
+        predicted = self.predicted.get(candidate) if is_compiled else figures
+        memory = of.sizes.arguments + round(figures.temporary)
         return PlannedMesh(
             strategy=self._rules.make_strategy(candidate),
             axes=candidate.axes,
@@ -400,17 +450,21 @@ class Comparison:
             memory=memory,
             state=of.sizes.state,
             fits=memory <= _USABLE * hardware.memory,
-            predicted_memory=None if predicted is None else arguments + round(predicted.temporary),
+            predicted_memory=None if predicted is None else of.sizes.arguments + round(predicted.temporary),
             is_compiled=is_compiled,
         )
 
     def _leave_out(self, error: Exception) -> None:
-        self.left_out[str(error).partition("\n")[0].removesuffix(".")] += 1
+        self.left_out[_first_line(error)] += 1
 
 
-def _rank(mesh: PlannedMesh) -> tuple[bool, float, float, int]:
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].removesuffix(".")
+
+
+def _rank(mesh: PlannedMesh) -> tuple[bool, float, float, int, float]:
     """Return by what meshes are ordered: of times that are as good as equal, fewer microbatches are simpler."""
     seconds = float(f"{mesh.seconds:.2g}")
     if mesh.fits:
-        return False, seconds, 0, mesh.microbatches
-    return True, mesh.memory, seconds, mesh.microbatches
+        return False, seconds, 0, mesh.microbatches, mesh.seconds
+    return True, mesh.memory, seconds, mesh.microbatches, mesh.seconds

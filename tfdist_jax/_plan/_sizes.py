@@ -25,6 +25,7 @@ class Sizes:
         layers: Of the layers that it computes, whole over `fsdp`.
         others: Of other parameters, whole over `fsdp` and `stage`.
         batch: Of the batch.
+        extra: Of other arguments, which are the same on all devices.
     """
 
     state: int
@@ -32,6 +33,12 @@ class Sizes:
     layers: int
     others: int
     batch: int
+    extra: int = 0
+
+    @property
+    def arguments(self) -> int:
+        """Of all that a step is given."""
+        return self.state + self.batch + self.extra
 
 
 def measure_sizes(training: Training, strategy: Strategy) -> Sizes:
@@ -50,7 +57,8 @@ def measure_sizes(training: Training, strategy: Strategy) -> Sizes:
         params=_count_bytes(params, mesh),
         layers=_count_bytes(layers, mesh, (STAGE, TENSOR)),
         others=_count_bytes(others, mesh, (TENSOR,)),
-        batch=sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(training.batch)) // strategy.num_replicas,
+        batch=_count_whole(training.batch) // strategy.num_replicas,
+        extra=_count_whole(training.extra),
     )
 
 
@@ -59,6 +67,10 @@ def _list_leaves(tree: Any, strategy: Strategy) -> list[tuple[Any, PartitionSpec
     layouts = jax.tree.leaves(tree_layouts(strategy.state_layout, tree, strategy.mesh))
     leaves = zip(jax.tree.leaves(tree), layouts, strict=True)
     return [(leaf, layout.spec) for leaf, layout in leaves if hasattr(leaf, "shape")]
+
+
+def _count_whole(tree: Any) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def _count_bytes(leaves: Sequence[tuple[Any, PartitionSpec]], mesh: Mesh, axes: Collection[str] | None = None) -> int:

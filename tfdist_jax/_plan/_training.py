@@ -8,6 +8,7 @@ import jax
 
 from tfdist_jax._pipeline import Staged
 from tfdist_jax._sharding._input import num_rows
+from tfdist_jax._sharding._layout import state_leaves
 
 
 @final
@@ -37,13 +38,18 @@ class Training:
         return self.find_params(self.state)
 
     @property
+    def stack(self) -> str | None:
+        """The path of layers that a pipeline divides; None if there are no stacked ones."""
+        return self.loss.stack if isinstance(self.loss, Staged) and not self.loss.is_listed else None
+
+    @property
     def num_rows(self) -> int:
         """How many rows a batch has."""
         return num_rows(self.batch)
 
     def are_layers(self) -> list[bool]:
         """Return of each parameter whether it is one of layers that a pipeline divides."""
-        if not isinstance(self.loss, Staged) or self.loss.is_listed:
+        if self.stack is None or not isinstance(self.loss, Staged):
             return [False] * len(jax.tree.leaves(self.params))
         return self.loss.are_layers(self.params)
 
@@ -52,6 +58,12 @@ class Training:
         if not isinstance(self.loss, Staged):
             return 1
         return self.loss.count_functions() if self.loss.is_listed else self.loss.count_layers(self.params)
+
+
+def named_by_arrays(training: Training) -> set[str]:
+    """Return what Flax calls the dimensions of a state's arrays, which may be names of axes."""
+    leaves = (leaf for leaf in state_leaves(training.state) if leaf is not None)
+    return {name for leaf in leaves for name in leaf.axis_names or () if isinstance(name, str)}
 
 
 def first_of(state: Any) -> Any:

@@ -9,8 +9,7 @@ import jax
 from jax.sharding import Mesh
 
 from tfdist_jax._hardware import HARDWARE
-from tfdist_jax._pipeline import Staged
-from tfdist_jax._plan import Rules, Training, make_plan
+from tfdist_jax._plan import Training, make_plan
 from tfdist_jax._program import BEFORE_GRADIENTS
 from tfdist_jax._sharding._input import PaddedBatch
 from tfdist_jax.cli._arguments import positive_int
@@ -83,7 +82,7 @@ class _FoundLoss:
             batch = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), batch.data)
         self._params, self._batch, self._extra = jax.eval_shape(lambda *given: given, params, batch, extra)
 
-    def as_training(self, state: Any) -> tuple[Training, Rules]:
+    def as_training(self, state: Any) -> tuple[Training, tuple[Any, Any]]:
         """Return what is trained, with a state of the step, and the strategy's rules.
 
         Raises:
@@ -96,9 +95,7 @@ class _FoundLoss:
                 "`td.plan`, which takes a loss and shapes."
             )
         training = Training(self._loss, shapes, self._find, self._batch, tuple(self._extra), self._has_aux)
-        stack = self._loss.stack if isinstance(self._loss, Staged) and not self._loss.is_listed else None
-        rules = Rules(getattr(self._strategy, "rules", ()), getattr(self._strategy, "axis_rules", ()), stack)
-        return training, rules
+        return training, (getattr(self._strategy, "rules", ()), getattr(self._strategy, "axis_rules", ()))
 
     def _find(self, state: Any) -> Any:
         """Return the first part of a state that is like the parameters; None if there is none."""
@@ -114,7 +111,7 @@ def _shapes_of(tree: Any) -> tuple[Any, list[Any]]:
     return structure, [(jax.numpy.shape(leaf), jax.numpy.result_type(leaf)) for leaf in leaves]
 
 
-def _find_training(step: Any, args: tuple[Any, ...]) -> tuple[Training, Rules]:
+def _find_training(step: Any, args: tuple[Any, ...]) -> tuple[Training, tuple[Any, Any]]:
     """Return what a step trains, which is traced for it, and the rules of its strategy.
 
     Raises:
