@@ -164,7 +164,7 @@ def plan(  # noqa: PLR0913
     devices: int | Sequence[Device],
     hardware: str | Hardware,
     has_aux: bool = True,
-    params: Callable[[Any], Any] = first_of,
+    params: Callable[[Any], Any] | None = None,
     rules: PathRules = (),
     axis_rules: AxisRules = (),
     axes: Mapping[str, Collection[int]] | None = None,
@@ -212,7 +212,7 @@ def plan(  # noqa: PLR0913
     """
     shapes = jax.eval_shape(lambda *given: given, state, batch, *extra)
     return make_plan(
-        Training(loss, shapes[0], params, shapes[1], shapes[2:], has_aux),
+        Training(loss, shapes[0], params or first_of, shapes[1], shapes[2:], has_aux),
         devices=devices,
         hardware=hardware,
         rules=(rules, axis_rules),
