@@ -14,8 +14,12 @@ from flax import nnx
 from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
+from tfdist_jax._explain import ProgramCosts
+from tfdist_jax._explain._collectives import Collective
+from tfdist_jax._explain._explanation import Memory
+from tfdist_jax._explain._flops import Flops
 from tfdist_jax._plan._candidate import Candidate, Rules, find_candidates
-from tfdist_jax._plan._figures import Figures
+from tfdist_jax._plan._figures import Figures, read_figures
 from tfdist_jax._plan._plan import Comparison
 from tfdist_jax._plan._programs import find_share_of_16_bits, make_absent_devices
 from tfdist_jax._plan._sizes import Sizes, measure_sizes
@@ -251,6 +255,28 @@ def test_times_are_those_of_hardware():
     assert time(within, sizes=reading).parts["reading and writing memory"] == pytest.approx(3 - computed)
     writing = dataclasses.replace(FIGURES, written=1e12)
     assert time(within, figures=writing).parts["reading and writing memory"] == pytest.approx(2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "share"), [("all-gather", 3 / 4), ("reduce-scatter", 3), ("collective-permute", 1), ("all-to-all", 3 / 4)]
+)
+def test_collectives_send_what_rings_do(kind, share):
+    figures = dataclasses.replace(FIGURES, flops=0.0, traffic={(kind, ("data",)): (1e9, 1.0)})
+    times = estimate_times(Candidate((4, 1, 1, 1)), SIZES, figures, None, HARDWARE, 1.0)
+    assert times.parts == {"exchanging over data": pytest.approx(share * 1e9 / 1e10)}
+
+
+def test_branches_of_a_pipeline_run_once_a_microbatch():
+    schedule = td.Pipeline(4, 4).pipeline.schedule
+    make = lambda is_branch: Collective("all-reduce", ("tensor",), 2, 1, 8, schedule.num_ticks, is_branch, "")
+    memory = Memory(arguments=100, results=20, reused=15, temporary=30)
+    costs = ProgramCosts(
+        memory, (make(True), make(False)), Flops(10 * schedule.num_ticks, True, {}), schedule.num_ticks
+    )
+    figures = read_figures(costs, schedule)
+    assert (figures.temporary, figures.flops, figures.written) == (35, pytest.approx(40), pytest.approx(4))
+    runs = 4 + schedule.num_ticks
+    assert figures.traffic == {("all-reduce", ("tensor",)): (pytest.approx(8 * runs), pytest.approx(runs))}
 
 
 def test_devices_of_a_pipeline_wait():

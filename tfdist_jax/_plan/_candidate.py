@@ -31,7 +31,7 @@ class Candidate:
         schedule: A pipeline's; empty if there are no stages.
     """
 
-    sizes: tuple[int, int, int, int]
+    sizes: tuple[int, ...]
     microbatches: int = 1
     schedule: str = ""
 

@@ -45,7 +45,8 @@ class PlannedMesh:
             `Strategy.value_and_grad`.
         seconds: How long a step takes.
         parts: What a device does meanwhile, to seconds.
-        memory: Bytes that a device needs while the step runs: what XLA says if the mesh was compiled, else what was predicted.
+        memory: Bytes that a device needs while the step runs: of what the step is given, and what it needs besides, as XLA says if the mesh
+            was compiled, else as predicted.
         state: Bytes of the state among these.
         fits: Whether that is at most nine tenths of a device's memory.
         predicted_memory: What was predicted; None where the prediction was made of this program.
@@ -87,7 +88,7 @@ class PlannedMesh:
         return ", ".join(shares)
 
     def __str__(self) -> str:
-        return str(Candidate(tuple(self.axes[name] for name in AXES), self.microbatches, self.schedule))  # type: ignore[arg-type]
+        return str(Candidate(tuple(self.axes[name] for name in AXES), self.microbatches, self.schedule))
 
 
 @final
