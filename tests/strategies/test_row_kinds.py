@@ -50,6 +50,24 @@ BLOCKS_ADDED_UP = [
 ]
 
 
+# Numbers that follow from weights as well as from rows.
+BY_WEIGHTS = [
+    lambda w, n: jnp.where(w < 0, -n, n),
+    lambda w, n: jax.lax.cond(w < 0, lambda: -n, lambda: n),
+    lambda w, n: n + n * w,
+    lambda w, n: n - n * w,
+    lambda w, n: jnp.stack([n, n]).at[w.astype(int)].set(-n)[0],
+    lambda w, n: jax.lax.dynamic_slice_in_dim(jnp.stack([n, -n]), w.astype(int), 1)[0],
+    lambda w, n: jax.lax.scan(lambda n, w: (n * w, n), n, w[None])[0],
+    lambda w, n: jax.lax.scan(lambda n, w: (-n, n), n, w[None].repeat(3))[1][2],
+]
+
+
+def divide_no_nan(total, count):
+    """Divide as Keras's losses do."""
+    return jnp.where(count == 0, 0, total / jnp.where(count == 0, 1, count))
+
+
 def analyse(fn, *extra):
     def trace(factor):
         grow = lambda leaf: jax.ShapeDtypeStruct((factor * leaf.shape[0], *leaf.shape[1:]), leaf.dtype)
@@ -85,6 +103,9 @@ KINDS = {
         lambda p, b: jax.jit(lambda rows: rows * TABLE)(b["x"]).mean(),
         lambda p, b: jax.jit(lambda rows: rows * np.full(len(b["x"]), 1 / len(b["x"])))(losses(p, b)).sum(),
         *(lambda p, b, add=add: add(p, b).mean() for add in BLOCKS_ADDED_UP),
+        lambda p, b: b["m"].sum() / jnp.prod(jnp.asarray(b["m"].shape)),
+        lambda p, b: divide_no_nan(b["m"].sum(), jnp.prod(jnp.asarray(b["m"].shape)).astype(float)),
+        lambda p, b: jnp.where(jnp.asarray(len(b["x"])) > 0, losses(p, b).mean(), losses(p, b).max()),
     ],
     "SUM": [
         lambda p, b: losses(p, b).sum(),
@@ -97,6 +118,7 @@ KINDS = {
         lambda p, b: jnp.ones(len(b["x"])).sum(),
     ],
     "COUNT": [
+        lambda p, b: jnp.prod(jnp.asarray(b["m"].shape)),
         lambda p, b: len(b["x"]),
         lambda p, b: jnp.float32(len(b["x"])) * 2 * p["w"].sum(),
         lambda p, b: b["m"].size,
@@ -152,6 +174,23 @@ KINDS = {
         lambda p, b: jax.lax.map(lambda x: x * 2, losses(p, b).reshape(-1, 4).T.reshape(-1)),
     ],
     "OTHER": [
+        lambda p, b: b["m"].sum() / (jnp.prod(jnp.asarray(b["m"].shape)) - 1),
+        # Other parts of the batch may have fewer rows than those that are compared.
+        lambda p, b: jnp.where(jnp.asarray(len(b["x"])) > 3, losses(p, b).mean(), losses(p, b).max()),
+        lambda p, b: losses(p, b).sum() / jnp.maximum(jnp.asarray(len(b["x"])), 4),
+        lambda p, b: losses(p, b).mean() * (jnp.asarray(len(b["x"])) > 3),
+        lambda p, b: jnp.where(jnp.asarray(len(b["x"])) > 12, losses(p, b).mean(), losses(p, b).max()),
+        lambda p, b: jax.lax.fori_loop(0, 3, lambda i, count: count - 1, jnp.asarray(len(b["x"]))),
+        lambda p, b: jax.lax.fori_loop(
+            0, 9, lambda i, left: jnp.where(left > 0, left - 1, 40), jnp.asarray(len(b["x"]))
+        ),
+        *(
+            lambda p, b, choose=choose: jnp.where(
+                choose(p["w"][0, 0], jnp.asarray(len(b["x"]), float)) > 0.5, losses(p, b).mean(), losses(p, b).max()
+            )
+            for choose in BY_WEIGHTS
+        ),
+        lambda p, b: jax.lax.while_loop(lambda n: n > 5, lambda n: n - 2, jnp.asarray(len(b["x"]))),
         lambda p, b: losses(p, b).max(),
         lambda p, b: (losses(p, b) / len(b["x"])).mean(),
         lambda p, b: losses(p, b).sum() / max(len(b["x"]), 12),
@@ -189,6 +228,20 @@ def test_kinds_of_results(kind, i):
     (kinds,) = found
     assert kinds.values is not None, kinds.why_not
     assert [value.kind.name for value in kinds.values] == [kind]
+
+
+def test_what_is_known_of_shapes_calls_nothing_and_is_small(capfd):
+    def fn(p, b):
+        count = jnp.asarray(len(b["x"]))
+        jax.debug.print("count {}", count * 2)
+        jax.pure_callback(
+            lambda value: pytest.fail(f"called with {value}"), jax.ShapeDtypeStruct((), count.dtype), count
+        )
+        return (jnp.broadcast_to(1 / count, (1000, 1000))[0, 0] * losses(p, b)).sum()
+
+    assert [value.kind.name for value in analyse(fn).values] == ["MEAN"]
+    jax.effects_barrier()
+    assert capfd.readouterr().out == ""
 
 
 RELATING = {

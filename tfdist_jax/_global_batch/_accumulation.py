@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Literal
 
-from tfdist_jax._global_batch._replica_function import ReplicaFunction, at_least_float32, zeros_like
+from tfdist_jax._global_batch._replica_function import ReplicaFunction, zeros_like
 from tfdist_jax._global_batch._results import How
-from tfdist_jax._sharding._collectives import switch_on_size
+from tfdist_jax._sharding._collectives import at_least_float32, switch_on_size
 from tfdist_jax._sharding._keys import fold_keys
 
 Found = tuple[list[Any], list[Any], list[Any]]

@@ -2,12 +2,13 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from jax.extend.core import ClosedJaxpr
 
+from tfdist_jax._errors import RelatedRowsWarning
 from tfdist_jax._global_batch._results import How, Rule
-from tfdist_jax._global_batch._row_analysis import RowKinds, equations
+from tfdist_jax._global_batch._row_analysis import RowKinds
+from tfdist_jax._global_batch._row_proportions import Compared
 from tfdist_jax._global_batch._row_values import RowKind, line_of
 from tfdist_jax._global_batch._split import Split
 from tfdist_jax._sharding._mesh import SEQUENCE
@@ -41,46 +42,68 @@ def check_rows(kinds: RowKinds, split: Split) -> None:
         warnings.warn(
             f"At {line or 'a place that is not known'}, what is computed for a row depends on other rows. Each of {parts} sees "
             f"its own rows alone, so that results are not those of one device. {remedy}",
+            RelatedRowsWarning,
             stacklevel=2,
         )
 
 
-def check_sizes(programs: Mapping[int, ClosedJaxpr], rules: Sequence[Rule], kinds: RowKinds, split: Split) -> None:
-    """Refuse a function that is another one for the rows of some replicas than for those of others.
+def check_sizes(
+    programs: Mapping[int, ClosedJaxpr], rules: Sequence[Rule], split: Split, compared: Compared | None, is_said: bool
+) -> None:
+    """Refuse a function that is another one for the rows of some replicas than for those of others, or for those of all.
 
     Args:
         programs: The function for each number of rows that some part of the batch has.
         rules: What becomes of each of its results.
-        kinds: What they have to do with rows, as found with the most rows.
         split: How the batch is split.
+        compared: The function for two numbers of rows, from which one knows what its results are; None if nothing is known.
+        is_said: Whether the function says itself of all results what they are.
     """
     most = max(programs)
     for size, jaxpr in programs.items():
-        has_others = _shapes(jaxpr, rules) != _shapes(programs[most], rules)
-        # With one row, programs leave out what they do for several.
-        does_others = size > 1 and kinds.values is not None and _primitives(jaxpr) != _primitives(programs[most])
-        if has_others or does_others:
-            what = "returns arrays of other shapes" if has_others else "does other operations"
-            remedy = (
-                "Let all have as many rows, with `strategy.put(batch, mask='mask')` or `strategy.prefetch(batches, mask='mask')`, which "
-                "add a mask of the real rows to the batch; or leave the last batch out."
-                if split.accumulate == 1
-                else f"Give each replica a number of rows that {split.accumulate} divides."
-            )
+        which = "all" if len(programs) == 1 else "some of the"
+        given = f"With {size} row{'s' * (size > 1)}, as {which} {_describe_parts(split)} have,"
+        if _shapes(jaxpr, rules) != _shapes(programs[most], rules):
             raise ValueError(
-                f"With {size} rows, as some of the {_describe_parts(split)} have, the function {what} than with {most}: its "
-                f"results are not those of one device. {remedy}"
+                f"{given} the function returns arrays of other shapes than with {most}: its results are not those of one device. "
+                f"{_remedy(split)}"
             )
+        if compared is None or (is_said and size == 1):
+            continue
+        if not compared.has_operations_of(size, jaxpr):
+            raise ValueError(
+                f"{given} the function does other operations than with {compared.rows}: its results are not those of one device. "
+                f"{_remedy(split)}"
+            )
+        where = None if is_said else compared.find_other_number(size, jaxpr)
+        if where is not None:
+            raise ValueError(
+                f"{given} a number at {where} is another one than follows from "
+                f"{compared.rows} and {compared.total} rows: the function's results are not those of one device. {_SAY}"
+            )
+
+
+_SAY = (
+    "Compute with numbers of rows that are in proportion, or say what the results are: return td.Sum(x), td.Mean(x), "
+    "td.Mean(sum, weight) or td.Rows(x)."
+)
+
+
+def _remedy(split: Split) -> str:
+    if len({part for size in split.sizes for part in split.part_sizes(size)}) == 1:
+        return _SAY
+    if split.accumulate > 1:
+        return f"Give each replica a number of rows that {split.accumulate} divides."
+    return (
+        "Let all have as many rows, with `strategy.put(batch, mask='mask')` or `strategy.prefetch(batches, mask='mask')`, which "
+        "add a mask of the real rows to the batch; or leave the last batch out."
+    )
 
 
 def _shapes(jaxpr: ClosedJaxpr, rules: Sequence[Rule]) -> list[tuple[int, ...]]:
     """Return the shapes of a program's results but for arguments that it returns, of entries of rows the rest."""
     pairs = [(aval.shape, rule) for aval, rule in zip(jaxpr.out_avals, rules, strict=True) if rule.source is None]
     return [shape[1:] if rule.how is How.ROWS else shape for shape, rule in pairs]
-
-
-def _primitives(jaxpr: ClosedJaxpr) -> list[Any]:
-    return [eqn.primitive for eqn in equations(jaxpr.jaxpr)]
 
 
 def _describe_parts(split: Split) -> str:

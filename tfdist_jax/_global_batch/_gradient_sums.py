@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from tfdist_jax._global_batch._gathers import run_on_parts
 from tfdist_jax._global_batch._replica_function import ReplicaFunction
-from tfdist_jax._sharding._collectives import fused_sum
+from tfdist_jax._sharding._collectives import fused_sum, scatter_sum_over, sum_over
 from tfdist_jax._sharding._compression import Compression, Memory, are_finite, keep_if, sum_compressed
 from tfdist_jax._sharding._layout import WHOLE, Layout, axes_of, names_of, restrict
 
@@ -78,15 +78,13 @@ def _scatter(grad: jax.Array, layout: Layout, axes: tuple[str, ...]) -> tuple[ja
     wire = layout.wire if isinstance(layout.wire, Compression) else None
     done = [axis for axis in axes_of(layout.spec) if axis in axes]
     for dimension, axis in [] if wire and wire.has_memory else _scattered(layout, axes):
-        if wire is None:
-            grad = jax.lax.psum_scatter(grad, axis, scatter_dimension=dimension, tiled=True)
-        else:
-            grad = wire.scatter_sum(grad, axis, dimension)
+        scatter = scatter_sum_over if wire is None else wire.scatter_sum
+        grad = scatter(grad, axis, dimension)
         done.append(axis)
     missing = tuple(axis for axis in axes if axis not in done)
     if wire is None and missing and not _is_replicas(layout, axes):
         # In a bucket with others, what XLA divides would be put together first.
-        return jax.lax.psum(grad, missing), ()
+        return sum_over(grad, missing), ()
     return grad, missing
 
 

@@ -12,7 +12,7 @@ from tfdist_jax._global_batch._replica_function import ReplicaFunction, zeros_li
 from tfdist_jax._global_batch._results import How, Rule
 from tfdist_jax._global_batch._row_analysis import communicates, equations, equations_inside
 from tfdist_jax._global_batch._row_values import line_of
-from tfdist_jax._global_batch._split import Split, stage_dimension
+from tfdist_jax._global_batch._split import Split
 from tfdist_jax._pipeline import StagedLoss
 from tfdist_jax._pipeline._executor import Executor
 from tfdist_jax._pipeline._forward import ForwardExecutor
@@ -107,8 +107,11 @@ def _make_model(function: ReplicaFunction, loss: StagedLoss, params: Any, rows: 
     split, schedule = function.split, loss.plan.schedule
     own = jax.eval_shape(split.gather_params, params)
     if loss.staged.is_listed:
-        dimensions = [stage_dimension(layout) for layout in jax.tree.leaves(split.layouts)]
-        return ListedModel(loss.staged, schedule, split.whole_shapes(own), dimensions, rows, extra)
+        if _is_uniform(function):
+            _check_loops(function)
+        layouts = [split.lay_over_stages(layout) for layout in jax.tree.leaves(split.layouts)]
+        whole = split.whole_shapes(own)
+        return ListedModel(loss.staged, schedule, whole, layouts, rows, extra, in_order=_is_on_cpu(split))
     _check_layouts(function, loss.staged, params)
     return StackedModel(loss.staged, schedule, own)
 
@@ -247,6 +250,18 @@ def _is_uniform(function: ReplicaFunction) -> bool:
 
 
 _BRANCHING = {"cond", "while"}
+
+
+def _check_loops(function: ReplicaFunction) -> None:
+    """Refuse a list with a loop that might have no end with other stages' parameters, with which each device computes it as well."""
+    eqns = (eqn for program in function.programs.values() for eqn in equations(program.jaxpr))
+    if found := next((eqn for eqn in eqns if eqn.primitive.name == "while"), None):
+        raise ValueError(
+            f"At {line_of(found) or 'a place that is not known'} is a loop whose rounds depend on values. The devices of a stage "
+            "communicate while they compute, and the functions of td.Staged are not alike: so each device computes all stages, with its "
+            "own parameters, for which the loop might have no end. Give it a fixed number of rounds, stack layers that are alike, or use "
+            "the axes 'data' and 'fsdp' alone."
+        )
 
 
 def _check_weight(stages: Stages) -> None:

@@ -1,6 +1,7 @@
 """A function of a batch as replicas run it, each on its rows: its programs, and how what they return is put together."""
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -14,11 +15,21 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from tfdist_jax._global_batch._checks import check_accumulation, check_rows, check_sizes, check_tokens
 from tfdist_jax._global_batch._gathers import Gather, gathers_late, run_with_gathers
-from tfdist_jax._global_batch._results import How, Rule, has_weights, plan_on_one, plan_results, plan_tokens, unwrap
+from tfdist_jax._global_batch._results import (
+    How,
+    Rule,
+    has_weights,
+    is_all_declared,
+    plan_on_one,
+    plan_results,
+    plan_tokens,
+    unwrap,
+)
 from tfdist_jax._global_batch._row_analysis import Direction, RowKinds, find_row_kinds
+from tfdist_jax._global_batch._row_proportions import Compared
 from tfdist_jax._global_batch._row_values import RowKind
 from tfdist_jax._global_batch._split import Split
-from tfdist_jax._sharding._collectives import fused_sum, switch_on_size
+from tfdist_jax._sharding._collectives import at_least_float32, fused_sum, switch_on_size
 from tfdist_jax._sharding._keys import is_key, make_own_keys
 from tfdist_jax._sharding._mesh import SEQUENCE, STAGE, batch_spec
 
@@ -228,21 +239,26 @@ def make_replica_function(
     traced: dict[int, tuple[ClosedJaxpr, Any]] = {}
     along_rows: list[RowKinds] = []
     along_tokens: list[RowKinds] = []
+    compared: list[Compared] = []
 
     def probe(params: Any, data: Any, extra: Any) -> tuple[()]:
         params = split.whole_shapes(split.gather_params(params))
-        trace = lambda rows, times=1: jax.make_jaxpr(fn, return_shape=True)(
-            params, _with_rows(data, rows, times), *extra
-        )
+
+        @functools.cache
+        def trace(rows: int, times: int = 1) -> tuple[ClosedJaxpr, Any]:
+            return jax.make_jaxpr(fn, return_shape=True)(params, _with_rows(data, rows, times), *extra)
+
         traced.update((size, trace(size)) for size in sorted(sizes))
         own = [*(RowKind.SAME for _ in jax.tree.leaves(data)), *map(_extra_kind, jax.tree.leaves(extra))]
         if split.num_parts > 1 or has_weights(traced[largest][1]):
             # With one row, programs leave out what they do for several.
             rows, total = (largest, sum(split.sizes)) if largest > 1 else (2, 2 * split.num_parts)
             total = total if total > rows else 2 * rows
-            jaxpr = traced[rows][0] if rows in traced else trace(rows)[0]
             direction = Direction(split.row_axes, Fraction(total, rows))
-            along_rows.append(find_row_kinds(jaxpr, lambda: trace(total)[0], direction, [*split.param_kinds, *own]))
+            known = [*split.param_kinds, *own]
+            along_rows.append(find_row_kinds(trace(rows)[0], lambda: trace(total)[0], direction, known))
+            if along_rows[0].values is not None and split.num_parts > 1 and {*sizes} != {rows}:
+                compared.append(Compared(rows, trace(rows)[0], total, trace(total)[0]))
         if split.token_parts > 1:
             times = 2 if any(leaf.shape[1] == 1 for leaf in jax.tree.leaves(data) if leaf.ndim > 1) else 1
             direction = Direction((SEQUENCE,), Fraction(split.token_parts), dimension=1)
@@ -271,7 +287,7 @@ def make_replica_function(
     for found in along_tokens:
         rules = plan_tokens(results, labels, found.values or (), rules)
     programs = {size: jaxpr for size, (jaxpr, _) in traced.items()}
-    check_sizes(programs, rules, kinds, split)
+    check_sizes(programs, rules, split, compared[0] if compared else None, is_all_declared(results))
     return ReplicaFunction(split, programs, results, rules, is_scaled=bool(kinds.scaling))
 
 
@@ -297,9 +313,3 @@ def _replace(values: Sequence[Any], others: Sequence[Any]) -> list[Any]:
 
 def _times(array: jax.Array, share: float) -> jax.Array:
     return array * share if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(float) * share
-
-
-def at_least_float32(array: jax.Array) -> jax.Array:
-    """Return an array in float32 if its type is a shorter one."""
-    is_short = jnp.issubdtype(array.dtype, jnp.inexact) and jnp.finfo(array.dtype).bits < 32
-    return array.astype(jnp.float32) if is_short else array

@@ -222,6 +222,11 @@ def has_weights(results: Any) -> bool:
     )
 
 
+def is_all_declared(results: Any) -> bool:
+    """Whether the function says of everything among the results what it is."""
+    return all(map(_is_declared, jax.tree.leaves(results, is_leaf=_is_declared)))
+
+
 def _label(path: Any, labels: Sequence[str]) -> str:
     return f"`{labels[path[0].idx]}{jax.tree_util.keystr(path[1:])}`"
 

@@ -120,9 +120,13 @@ def equations(jaxpr: Jaxpr, is_leaf: Callable[[JaxprEqn], bool] = lambda eqn: Fa
 
 def equations_inside(eqn: JaxprEqn, is_leaf: Callable[[JaxprEqn], bool] = lambda eqn: False) -> Iterator[JaxprEqn]:
     """Yield the operations of the programs inside of an operation, as `equations`."""
-    for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
-        if _is_program(inner):
-            yield from equations(open_program(inner), is_leaf)
+    for inner in programs_inside(eqn):
+        yield from equations(open_program(inner), is_leaf)
+
+
+def programs_inside(eqn: JaxprEqn) -> list[Jaxpr | ClosedJaxpr]:
+    """Return the programs inside of an operation."""
+    return [leaf for leaf in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program) if _is_program(leaf)]
 
 
 def communicates(eqn: JaxprEqn, axes: Sequence[str]) -> bool:
@@ -135,6 +139,24 @@ _GATHERING = {"psum", "psum_invariant", "pmax", "pmin", "all_gather", "all_gathe
 
 
 _DRAWING = {"random_bits", "random_split", "random_fold_in", "threefry2x32"}
+
+
+# Operations that do nothing but call a program.
+INLINED = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint"}
+
+
+def _find_inner(operation: Operation) -> tuple[Any, Any] | None:
+    """Return the program that an operation calls with its operands, and its twin; None if there is none, or several."""
+    if is_assumed_exact(operation.eqn):
+        return None
+    twins = operation.twin.params
+    inner = [(value, twins[key]) for key, value in operation.eqn.params.items() if _is_program(value)]
+    takes_operands = len(inner) == 1 and len(open_program(inner[0][0]).invars) == len(operation.eqn.invars)
+    return inner[0] if takes_operands else None
+
+
+def _forget(value: Value) -> Value:
+    return dataclasses.replace(value, known=None)
 
 
 def _result(value: Value, grown: tuple[int, ...], direction: Direction) -> Value:
@@ -236,19 +258,29 @@ class _Walk:
         return Value(RowKind.OTHER, culprit=self._calling or operation.eqn)
 
     def _apply(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
+        computed = kinds.compute_constants(operation, operands)
+        if computed is not None:
+            return computed
+        chosen = kinds.choose_known(operation, operands)
+        if chosen is not None:
+            return [chosen]
+        inner = _find_inner(operation)
+        if inner is not None and operation.name in INLINED:
+            return self._call(operation, *inner, operands)
+        # What goes through a loop, a branch, or another operation, is known no more.
+        operands = [_forget(operand) for operand in operands]
+        return [_forget(result) for result in self._find_results(operation, inner, operands)]
+
+    def _find_results(
+        self, operation: Operation, inner: tuple[Any, Any] | None, operands: Sequence[Value]
+    ) -> Sequence[Value]:
         if is_assumed_exact(operation.eqn):
             return self._ordered(operation, operands, self._assume_exact(operation, operands))
         loops = {"scan": self._scan, "while": self._while, "cond": self._cond}
         if operation.name in loops:
             return loops[operation.name](operation, operands)
-        twins = operation.twin.params
-        inner = [(value, twins[key]) for key, value in operation.eqn.params.items() if _is_program(value)]
-        if (
-            len(inner) == 1
-            and len(open_program(inner[0][0]).invars) == len(operands)
-            and operation.name != "pallas_call"
-        ):
-            return self._call(operation, *inner[0], operands)
+        if inner is not None and operation.name != "pallas_call":
+            return self._call(operation, *inner, operands)
         return self._ordered(operation, operands, self._compute(operation, operands))
 
     def _ordered(self, operation: Operation, operands: Sequence[Value], results: Sequence[Value]) -> Sequence[Value]:

@@ -6,10 +6,12 @@ to what one device would have; nothing else can.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -17,7 +19,17 @@ from jax.extend.core import JaxprEqn
 
 from tfdist_jax._global_batch._row_order import join_orders
 from tfdist_jax._global_batch._row_values import FIXED, OF_THE_BATCH, WITH_ROWS, Operation, RowKind, Value
+from tfdist_jax._sharding._keys import is_key
 
+# Of how many entries constants are computed with.
+_MOST_KNOWN = 64
+# What is computed with them: what is in proportion to numbers of rows for any number, and comparisons of these with zero.
+_OF_CONSTANTS = frozenset(
+    {"add", "sub", "mul", "div", "neg", "reduce_sum", "reduce_prod", "convert_element_type", "reshape", "squeeze"}
+    | {"concatenate", "slice", "broadcast_in_dim"}
+)
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+_SIGNS = [{RowKind.COUNT, RowKind.ZERO}, {RowKind.INVERSE_COUNT, RowKind.ZERO}]
 # By which power of the number of rows a value grows with it.
 _DEGREES = {RowKind.COUNT: 1, RowKind.INVERSE_COUNT: -1, RowKind.ROWS_PER_COUNT: -1}
 _INVERSES = {RowKind.SAME: RowKind.SAME, RowKind.COUNT: RowKind.INVERSE_COUNT, RowKind.INVERSE_COUNT: RowKind.COUNT}
@@ -39,16 +51,65 @@ _WIDER = {
 def constant(one: Any, twin: Any, ratio: Fraction) -> Value:
     """Tell what a constant is from the two that are in its place, where there are `ratio` times as many rows."""
     if one is twin:
-        return Value(RowKind.SAME)
+        return Value(RowKind.SAME, known=_note_small(one, twin))
     if isinstance(one, Tracer) or isinstance(twin, Tracer):
         return Value(RowKind.OTHER)
+    if isinstance(one, jax.Array) and is_key(one):
+        with jax.ensure_compile_time_eval():
+            data, twin_data = jax.random.key_data(one), jax.random.key_data(twin)
+            is_same = np.array_equal(np.asarray(data), np.asarray(twin_data))
+        return Value(RowKind.SAME if is_same else RowKind.OTHER)
     a, b = np.asarray(one), np.asarray(twin)
     if a.shape == b.shape:
-        return Value(_constant_kind(a, b, ratio))
+        return Value(_constant_kind(a, b, ratio), known=_note_small(a, b))
     if a.size and b.size and (a == a.flat[0]).all() and (b == b.flat[0]).all():
         kind = _constant_kind(a.flat[0], b.flat[0], ratio)
         return Value({RowKind.INVERSE_COUNT: RowKind.ROWS_PER_COUNT, RowKind.SAME: RowKind.ROWS}.get(kind, kind))
     return Value(RowKind.PLACES)
+
+
+def _note_small(one: Any, twin: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return constants that are small enough to compute with, such as shapes."""
+    is_number = jnp.issubdtype(jnp.result_type(one), jnp.number) or jnp.result_type(one) == jnp.bool_
+    is_small = is_number and not isinstance(one, Tracer) and np.size(one) <= _MOST_KNOWN
+    return (np.asarray(one), np.asarray(twin)) if is_small else None
+
+
+def compute_constants(operation: Operation, operands: Sequence[Value]) -> Sequence[Value] | None:
+    """Return the results of an operation on constants, of which some are numbers of rows; None of any other.
+
+    What is computed of a shape, such as the product of its dimensions, is a number of rows as well.
+    """
+    known = [operand.known for operand in operands]
+    found = {operand.kind for operand in operands}
+    # Rows of which there are any are more than none, but only some numbers of them are more than three.
+    is_sign = operation.name in _COMPARISONS and found in _SIGNS
+    if not (is_sign or operation.name in _OF_CONSTANTS) or found <= FIXED:
+        return None
+    if any(each is None for each in known) or operation.largest_result() > _MOST_KNOWN:
+        return None
+    operands_of = [[each[i] for each in known if each is not None] for i in range(2)]
+    if operation.name == "div" and not all(itertools.starmap(_divides, operands_of)):
+        return None
+    bind = operation.eqn.primitive.bind
+    with jax.ensure_compile_time_eval():
+        one, twin = (
+            bind(*given, **eqn.params) for given, eqn in zip(operands_of, (operation.eqn, operation.twin), strict=True)
+        )
+        return [constant(one, twin, operation.ratio)]
+
+
+def _divides(number: np.ndarray, divisor: np.ndarray) -> bool:
+    """Whether a quotient is not rounded to a whole number: only then are quotients in proportion."""
+    return number.dtype.kind not in "iu" or (bool(np.all(divisor)) and not np.any(number % divisor))
+
+
+def choose_known(operation: Operation, operands: Sequence[Value]) -> Value | None:
+    """Return which operand an operation chooses by a constant, such as where a number of rows is not zero; None of any other."""
+    if operation.name != "select_n" or operands[0].known is None:
+        return None
+    chosen = {int(choice) for each in operands[0].known for choice in each.flat}
+    return operands[1 + chosen.pop()] if len(chosen) == 1 else None
 
 
 def _constant_kind(one: np.ndarray, twin: np.ndarray, ratio: Fraction) -> RowKind:

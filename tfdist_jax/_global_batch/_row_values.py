@@ -5,6 +5,7 @@ import enum
 from fractions import Fraction
 from typing import Any, final
 
+import numpy as np
 from jax.extend.core import JaxprEqn
 
 from tfdist_jax._user_code import describe_line, is_user_file
@@ -68,12 +69,14 @@ class Value:
         source: The argument that it is, unchanged: its index among all leaves of the arguments.
         culprit: The operation that has made it what cannot be put together.
         order: How its rows lie.
+        known: What it is, here and where there are more rows, if it follows from constants alone and is small.
     """
 
     kind: RowKind
     source: int | None = None
     culprit: JaxprEqn | None = None
     order: Order = Order()
+    known: tuple[np.ndarray, np.ndarray] | None = dataclasses.field(default=None, compare=False)
 
     @property
     def where(self) -> str:
@@ -139,6 +142,10 @@ class Operation:
     def twin_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the shapes of the operand and of the result where there are more rows, so that no dimension of rows is one."""
         return _aval(self.twin.invars[0]).shape, _aval(self.twin.outvars[0]).shape
+
+    def largest_result(self) -> int:
+        """Return how many entries the largest result has, here or where there are more rows."""
+        return max(_aval(var).size for eqn in (self.eqn, self.twin) for var in eqn.outvars)
 
     def result(self, index: int = 0) -> Any:
         """Return the shape and type of a result."""

@@ -1,6 +1,7 @@
 """How the arguments of a function of a batch lie over the replicas."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, final
 
@@ -10,6 +11,7 @@ from jax.sharding import Mesh, PartitionSpec
 from tfdist_jax._global_batch._gathers import Gather, make_gather
 from tfdist_jax._global_batch._row_values import RowKind
 from tfdist_jax._pipeline import StagedLoss
+from tfdist_jax._pipeline._places import Division, ParamLayout
 from tfdist_jax._sharding._collectives import map_replicas
 from tfdist_jax._sharding._input import PaddedBatch, num_rows, split_sizes
 from tfdist_jax._sharding._layout import (
@@ -138,6 +140,15 @@ class Split:
             return jax.ShapeDtypeStruct(shape, leaf.dtype) if stages > 1 else leaf
 
         return jax.tree.map(whole, self.layouts, params)
+
+    def lay_over_stages(self, layout: Layout) -> ParamLayout:
+        """Return how a parameter lies over the devices of a pipeline that divides functions which are not alike."""
+        divisions: list[Division] = []
+        for along, entry in enumerate(layout.spec):
+            axes = tuple(axis for axis in names_of(entry) if axis not in self.axes and self.mesh.shape[axis] > 1)
+            if axes:
+                divisions.append(Division(along, axes, math.prod(self.mesh.shape[axis] for axis in axes)))
+        return ParamLayout(stage_dimension(layout), tuple(divisions))
 
 
 def split_arguments(  # noqa: PLR0913
