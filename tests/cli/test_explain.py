@@ -171,6 +171,36 @@ def test_steps_of_tensorflow_programs_are_explained(run_prepared, program, begin
     assert "has run" not in ran.stdout
 
 
+STAGES = """
+    import sys
+    import jax, jax.numpy as jnp, numpy as np
+    import tfdist_jax as td
+
+    strategy = td.Pipeline(4, 8)
+    loss = td.Staged(lambda p, x: x, lambda w, x, batch: jnp.tanh(x @ w), lambda p, x, batch: (x**2).mean())
+    params = strategy.init(lambda: {"blocks": jnp.ones((4, 8, 8))})
+
+    @strategy.jit
+    def step(params, x):
+        return params, strategy.value_and_grad(loss, has_aux=False)(params, x)
+
+    step(params, strategy.put(np.ones((16, 8), np.float32)))
+    print("has run")
+"""
+STAGES_OF_KERAS = FIT.replace("MirroredStrategy()", "experimental.PipelineStrategy(2, 8)")
+
+
+@pytest.mark.parametrize(("program", "devices"), [(STAGES, 4), (STAGES_OF_KERAS, 2)], ids=["native", "fit"])
+def test_the_schedule_of_a_pipeline_is_drawn(explain, program, devices, tmp_path):
+    page = tmp_path / "page.html"
+    ran = explain(program, options=("--html", str(page)))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert re.search(
+        rf"^Pipeline\n  0  F0 F1(?s:.*)'1f1b': {devices} devices along 'stage', 8 micro", ran.stdout, re.MULTILINE
+    )
+    assert "has run" not in ran.stdout and "<svg" in page.read_text()
+
+
 def test_variables_in_one_place_are_on_devices_only_while_a_step_uses_them(run_prepared):
     program = LOOP.replace(
         "MirroredStrategy()", 'experimental.CentralStorageStrategy(parameter_device="/cpu:0")'

@@ -6,9 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from jax.sharding import PartitionSpec as P
 
 import tfdist_jax as td
+from tests.strategies.test_parallelism import relative_error
 
 WIDTH, HEADS, HIDDEN, VOCABULARY, LENGTH = 16, 2, 32, 40, 8
 TENSOR_RULES = {
@@ -81,3 +83,30 @@ def compute(strategy, loss_fn, params, batch, *extra, has_aux=True):
 @functools.cache
 def on_one_device(kind, layers, rows):
     return jax.device_get(compute(td.SingleDevice(), LOSSES[kind], make_params(layers), make_batch(rows)))
+
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+MESHES = {
+    "4 stages": {"stages": 4, "axes": {"data": 1}, "devices": 4},
+    "data x stage": {"stages": 4, "axes": {"data": 2}},
+    "stage first": {"stages": 2, "axes": {"stage": 2, "data": 4}},
+    "data x stage x fsdp": {"stages": 2, "axes": {"data": 2, "fsdp": 2}, "min_size": 64},
+    "data x stage x tensor": {"stages": 2, "axes": {"data": 2, "tensor": 2}, "rules": TENSOR_RULES},
+    "stage x fsdp x tensor": {"stages": 2, "axes": {"fsdp": 2, "tensor": 2}, "rules": TENSOR_RULES, "min_size": 64},
+}
+
+
+def make_pipeline(*, stages, microbatches=4, devices=8, **options):
+    return td.Pipeline(stages, microbatches, devices=tuple(jax.devices()[:devices]), **options)
+
+
+def check_like_one_device(bound, strategy, kind, layers, rows):
+    found = jax.device_get(compute(strategy, LOSSES[kind], make_params(layers), make_batch(rows)))
+    (loss, aux), grads = found
+    (expected, expected_aux), expected_grads = on_one_device(kind, layers, rows)
+    assert loss == pytest.approx(expected, rel=1e-13)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), aux) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), expected_aux
+    )
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-12), aux, expected_aux)
+    bound("relative error of gradients of a pipeline, f64", relative_error(grads, expected_grads), 1e-12)

@@ -205,38 +205,6 @@ def test_what_goes_round_waits_for_nothing_that_is_computed_meanwhile(small_tile
         assert all(eqn.invars[0] in loop.invars for eqn in eqns)
 
 
-@functools.cache
-def temporary_memory(devices, tokens, is_causal):
-    """Bytes for the gradients of eight layers in a loop, on each device."""
-    width = 256
-    strategy = td.Sharded({"data": 1, "sequence": devices}, devices=tuple(jax.devices()[:devices]))
-
-    def layer(x, params):
-        query, key, value = jnp.einsum("rtd,dchf->crthf", x, params["qkv"])
-        x += td.attend(query, key, value, is_causal=is_causal).reshape(x.shape)
-        return x + jnp.tanh(x @ params["up"]) @ params["down"], None
-
-    def loss(params, x):
-        return (jax.lax.scan(layer, x, params)[0] ** 2).mean()
-
-    shapes = {"qkv": (width, 3, HEADS, width // HEADS), "up": (width, 4 * width), "down": (4 * width, width)}
-    params = strategy.init(lambda: {name: jnp.ones((8, *shape)) for name, shape in shapes.items()})
-    batch = strategy.put(np.ones((1, tokens, width), np.float32))
-    return strategy.explain(strategy.value_and_grad(loss, has_aux=False), params, batch).memory.temporary
-
-
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_a_device_of_eight_needs_as_much_memory_for_eight_times_as_many_tokens(is_causal, bound):
-    """A little more than that of the layers goes round: keys, values, and their gradients."""
-    ratio = temporary_memory(8, 8 * 1024, is_causal) / temporary_memory(1, 1024, is_causal)
-    bound("temporary memory of 8 devices at 8x the tokens, to one device's", ratio, 1.1)
-
-
-def test_memory_grows_with_the_tokens_and_not_with_their_square(bound):
-    few, many = (temporary_memory(1, tokens, is_causal=True) for tokens in (1024, 4096))
-    bound("temporary memory of attention, 4,096 tokens to 1,024", many / few, 4)
-
-
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_the_kernel_for_tpu_computes_the_same(is_causal):
     random = np.random.default_rng(0)

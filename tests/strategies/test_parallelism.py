@@ -280,6 +280,36 @@ def test_an_uneven_batch_tells_that_large_layers_are_gathered_at_once():
         compute(params, strategy.put(np.ones((13, 512))))
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        td.Sharded({"data": -1, "tensor": 1}),
+        td.Sharded({"data": 2, "fsdp": 2, "tensor": 2}, rules={"w": P(None, None, "tensor")}, min_size=1),
+        td.Pipeline(2, 2, axes={"data": 2, "tensor": 2}, rules={"w": P(None, None, "tensor")}, stack="w", min_size=1),
+    ],
+    ids=["tensor of one", "data x fsdp x tensor", "data x stage x tensor"],
+)
+def test_gradients_of_16_bits_are_those_of_one_device(strategy, dtype):
+    """XLA:CPU would end the process where it divides `tensor` and sums them as they are."""
+    loss_fn = td.Staged(
+        lambda params, x: x + params["b"],
+        lambda w, x, batch: x + x @ w,
+        lambda params, x, batch: (x.astype(jnp.float32) ** 2).mean(),
+        stack="w",
+    )
+    params = {"w": jnp.full((4, 8, 8), 1 / 8, dtype), "b": jnp.ones(8, dtype)}
+    found, expected = (
+        jax.device_get(
+            each.value_and_grad(loss_fn, has_aux=False)(each.init(lambda: params), each.put(np.ones((8, 8), dtype)))
+        )
+        for each in (strategy, td.SingleDevice())
+    )
+    assert found[0] == expected[0]
+    assert jax.tree.map(lambda leaf: leaf.dtype.name, found[1]) == {"w": dtype, "b": dtype}
+    jax.tree.map(lambda one, other: np.testing.assert_array_equal(one, other), found[1], expected[1])
+
+
 def test_cast_parameters_are_gathered_in_their_type_and_their_gradients_reduced_in_float32():
     strategy = td.FSDP(min_size=1)
     cast = lambda tree: jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), tree)

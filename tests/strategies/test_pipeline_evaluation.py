@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import tfdist_jax as td
+from tests.shared import unlike_stages
 from tests.shared.staged_models import (
     LOSSES,
     TENSOR_RULES,
@@ -17,7 +18,6 @@ from tests.shared.staged_models import (
     make_params,
     mean_loss,
 )
-from tests.strategies import test_pipeline_lists as lists
 from tests.strategies.test_pipeline import MESHES, make_pipeline
 from tfdist_jax._pipeline._forward import order_forward
 from tfdist_jax._pipeline._slots import IDLE
@@ -114,11 +114,18 @@ def test_draws_by_keys_beside_the_batch_are_one_devices(rows):
 
 
 @pytest.mark.parametrize("rows", [16, 13])
-@pytest.mark.parametrize("case", lists.CASES)
+@pytest.mark.parametrize("case", unlike_stages.CASES)
 def test_lists_of_functions_are_evaluated(case, rows):
-    options = {"devices": 8, "schedule": "1f1b"} | lists.CASES[case]
+    options = {"devices": 8, "schedule": "1f1b"} | unlike_stages.CASES[case]
     strategy = make_pipeline(**options, stack=None)
-    check_against_one_device(strategy, lists.LOSS, lists.make_params(), lists.make_batch(rows))
+    check_against_one_device(strategy, unlike_stages.LOSS, unlike_stages.make_params(), unlike_stages.make_batch(rows))
+
+
+@pytest.mark.filterwarnings("ignore:The devices of a stage communicate")
+def test_lists_whose_stages_lie_on_several_devices_are_evaluated():
+    options = {"axes": {"data": 2, "tensor": 2}, "rules": unlike_stages.TENSOR_RULES, "min_size": 1}
+    strategy = make_pipeline(stages=2, schedule="1f1b", stack=None, **options)
+    check_against_one_device(strategy, unlike_stages.LOSS, unlike_stages.make_params(), unlike_stages.make_batch(16))
 
 
 def test_predictions_need_no_gradients():

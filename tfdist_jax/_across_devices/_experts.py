@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tfdist_jax._sharding._collectives import sum_over
 from tfdist_jax._sharding._exact import assume_exact, axis_size
 from tfdist_jax._sharding._mesh import EXPERT, SEQUENCE
 
@@ -181,7 +182,7 @@ def _mean_over_tokens(means: jax.Array) -> jax.Array:
 
 
 def _sum_over_tokens(sums: jax.Array) -> jax.Array:
-    return sums if axis_size(SEQUENCE) == 1 else jax.lax.psum(sums, SEQUENCE)
+    return sums if axis_size(SEQUENCE) == 1 else sum_over(sums, SEQUENCE)
 
 
 def _fill(num_slots: int, tokens: jax.Array, slots: jax.Array) -> jax.Array:

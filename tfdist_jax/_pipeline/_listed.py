@@ -1,21 +1,27 @@
 """Stages of functions that are not alike, each with its own parameters and shapes."""
 
 import functools
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 
 from tfdist_jax._pipeline._cuts import count_operations, cut_evenly
+from tfdist_jax._pipeline._executor import send
 from tfdist_jax._pipeline._packing import Packing
+from tfdist_jax._pipeline._places import FlatKind, ParamLayout
 from tfdist_jax._pipeline._pullback import Pullback, SplitPullback, take_floats
 from tfdist_jax._pipeline._schedule import Schedule
 from tfdist_jax._pipeline._staged import Staged
 from tfdist_jax._pipeline._stages import Finish, Last, Mode, SharedParams, used_inputs
 from tfdist_jax._sharding._mesh import STAGE
 
-_PARTS, _WHOLE = "parts", "whole"
+ON_DIVISION: ContextVar[Callable[[Sequence[range]], None]] = ContextVar("on_division", default=lambda stages: None)
+"""Called with which functions each stage has, once they are divided: when a pipeline is traced."""
 
 
 @final
@@ -23,7 +29,8 @@ class ListedModel:
     """A model of functions one after another, as a device of a pipeline has it.
 
     In the state, a parameter is split over all devices along `stage`. Before the first tick, each device gets those that its stages use:
-    flat arrays, of one size on all of them, which one exchange fills.
+    flat arrays, of one size on all of them, which one exchange fills. Where devices communicate while they compute, each computes all
+    stages at each tick, with its own parameters, and only its own stage's results count.
 
     Attributes:
         staged: The functions.
@@ -32,7 +39,15 @@ class ListedModel:
     """
 
     def __init__(  # noqa: PLR0913
-        self, staged: Staged, schedule: Schedule, params: Any, dimensions: Sequence[int | None], rows: Any, extra: Any
+        self,
+        staged: Staged,
+        schedule: Schedule,
+        params: Any,
+        layouts: Sequence[ParamLayout],
+        rows: Any,
+        extra: Any,
+        *,
+        in_order: bool,
     ) -> None:
         """Divide the functions, by what they compute.
 
@@ -40,14 +55,15 @@ class ListedModel:
             staged: The functions.
             schedule: How many stages there are, and over how many devices.
             params: Shapes of the whole parameters.
-            dimensions: Along which dimension each parameter is split over `stage`, None for those that all devices have.
+            layouts: How each parameter lies over the devices.
             rows: Shapes of a microbatch.
             extra: Shapes of other arguments.
+            in_order: Whether only one transfer may be under way at a time.
 
         Raises:
             ValueError: If there are fewer functions than stages.
         """
-        self.staged, self._schedule, self._dimensions = staged, schedule, dimensions
+        self.staged, self._schedule, self._layouts, self._in_order = staged, schedule, layouts, in_order
         self._leaves, self._tree = jax.tree.flatten(params)
         functions = staged.count_functions()
         if functions < schedule.num_stages:
@@ -63,6 +79,7 @@ class ListedModel:
             used.append({*used_inputs(program, len(self._leaves))})
             x = y
         self.stages = cut_evenly(costs, schedule.num_stages)
+        ON_DIVISION.get()(self.stages)
         self._used = [sorted(set[int]().union(*(used[i] for i in stage))) for stage in self.stages]
         run_last = lambda leaves, x, rows, extra: staged.last(self._tree.unflatten(leaves), x, rows, *extra)
         by_last = used_inputs(jax.make_jaxpr(run_last)(self._leaves, x, rows, extra), len(self._leaves))
@@ -72,12 +89,13 @@ class ListedModel:
     def prepare(self, params: Any) -> tuple[list[Any], Any]:
         """Return the parameters that all devices have, and flat arrays of those that this device's stages use: `[stages of it, ...]`."""
         leaves = jax.tree.leaves(params)
+        whole = lambda leaf, along: leaf if along is None else jax.lax.all_gather(leaf, STAGE, axis=along, tiled=True)
         gathered = [
-            leaf if dimension is None or not is_shared else jax.lax.all_gather(leaf, STAGE, axis=dimension, tiled=True)
-            for leaf, dimension, is_shared in zip(leaves, self._dimensions, self.shared.are_shared, strict=True)
+            whole(leaf, layout.staged) if is_shared else leaf
+            for leaf, layout, is_shared in zip(leaves, self._layouts, self.shared.are_shared, strict=True)
         ]
         shared = self.shared.take(self._tree.unflatten(gathered))
-        return shared, {key: self._exchange(leaves, key) for key in self._widths}
+        return shared, {kind: self._exchange(leaves, kind) for kind in self._widths}
 
     def run_stage(self, mode: Mode, k: int, own: Mapping[Any, jax.Array], x: Any, others: Any) -> Any:
         """Return what stage `k` hands on, given its parameters, what it takes, and rows and other arguments."""
@@ -88,15 +106,14 @@ class ListedModel:
         return x
 
     def make_stages(self, rows: Any, extra: Any, finish: Finish, mode: Mode) -> "ListedStages":
-        """Trace the stages for microbatches of the shapes of `rows`.
-
-        Raises:
-            ValueError: If they communicate: they are branches that only one device takes.
-        """
+        """Trace the stages for microbatches of the shapes of `rows`."""
         if mode.is_uniform:
-            raise ValueError(
-                "The devices of a stage communicate while they compute, which functions that are not alike cannot: each is a branch that "
-                "other devices do not take. Stack layers that are alike, as td.Staged takes them, or use the axes 'data' and 'fsdp'."
+            count = len(self.stages)
+            warnings.warn(
+                "The devices of a stage communicate while they compute, and the functions of td.Staged are not alike: so each device "
+                f"computes all {count} stages at each tick, {count} times as much as its own. Stack layers that are alike, as td.Staged "
+                "takes them, or use the axes 'data' and 'fsdp' alone.",
+                stacklevel=2,
             )
         return ListedStages(self, rows, extra, finish, mode)
 
@@ -104,8 +121,8 @@ class ListedModel:
     def own_shapes(self) -> Any:
         """Shapes of a stage's parameters, as it has them."""
         devices = self._schedule.num_devices
-        shape = lambda key, width: (devices, width) if key[0] == _PARTS else (width,)
-        return {key: jax.ShapeDtypeStruct(shape(key, width), key[1]) for key, width in self._widths.items()}
+        shape = lambda kind, width: (*(devices,) * kind.is_split, *kind.blocks, width)
+        return {kind: jax.ShapeDtypeStruct(shape(kind, width), kind.dtype) for kind, width in self._widths.items()}
 
     def _run_function(self, number: int, leaves: Sequence[Any], x: Any, rows: Any, extra: Any) -> Any:
         y = self.staged.apply_function(number, self._tree.unflatten(leaves), x, rows, extra)
@@ -113,48 +130,55 @@ class ListedModel:
 
     def _plan(self) -> None:
         """Give each parameter its place in the flat arrays of the stages that use it."""
-        self._places: list[dict[int, tuple[tuple[str, str], int, int]]] = []
-        self._widths: dict[tuple[str, str], int] = {}
+        self._places: list[dict[int, tuple[FlatKind, int, int]]] = []
+        self._widths: dict[FlatKind, int] = {}
         for used in self._used:
-            places, ends = {}, {}
+            places, ends = {}, dict[FlatKind, int]()
             for i in used:
-                leaf, is_split = self._leaves[i], self._dimensions[i] is not None
-                key = (_PARTS if is_split else _WHOLE, str(leaf.dtype))
-                size = leaf.size // (self._schedule.num_devices if is_split else 1)
-                places[i] = key, ends.get(key, 0), size
-                ends[key] = ends.get(key, 0) + size
+                kind = self._layouts[i].kind_of(self._leaves[i])
+                parts = math.prod(kind.blocks) * (self._schedule.num_devices if kind.is_split else 1)
+                size = self._leaves[i].size // parts
+                places[i] = kind, ends.get(kind, 0), size
+                ends[kind] = ends.get(kind, 0) + size
             self._places.append(places)
-            self._widths |= {key: max(end, self._widths.get(key, 0)) for key, end in ends.items()}
+            self._widths |= {kind: max(end, self._widths.get(kind, 0)) for kind, end in ends.items()}
 
-    def _exchange(self, leaves: Sequence[jax.Array], key: tuple[str, str]) -> jax.Array:
+    def _exchange(self, leaves: Sequence[jax.Array], kind: FlatKind) -> jax.Array:
         """Return the flat arrays of one kind for this device's stages."""
         devices, chunks = self._schedule.num_devices, self._schedule.num_chunks
         rows = [
-            [self._pack(leaves, chunk * devices + device, key) for device in range(devices)] for chunk in range(chunks)
+            [self._pack(leaves, chunk * devices + device, kind) for device in range(devices)] for chunk in range(chunks)
         ]
         stacked = jnp.stack([jnp.stack(row) for row in rows])
-        if key[0] == _PARTS:
+        if not kind.is_split:
+            return stacked[:, jax.lax.axis_index(STAGE)]
+        if not kind.axes:
             return jax.lax.all_to_all(stacked, STAGE, split_axis=1, concat_axis=1, tiled=True)
-        return stacked[:, jax.lax.axis_index(STAGE)]
+        return exchange_by_permutations(stacked, devices, in_order=self._in_order)
 
-    def _pack(self, leaves: Sequence[jax.Array], k: int, key: tuple[str, str]) -> jax.Array:
-        parts = [jnp.ravel(leaves[i]) for i, (kind, _, _) in self._places[k].items() if kind == key]
-        missing = self._widths[key] - sum(part.size for part in parts)
-        return jnp.concatenate([*parts, jnp.zeros(missing, key[1])])
+    def _pack(self, leaves: Sequence[jax.Array], k: int, kind: FlatKind) -> jax.Array:
+        parts = [self._layouts[i].pack(leaves[i]) for i, (each, _, _) in self._places[k].items() if each == kind]
+        missing = self._widths[kind] - sum(part.shape[-1] for part in parts)
+        return jnp.concatenate([*parts, jnp.zeros((*kind.blocks, missing), kind.dtype)], axis=-1)
 
     def _unpack(self, k: int, own: Mapping[Any, jax.Array]) -> list[jax.Array]:
         """Return all parameters, of which those that stage `k` does not use are zeros."""
         leaves = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in self._leaves]
-        for i, (key, start, size) in self._places[k].items():
-            shape, dimension = self._leaves[i].shape, self._dimensions[i]
-            flat = own[key][..., start : start + size]
-            if dimension is None:
-                leaves[i] = flat.reshape(shape)
-                continue
-            devices = self._schedule.num_devices
-            part = [*shape[:dimension], shape[dimension] // devices, *shape[dimension + 1 :]]
-            leaves[i] = jnp.moveaxis(flat.reshape(devices, *part), 0, dimension).reshape(shape)
+        for i, (kind, start, size) in self._places[k].items():
+            leaves[i] = self._layouts[i].unpack(own[kind][..., start : start + size], self._leaves[i].shape)
         return leaves
+
+
+def exchange_by_permutations(stacked: jax.Array, devices: int, *, in_order: bool) -> jax.Array:
+    """Return what `all_to_all` along `stage` gives of arrays `[chunks, devices, ...]`, whose other axes stay split.
+
+    XLA would gather these for an all-to-all, but not for permutations. `in_order` is as in `send`.
+    """
+    device = jax.lax.axis_index(STAGE)
+    turns = [(stacked[:, (device + turn) % devices], turn) for turn in range(devices)]
+    pairs = lambda turn: [(i, (i + turn) % devices) for i in range(devices)]
+    got = [turns[0][0], *send([(part, pairs(turn)) for part, turn in turns[1:]], in_order=in_order)]
+    return jnp.stack(got, axis=1)[:, (device - jnp.arange(devices)) % devices]
 
 
 @final
@@ -252,4 +276,8 @@ class ListedStages:
         return self._last.depends(pick, self._arguments)
 
     def _switch(self, k: Any, branch: Callable[[int], Callable[..., Any]], *args: Any) -> Any:
-        return jax.lax.switch(k, [branch(i) for i in range(len(self._model.stages))], *args)
+        branches = [branch(i) for i in range(len(self._model.stages))]
+        if not self._mode.is_uniform:
+            return jax.lax.switch(k, branches, *args)
+        # Devices that communicate must not be in different branches.
+        return jax.tree.map(lambda *each: jax.lax.select_n(k, *each), *(run(*args) for run in branches))

@@ -102,8 +102,42 @@ def fused_sum(
     if jax.lax.axis_size(axis_name) == 1:
         # XLA would leave out the all-reduce, but not the copies into buckets and out of them.
         return [None if array is None else jnp.asarray(array) for array in arrays]
-    total = lambda array: jax.lax.psum(array, axis_name)
+    total = lambda array: sum_over(array, axis_name)
     return map_buckets(total, arrays, bucket_bytes=bucket_bytes, pack_bytes=pack_bytes)
+
+
+def at_least_float32(array: jax.Array) -> jax.Array:
+    """Return an array in float32 if its type is a shorter one."""
+    is_short = jnp.issubdtype(array.dtype, jnp.inexact) and jnp.finfo(array.dtype).bits < 32
+    return array.astype(jnp.float32) if is_short else array
+
+
+def sum_over(array: jax.Array, axis_name: AxisNames) -> jax.Array:
+    """Sum an array over mesh axes in a program of replicas, as `jax.lax.psum`."""
+    return _run_wide(lambda array: jax.lax.psum(array, axis_name), array)
+
+
+def scatter_sum_over(array: jax.Array, axis_name: AxisNames, dimension: int) -> jax.Array:
+    """Sum an array over mesh axes, of which each device gets its part, as `jax.lax.psum_scatter(..., tiled=True)`."""
+    scatter = lambda array: jax.lax.psum_scatter(array, axis_name, scatter_dimension=dimension, tiled=True)
+    return _run_wide(scatter, array)
+
+
+def gather_over(array: jax.Array, axis_name: AxisNames, dimension: int) -> jax.Array:
+    """Gather an array over mesh axes, as `jax.lax.all_gather(..., tiled=True)`, whose gradient is summed and scattered."""
+    return _run_wide(lambda array: jax.lax.all_gather(array, axis_name, axis=dimension, tiled=True), array)
+
+
+def _run_wide(communicate: Callable[[jax.Array], jax.Array], array: jax.Array) -> jax.Array:
+    """Communicate about numbers of 16 bits as float32 where XLA would end the process: on CPUs, if it divides other axes of the mesh.
+
+    There it sums them in float32 anyway (https://github.com/openxla/xla, `all-reduce-promotion`).
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    breaks_down = bool(mesh.auto_axes) and mesh.abstract_device is not None and mesh.abstract_device.platform == "cpu"
+    wide = at_least_float32(array) if breaks_down else array
+    result = communicate(wide)
+    return result if wide.dtype == array.dtype else result.astype(array.dtype)
 
 
 def map_buckets(

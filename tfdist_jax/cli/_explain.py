@@ -1,6 +1,7 @@
 """`tfdist-jax explain`: what the training step of a program does, told before it runs."""
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,11 @@ import jax
 from jax.sharding import Mesh
 
 from tfdist_jax._explain import explain
+from tfdist_jax._pipeline import PipelinePlan
+from tfdist_jax._program import BEFORE_GRADIENTS
 from tfdist_jax._sharding._mesh import data_mesh
 from tfdist_jax._stateful._traffic_explanation import TrafficExplanation
+from tfdist_jax._thread_state import having
 from tfdist_jax.cli._until_step import add_program_and_step, run_until_step
 
 # What explains a step is no part of the program's tracebacks.
@@ -32,15 +36,25 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    pipelines: dict[Mesh, PipelinePlan | None] = {}
+
+    def note_pipeline(strategy: Any, *_: Any) -> None:
+        pipelines[strategy.mesh] = strategy.pipeline
+
     def explain_step(step: Any, mesh: Mesh | None, args: tuple[Any, ...]) -> int:
-        is_explained = isinstance(step, TrafficExplanation)  # On servers the step is not one program.
-        explanation = step if is_explained else explain(step, args, mesh or _mesh_of(args[0]))
+        if isinstance(step, TrafficExplanation):  # On servers the step is not one program.
+            explanation = step
+        else:
+            explanation = explain(step, args, mesh or _mesh_of(args[0]))
+            # A step of `fit` has been traced by now; others are while they are explained.
+            explanation = dataclasses.replace(explanation, pipeline=pipelines.get(explanation.mesh))
         print(explanation)
         if arguments.html is not None:
             explanation.write_html(arguments.html)
         return 0
 
-    return run_until_step(arguments, explain_step, what="explained")
+    with having(BEFORE_GRADIENTS, note_pipeline):
+        return run_until_step(arguments, explain_step, what="explained")
 
 
 def _mesh_of(state: Any) -> Mesh:

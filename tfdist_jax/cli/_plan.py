@@ -12,6 +12,7 @@ from tfdist_jax._hardware import HARDWARE
 from tfdist_jax._plan import Training, make_plan
 from tfdist_jax._program import BEFORE_GRADIENTS
 from tfdist_jax._sharding._input import PaddedBatch
+from tfdist_jax._thread_state import having
 from tfdist_jax.cli._arguments import positive_int
 from tfdist_jax.cli._until_step import add_program_and_step, run_until_step
 
@@ -118,12 +119,9 @@ def _find_training(step: Any, args: tuple[Any, ...]) -> tuple[Training, tuple[An
         ValueError: If it differentiates no loss, or not by a part of its state.
     """
     found: list[_FoundLoss] = []
-    before = BEFORE_GRADIENTS.set(lambda *given: found.append(_FoundLoss(*given)))
-    try:
+    with having(BEFORE_GRADIENTS, lambda *given: found.append(_FoundLoss(*given))):
         if hasattr(step, "lower"):  # Not where parameters lie on servers.
             step.lower(*args)
-    finally:
-        BEFORE_GRADIENTS.reset(before)
     if not found:
         raise ValueError(
             f"The step {getattr(step, '__name__', step)!r} differentiates no loss by `strategy.value_and_grad`, so that it cannot be "
