@@ -60,10 +60,10 @@ def loss_of(params, x, batch):
     return optax.softmax_cross_entropy_with_integer_labels(x @ params["head"], batch["y"]).mean()
 
 
-def gradients_by_hand(strategy, specs):
-    """GPipe as JAX differentiates it; what all devices have is summed over them."""
+def gradients_by_hand(strategy, specs, first=embed, layer=apply_layer, last=loss_of):
+    """GPipe as JAX differentiates it; what all devices have, all but "blocks", is summed over them."""
     pairs = [(i, i + 1) for i in range(STAGES - 1)]
-    layer = jax.checkpoint(apply_layer)
+    layer = jax.checkpoint(layer)
 
     def replica(params, batch):
         stage = jax.lax.axis_index("stage")
@@ -71,7 +71,7 @@ def gradients_by_hand(strategy, specs):
         gather = lambda leaf, spec: jax.lax.all_gather(leaf, "stage", axis=spec.index("stage"), tiled=True)
 
         def loss_fn(params):
-            outer = {name: gather(params[name], specs[name]) for name in ("embedding", "head")}
+            outer = {name: gather(params[name], specs[name]) for name in params if name != "blocks"}
             run = lambda x: jax.lax.scan(lambda x, layer_params: (layer(layer_params, x), None), x, params["blocks"])[0]
 
             def tick(carry, number):
@@ -79,13 +79,13 @@ def gradients_by_hand(strategy, specs):
                 m = jnp.clip(number - stage, 0, MICROBATCHES - 1)
                 is_due = (number >= stage) & (number - stage < MICROBATCHES)
                 part = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, m, keepdims=False), parts)
-                x = jax.lax.cond(stage == 0, lambda x: embed(outer, part), lambda x: x, x)
+                x = jax.lax.cond(stage == 0, lambda x: first(outer, part), lambda x: x, x)
                 y = jax.lax.cond(is_due, run, lambda x: x, x)
-                last = lambda y: loss_of(outer, y, part)
-                added = jax.lax.cond(is_due & (stage == STAGES - 1), last, lambda y: jnp.zeros(()), y)
+                finish = lambda y: last(outer, y, part)
+                added = jax.lax.cond(is_due & (stage == STAGES - 1), finish, lambda y: jnp.zeros(()), y)
                 return (jax.lax.ppermute(y, "stage", pairs), loss + added / MICROBATCHES), None
 
-            shape = jax.eval_shape(lambda: embed(outer, jax.tree.map(lambda leaf: leaf[0], parts)))
+            shape = jax.eval_shape(lambda: first(outer, jax.tree.map(lambda leaf: leaf[0], parts)))
             start = jnp.zeros(shape.shape, shape.dtype), jnp.zeros(())
             (_, loss), _ = jax.lax.scan(tick, start, jnp.arange(MICROBATCHES + STAGES - 1))
             return loss / strategy.num_replicas

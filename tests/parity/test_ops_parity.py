@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.peers, pytest.mark.slow("TensorFlow evaluates all expr
 TOLERANCE = {"float64": 1e-12, "complex64": 2e-6, "float32": 2e-6, "float16": 1e-3, "bfloat16": 1e-2}
 
 # What TensorFlow has nothing of.
-BEYOND_TENSORFLOW = {"tf.distribute.experimental.FSDPStrategy", "tf.distribute.experimental.ModelParallelStrategy"}
+BEYOND_TENSORFLOW = {f"tf.distribute.experimental.{name}Strategy" for name in ("FSDP", "ModelParallel", "Pipeline")}
 
 # What classes of ours take beyond TensorFlow's parameters, by name alone.
 WAYS_OF_TRAINING = ["max_staleness", "backup_workers", "sync_every", "outer_optimizer", "report_every_s"]

@@ -22,6 +22,7 @@ from tfdist_jax._stateful._replica_state import run_with_cells
 from tfdist_jax._stateful._shape_branches import run_by_shape
 from tfdist_jax._stateful._state import current_scope
 from tfdist_jax._stateful._storage import MirroredStorage, PerReplicaStorage, Storage
+from tfdist_jax._thread_state import restoring_variables
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted_inside
 from tfdist_jax.compat.tensorflow._functions._calls import is_input
 from tfdist_jax.compat.tensorflow._functions._closure_guard import closure_guard
@@ -209,7 +210,7 @@ class Strategy:
                 results = fn(*call[0], **call[1])
             merging.own_values += jax.tree.leaves(results)
             return results
-        with entering_scope(self):
+        with restoring_variables(), entering_scope(self):
             if current_scope() is not None:
                 return self._trace(AS_ONE_PROGRAM, fn, *call)[1]
             return self._run_planned(fn, *call)

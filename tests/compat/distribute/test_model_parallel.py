@@ -37,6 +37,26 @@ def test_what_rules_divide_is_neither_gathered_nor_added_up_whole():
     assert 4 * 64 * 4 <= sums["tensor",] < 4 * 64 * 4 + 100
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_gradients_of_16_bits_are_added_up(dtype):
+    """XLA:CPU would end the process if they were as they are."""
+    weights = []
+    for strategy in (
+        ModelParallelStrategy({"up/kernel": P(None, "tensor")}, 4),
+        tf.distribute.OneDeviceStrategy("cpu:0"),
+    ):
+        with strategy.scope():
+            layer = keras.layers.Dense(16, name="up", dtype=dtype, kernel_initializer="ones")
+            model = keras.Sequential([keras.Input((4,), dtype=dtype), layer])
+            model.compile(keras.optimizers.SGD(1.0), "mse")
+        model.fit(np.ones((8, 4), dtype), np.full((8, 16), 2, dtype), batch_size=8, verbose=0)
+        assert layer.kernel.dtype == dtype
+        weights.append([np.asarray(weight, np.float32) for weight in model.get_weights()])
+    assert not np.array_equal(weights[0][0], np.ones((4, 16)))
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_rules_that_match_nothing_are_told():
     strategy = ModelParallelStrategy({**RULES, "attention/kernel": P("tensor")}, 4)
     with pytest.warns(UserWarning, match=r"\['attention/kernel'\] match the end of no variable's path.*'sequential"):

@@ -11,6 +11,7 @@ __getattr__ = LazyNames(
         "distribute._central_storage": "CentralStorageStrategy",
         "distribute._multi_worker": "MultiWorkerMirroredStrategy=ExperimentalMultiWorkerMirroredStrategy",
         "distribute._parameter_server": "ParameterServerStrategy",
+        "distribute._pipeline": "PipelineStrategy",
         "distribute._preemption": "PreemptionCheckpointHandler TerminationConfig",
         "distribute._sharded": "FSDPStrategy ModelParallelStrategy",
         "distribute._strategy": "ValueContext",

@@ -14,6 +14,9 @@ from tfdist_jax.compat.tensorflow.distribute._options import (
 from tfdist_jax.compat.tensorflow.distribute._parameter_server import (
     ParameterServerStrategy as ParameterServerStrategy,
 )
+from tfdist_jax.compat.tensorflow.distribute._pipeline import (
+    PipelineStrategy as PipelineStrategy,
+)
 from tfdist_jax.compat.tensorflow.distribute._preemption import (
     PreemptionCheckpointHandler as PreemptionCheckpointHandler,
     TerminationConfig as TerminationConfig,

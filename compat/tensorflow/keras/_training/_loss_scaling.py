@@ -7,12 +7,14 @@ Ref: https://www.tensorflow.org/tutorials/distribute/custom_training#define_the_
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 import jax
 import keras
 
+from tfdist_jax._thread_state import having
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow.keras._change import Hook, instead
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer, loss_module
@@ -26,24 +28,34 @@ _only_gradients: ContextVar[bool] = ContextVar("only_gradients", default=False)
 _present: ContextVar[float] = ContextVar("present", default=1.0)
 
 
+# Whether regularisers of weights add nothing, where their part is computed by itself.
+_hides_regularizers: ContextVar[bool] = ContextVar("hides_regularizers", default=False)
+
+
+def hiding_regularizers() -> AbstractContextManager[None]:
+    """Let regularisers of weights add nothing to a model's losses."""
+    return having(_hides_regularizers, True)
+
+
 @contextlib.contextmanager
-def scaling_only_gradients() -> Iterator[None]:
+def with_layer_losses(model: keras.Model, losses: Sequence[Any]) -> Iterator[None]:
+    """Let `model.losses` be `losses`, which its layers have added where they computed, and what regularisers of weights add."""
+    before = model._losses_override
+    model._losses_override = [*losses, *model._get_regularization_losses()]
+    try:
+        yield
+    finally:
+        model._losses_override = before
+
+
+def scaling_only_gradients() -> AbstractContextManager[None]:
     """Leave the values of losses as they are and divide their gradients."""
-    token = _only_gradients.set(True)
-    try:
-        yield
-    finally:
-        _only_gradients.reset(token)
+    return having(_only_gradients, True)
 
 
-@contextlib.contextmanager
-def rescale_regularizers(sizes: Sequence[int]) -> Iterator[None]:
+def rescale_regularizers(sizes: Sequence[int]) -> AbstractContextManager[None]:
     """Let gradients of weights' regularisers count for replicas without rows, too, which TensorFlow lets run."""
-    token = _present.set(sum(size > 0 for size in sizes) / len(sizes))
-    try:
-        yield
-    finally:
-        _present.reset(token)
+    return having(_present, sum(size > 0 for size in sizes) / len(sizes))
 
 
 def scale_loss(value: jax.Array) -> jax.Array:
@@ -76,6 +88,8 @@ def _divide_gradient_jvp(divisor: float, primals: tuple[Any], tangents: tuple[An
 
 
 def _regularization_losses(self: keras.Layer) -> list[Any]:
+    if _hides_regularizers.get():
+        return []
     # Keras's own reads what a step has given the variables past them, where no gradient tape sees it.
     losses = [weight.regularizer(weight) for weight in self.trainable_weights if weight.regularizer is not None]
     present = _present.get()

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras.distribution import distribution
 
+from tfdist_jax._thread_state import having, restoring_thread_state, restoring_variables
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import DefaultStrategy, Strategy
 from tfdist_jax.compat.tensorflow.keras._change import Hook
@@ -127,8 +128,10 @@ def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..
     @functools.wraps(original)
     def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         is_first = getattr(self, f"{kind}_function", None) is None
-        build = building(self) if is_first else contextlib.nullcontext()
-        with build, _leaving_reset(self, kind) if name in _RESETTING else contextlib.nullcontext():
+        leave_reset = _leaving_reset(self, kind) if name in _RESETTING else contextlib.nullcontext()
+        # Later calls trace only where programs are made, which restores the thread's state, too.
+        restoring = restoring_thread_state if is_first or self.run_eagerly else restoring_variables
+        with restoring(), building(self) if is_first else contextlib.nullcontext(), leave_reset:
             return run(self, *args, **kwargs)
 
     return method
@@ -137,11 +140,10 @@ def _in_scope(name: str, kind: str, original: Callable[..., Any]) -> Callable[..
 @contextlib.contextmanager
 def _leaving_reset(model: keras.Model, kind: str) -> Iterator[None]:
     call = MetricReset(model, kind)
-    token = METRIC_RESET.set(call)
     try:
-        yield
+        with having(METRIC_RESET, call):
+            yield
     finally:
-        METRIC_RESET.reset(token)
         if call.left is not None:  # The step has failed.
             call.left()
 
