@@ -65,14 +65,14 @@ def test_a_log_that_cannot_be_written_stops_no_work_and_its_output_goes_on_on_th
             print("x" * 200_000, flush=True)
         result(f"ready{INDEX}", True)
         while not pathlib.Path(os.environ["RESULTS"], "full").exists(): time.sleep(0.05)
-        print(f"worker {INDEX} goes on\\nwith its work", flush=True)
+        os.write(1, b"worker %d goes on\\nwith its work\\n" % INDEX)  # At once: the two workers' lines stay together.
         sys.exit(3 * INDEX)
     """
     launcher = launch("import sys\n" + textwrap.dedent(program), "--workers", "2")
     for i in range(2):
         launcher.wait_for_result(f"ready{i}")
     log = launcher.results / "tfdist_logs/worker_1.log"
-    while log.stat().st_size < 200_000:
+    while log.stat().st_size <= 200_000:
         time.sleep(0.02)
     resource.prlimit(launcher.pid, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
     (launcher.results / "full").touch()

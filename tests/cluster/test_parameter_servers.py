@@ -123,7 +123,13 @@ result("fit", [found["accuracy"], int(model.optimizer.iterations)])
     assert accuracy > 0.9 and iterations == 300
 
 
-@pytest.mark.parametrize("strikes", [["kill", "coordinator"], ["freeze"]], ids=["killed", "frozen"])
+@pytest.mark.parametrize(
+    "strikes",
+    [
+        pytest.param(["kill", "coordinator"], id="killed"),
+        pytest.param(["freeze"], id="frozen", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_servers_and_coordinators_that_go_end_the_group_which_goes_on_from_its_checkpoint(launch, strikes):
     program = (
         SERVE

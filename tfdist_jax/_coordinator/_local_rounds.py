@@ -21,7 +21,7 @@ class LocalUpdates(Protocol):
         ...
 
     def forget(self, worker: int, others: Sequence[int]) -> None:
-        """Let a worker, whose process has gone, go on from what is common, and otherwise from what others have made."""
+        """Let a worker, whose process has gone or is back, go on from what is common, and otherwise from what others have made."""
         ...
 
 
@@ -70,9 +70,12 @@ class LocalRounds:
                 self._end_if_complete()
 
     def come_back(self, worker: int) -> None:
-        """Note that a worker is there again."""
+        """Note that a worker is there again; it goes on from what the others have made by then, not from what they had when it went."""
         with self.lock:
             self._gone.discard(worker)
+            updates = self._updates()
+            if updates is not None:
+                updates.forget(worker, self._last)
 
     def settle(self) -> None:
         """Put together the variables of the workers that have made steps, and what optimizers keep."""

@@ -10,6 +10,7 @@ import jax
 
 from tfdist_jax._coordinator._closure_queue import Closure
 from tfdist_jax._sharding._mesh import Device
+from tfdist_jax._thread_state import having
 
 
 class WorkerLostError(BaseException):
@@ -84,22 +85,15 @@ def run_freely(action: Callable[[], Any]) -> Any:
     """Return what `action` returns, which traces without waiting for other workers: its caller holds a lock they may wait for."""
     if CURRENT_WORKER.get() is None:
         return action()
-    token = _traces_freely.set(True)
-    try:
+    with having(_traces_freely, True):
         return action()
-    finally:
-        _traces_freely.reset(token)
 
 
 @contextlib.contextmanager
 def being_worker(worker: Worker) -> Iterator[None]:
     """Run a closure as a worker's."""
-    token, of_memory = CURRENT_WORKER.set(worker), _memory.set({})
-    try:
+    with having(CURRENT_WORKER, worker), having(_memory, {}):
         yield
-    finally:
-        CURRENT_WORKER.reset(token)
-        _memory.reset(of_memory)
 
 
 @final

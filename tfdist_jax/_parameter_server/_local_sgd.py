@@ -115,7 +115,7 @@ class LocalTrainer:
         return apply_gradients(outer, jax.tree.map(jnp.subtract, trained, mean), opt_state, trained)
 
     def forget(self, worker: int, others: Sequence[int]) -> None:
-        """Let a worker, whose process has gone, go on from the global parameters, and from the mean of the states of others' optimizers."""
+        """Let a worker that is gone or back go on from the global parameters, and from the mean of the states of others' optimizers."""
         self._weights.forget(worker, others)
         self._frozen_copies.forget(worker, others)
 

@@ -1,5 +1,6 @@
 """Workers and servers that go, freeze and come back while a coordinator trains: each change counts once, and nobody waits for ever."""
 
+import gc
 import itertools
 import threading
 import time
@@ -11,6 +12,7 @@ from environment import LIMIT_S
 from sklearn.datasets import load_digits
 
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax._coordinator import LocalRounds
 from tfdist_jax._servers import Runner, Server, StaleSenderError
 from tfdist_jax._servers._ray_actors import WorkerActor
 from tfdist_jax._servers._ray_engine import RayServers, RayWorker
@@ -391,3 +393,52 @@ def test_workers_that_go_lose_their_copies_and_training_goes_on(coordinate, rays
     assert len(rounds) == 1 and rounds[0] >= 4
     # A checkpoint has what the others' optimizers keep.
     assert int(optimizer.iterations) > 10
+
+
+def test_a_worker_that_comes_back_goes_on_from_what_the_others_have_made_by_then(coordinate, rays, monkeypatch):
+    come_back, is_back = LocalRounds.come_back, threading.Event()
+
+    def observed(self, worker):
+        come_back(self, worker)
+        is_back.set()
+
+    monkeypatch.setattr(LocalRounds, "come_back", observed)
+    strategy, coordinator = coordinate(3, 1, sync_every=4)
+    with strategy.scope():
+        weight, optimizer = tf.Variable(0.0), keras.optimizers.Adam(0.1)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = (weight - x) ** 2
+        optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+        return optimizer.iterations
+
+    def train(closures):
+        results = [coordinator.schedule(step, args=(tf.constant(1.0),)) for _ in range(closures)]
+        return sorted(int(result.fetch()) for result in results)  # No `join`, with which the last round ends.
+
+    rays[0].actors["worker", 1].end()  # Before it has made any step, and there has been any round.
+    assert train(40) == sorted([*range(1, 21)] * 2)
+    rays[0].start("worker", 1)
+    assert is_back.wait(LIMIT_S)
+    assert train(12) == sorted([*range(21, 25)] * 3)
+
+
+def test_arrays_are_dropped_by_the_next_call_and_not_in_a_garbage_collection(coordinate, rays):
+    strategy, _ = coordinate(1, 1)
+    with strategy.scope():
+        first, second = tf.Variable(1.0), tf.Variable(2.0)
+    number = first.stored.number
+    (server,) = (actor for (job, _), actor in rays[0].actors.items() if job == "ps")
+    held = lambda: server._object._server._arrays.keys()
+    assert number in held()
+    with rays[0]._threads._shutdown_lock:  # As if the variable were freed while a call is sent.
+        del first
+        gc.collect()
+    assert float(second) == 2
+    deadline = time.monotonic() + LIMIT_S
+    while number in held():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert second.stored.number in held()
