@@ -17,7 +17,7 @@ SAMPLE := tests/test_internals.py tests/compat/keras/test_internals.py tests/tes
 	$(STRATEGIES) tests/cli/test_main.py tests/compat/test_function.py tests/compat/data/test_dataset.py \
 	tests/compat/distribute/test_run.py tests/compat/keras/test_fit.py tests/compat/train/test_restoration.py tests/compat/io \
 	tests/compat/saved_model tests/compat/test_host_part.py \
-	tests/cluster/test_tls.py tests/cluster/test_agreement.py tests/testing/test_files.py tests/test_memory.py
+	tests/cluster/test_tls.py tests/cluster/test_agreement.py tests/testing/test_files.py tests/test_memory.py tests/test_thread_state.py
 # How many programs of each kind `make fuzz` tries, and the first one's number.
 PROGRAMS ?= 200
 SEED ?= $(shell date +%s)

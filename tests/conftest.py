@@ -27,7 +27,7 @@ from tfdist_jax import _compilation_cache
 from tfdist_jax._checkpoint import _array_files
 from tfdist_jax._checkpoint._bucket_store import PYTHON_CRASHES
 
-pytest_plugins = ["tfdist_jax.testing", "bounds"]
+pytest_plugins = ["tfdist_jax.testing", "bounds", "tpu"]
 
 os.environ["KERAS_BACKEND"] = "jax"  # Tests may import Keras before the facade.
 os.environ["EPATH_USE_TF"] = "false"  # Buckets are reached without TensorFlow, as where it is not installed.

@@ -58,6 +58,7 @@ def test_parameter_servers_and_an_evaluator_are_what_tf_config_says(run_program,
     assert re.findall(r"epoch (\d)/3", resumed.stdout) == ["3"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("trains two models in five processes, and evaluates in a sixth")
 def test_digits_are_learned_with_parameter_servers_in_processes(run_script, tmp_path):
     runner = ("-m", "tfdist_jax", "launch", "--workers", "2", "--parameter-servers", "2", "--evaluator", "--verbose")

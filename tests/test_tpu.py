@@ -1,43 +1,6 @@
 """What the steps become on TPU, seen without one: compiled ahead of time for the chips of several hosts."""
 
-import importlib.util
-import json
-import os
-import sys
-from pathlib import Path
-
 import pytest
-
-PROGRAMS = Path(__file__).parent / "programs"
-
-
-def libtpu_folder():
-    """The folder to import libtpu from: beside the other packages, since JAX would look for a TPU at every start."""
-    beside = Path(sys.prefix) / "libtpu"
-    if beside.exists():
-        return beside
-    spec = importlib.util.find_spec("libtpu")
-    return None if spec is None or spec.origin is None else Path(spec.origin).parents[1]
-
-
-@pytest.fixture
-def run_for_tpu(run_script):
-    """Returns a function that runs a program with topologies as arguments, which prints JSON about each."""
-    folder = libtpu_folder()
-    if folder is None:
-        pytest.skip("libtpu is not installed: `make peers` adds it where there is a package for this machine.")
-    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-
-    def run(program, *topologies):
-        ran = run_script(
-            PROGRAMS / program, *topologies, env={"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
-        )
-        assert ran.returncode == 0, ran.stderr
-        found = json.loads(ran.stdout.splitlines()[-1])
-        assert found.keys() == {*topologies}
-        return found
-
-    return run
 
 
 @pytest.mark.slow("compiles for three TPU slices")
@@ -113,33 +76,6 @@ def costs_of_strategies(run_for_tpu, topology):
     # TPU has kernels for indices, into which nobody looks.
     assert {name for name, cost in costs.items() if cost["flops"][2]} <= {"experts", "ring"}
     return costs
-
-
-@pytest.mark.exhaustive
-@pytest.mark.slow("compiles ten pipelines for a TPU slice")
-def test_every_pipeline_compiles_for_a_tpu_slice_of_two_hosts(run_for_tpu):
-    """Also where chips of a stage share tokens, experts, or what XLA divides: that is at most in branches that all chips take alike."""
-    found = run_for_tpu("tpu_pipelines.py", "v5e:2x4")["v5e:2x4"]
-    shared = {"fsdp x tensor": ["tensor"], "ring": ["sequence"], "experts": ["expert"]}
-    for name, costs in found.items():
-        assert all(axes == shared.get(name) for _, *axes in costs["in branches"]), (name, costs)
-    assert all("collective-permute" in costs["over stage"] for costs in found.values())
-    # With four times as many microbatches, each has a fourth of the rows.
-    assert (
-        found["1f1b, 16 microbatches"]["temp_bytes"] < found["1f1b"]["temp_bytes"] < found["1f1b, saved"]["temp_bytes"]
-    )
-
-
-@pytest.mark.exhaustive
-@pytest.mark.slow("compiles six programs for a TPU slice")
-def test_attention_takes_the_kernel_where_it_fits_and_computes_while_keys_go_round(run_for_tpu):
-    found = run_for_tpu("tpu_attention.py", "v5e:2x4")["v5e:2x4"]
-    # Forward, and for the gradients of the query and of keys and values.
-    kernels = {name: costs["kernels"] for name, costs in found.items() if costs["kernels"]}
-    assert kernels == {"one chip, bfloat16": 3, "all_to_all, bfloat16": 3}
-    for dtype in ("float32", "bfloat16"):
-        # Keys and values forward, and with their gradients backward.
-        assert found[f"ring, {dtype}"]["overlapping"] == [6, 6]
 
 
 @pytest.mark.exhaustive

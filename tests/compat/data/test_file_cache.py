@@ -400,7 +400,8 @@ def _lines(said: Path):
 
 
 def _has_no_rests(folder):
-    rests = [path.name for path in folder.rglob("*.part")]
+    # Those of a snapshot go when it is written again.
+    rests = [path.name for path in folder.rglob("*.part") if "kept" not in path.parts]
     runs = [[run.name for run in path.iterdir() if run.is_dir()] for path in folder.glob("saved *")]
     return not rests and all(len(each) == 1 for each in runs)
 
