@@ -1,13 +1,16 @@
 """Programs over cells: what is read becomes an input, what is written an output whose memory is reused."""
 
+import threading
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tfdist_jax._internals import current_trace, eval_trace, set_current_trace
 from tfdist_jax._multiprocess._agreed_program import CheckedJit
-from tfdist_jax._stateful import _state
+from tfdist_jax._stateful import _capture, _state
 from tfdist_jax._stateful._capture import capture
 from tfdist_jax._stateful._served_program import make_program
 from tfdist_jax._stateful._storage import PLAIN
@@ -99,6 +102,55 @@ def test_two_cells_with_one_array_are_both_right():
 
     make_program(fn, [])([])
     assert (first.stored.tolist(), second.stored.tolist()) == ([2.0], [10.0])
+
+
+def test_a_programs_first_call_takes_no_array_that_another_thread_is_giving_away(monkeypatch):
+    box, results = Box(jnp.zeros(1000)), []
+    add = lambda: make_program(lambda: _state.write(box, _state.read(box) + 1), [])
+    running, new = add(), add()
+    running([])
+    other = threading.Thread(target=lambda: results.append(new([])))
+    copying, given_away = threading.Event(), threading.Event()
+    copy, copy_what_others_hold = jnp.copy, _capture.copy_what_others_hold
+
+    def start_other(arrays):
+        copy_what_others_hold(arrays)
+        if threading.current_thread() is not other:
+            other.start()
+            copying.wait(0.5)
+
+    def copy_late(array):
+        copying.set()
+        assert given_away.wait(10)
+        return copy(array)
+
+    monkeypatch.setattr(_capture, "copy_what_others_hold", start_other)
+    monkeypatch.setattr(jnp, "copy", copy_late)
+    running([])
+    given_away.set()
+    other.join(60)
+    assert results == [None]
+    assert float(box.stored[0]) == 3
+
+
+def test_a_program_that_moves_an_array_to_its_devices_undoes_no_step_of_another_thread(monkeypatch):
+    mesh = Mesh(np.array(jax.devices()[:2]), ("data",))
+    box, placed = Box(jnp.zeros(4)), jax.device_put(jnp.ones(4), NamedSharding(mesh, PartitionSpec()))
+    moving = make_program(lambda x: _state.write(box, _state.read(box) + x), [placed])
+    box.stored = jnp.zeros(4)  # Making a program moves its arrays, too.
+    other = threading.Thread(target=lambda: _state.store(box, jnp.full(4, 10.0)))
+    put = _capture.put
+
+    def put_late(array, sharding):
+        if other.ident is None:
+            other.start()
+            other.join(0.5)
+        return put(array, sharding)
+
+    monkeypatch.setattr(_capture, "put", put_late)
+    moving([placed])
+    other.join(60)
+    assert float(box.stored[0]) in (10, 11)
 
 
 def test_a_write_in_a_loop_body_is_refused():

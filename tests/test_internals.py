@@ -20,8 +20,10 @@ import numpy as np
 import pytest
 from environment import LIMIT_S
 from jax import lax
+from jax.sharding import AbstractMesh, Mesh
 
 from tfdist_jax import _internals, _interpreter
+from tfdist_jax._thread_state import restoring_thread_state
 
 
 class Recorder(_internals.Trace):
@@ -942,3 +944,58 @@ def test_programs_are_compiled_for_devices_of_another_client():
     compiled = jax.jit(lambda x: x.sum()).lower(rows).compile()
     assert "all-reduce" in compiled.as_text()
     assert compiled.memory_analysis().argument_size_in_bytes == 2 * 4
+
+
+class Axis:
+    """An axis name, as `jax.vmap` makes one."""
+
+    def __enter__(self):
+        _internals._core.trace_ctx.set_axis_env(_internals._core.trace_ctx.axis_env.extend_pure([("rows", 2)]))
+
+    def __exit__(self, *error):
+        _internals._core.trace_ctx.set_axis_env(_internals._core.top_axis_env)
+
+
+BLOCKS_OF_JAX = {
+    "axis": (Axis, lambda: _internals._core.trace_ctx.axis_env.axis_exists("rows")),
+    "device": (lambda: jax.default_device(jax.devices()[-1]), lambda: jnp.zeros(()).devices()),
+    "mesh": (
+        lambda: jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("data",))),
+        lambda: jax.sharding.get_abstract_mesh().axis_names,
+    ),
+    "names": (lambda: jax.named_scope("inner"), lambda: str(_internals._source_info_util.current_name_stack())),
+    "older mesh": (lambda: Mesh(np.array(jax.devices()[:1]), ("data",)), lambda: _internals._mesh.thread_resources.env),
+    "trace": (lambda: _internals.set_current_trace(None), _internals.current_trace),
+    "transfers": (
+        lambda: jax.transfer_guard_host_to_device("disallow"),
+        lambda: is_refused(lambda: jnp.add(1, np.ones(1))),
+    ),
+    "types": (lambda: jax.enable_x64(True), lambda: jnp.asarray(np.float64(1)).dtype),
+}
+
+
+def is_refused(action):
+    try:
+        action()
+    except Exception as error:
+        return "Disallowed" in str(error)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore:`with mesh")
+@pytest.mark.parametrize("name", BLOCKS_OF_JAX)
+def test_blocks_of_jax_that_do_not_end_are_left_with_the_block_around(name):
+    make, find = BLOCKS_OF_JAX[name]
+    before = find()
+    with pytest.raises(KeyError), restoring_thread_state():
+        entered = make()  # Kept: a generator of JAX's that is freed ends its block.
+        entered.__enter__()
+        assert find() != before
+        raise KeyError
+    assert find() == before
+    with restoring_thread_state():  # One that ends puts nothing back.
+        entered = make()
+        entered.__enter__()
+    assert find() != before
+    entered.__exit__(None, None, None)
+    assert find() == before

@@ -1,8 +1,10 @@
+import _thread
 import gc
 import os
 import platform
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import jax
@@ -11,6 +13,7 @@ from environment import LIMIT_S
 
 import tfdist_jax as td
 import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax import _runtime
 from tfdist_jax._runtime import InFlight, pausing_garbage_collection
 
 PROGRAM = Path(__file__).parent / "programs/unsynchronised_steps.py"
@@ -104,6 +107,39 @@ def test_steps_in_flight_are_bounded_only_between_devices(monkeypatch):
         alone.wait()
         together.wait()
     assert waited == [0, 1, 2]
+
+
+def test_a_step_begins_when_those_of_other_threads_have_finished(monkeypatch):
+    waited = []
+    monkeypatch.setattr(jax, "block_until_ready", waited.append)
+    monkeypatch.setattr(_runtime, "_UNDER_WAY", [])
+    alone, together = InFlight(td.SingleDevice().mesh), InFlight(td.Mirrored().mesh)
+    together.add("mine")
+    for steps, expected in ((alone, []), (together, [["other's"]])):
+        other = threading.Thread(target=steps.add, args=("other's",))
+        other.start()
+        other.join()
+        with steps.turn():
+            assert waited == expected
+        with steps.turn():
+            assert waited == expected
+
+
+def test_what_a_step_calls_waits_for_no_step(monkeypatch):
+    """In a thread of XLA's, which is not of the threading module."""
+    waited, done = [], threading.Event()
+    monkeypatch.setattr(jax, "block_until_ready", waited.append)
+    monkeypatch.setattr(_runtime, "_UNDER_WAY", [])
+    steps = InFlight(td.Mirrored().mesh)
+    steps.add("calls")
+
+    def call():
+        with steps.turn():
+            done.set()
+
+    _thread.start_new_thread(call, ())
+    assert done.wait(60)
+    assert not waited
 
 
 REST = [(2, "mirrored"), (4, "mirrored"), (2, "fsdp"), (8, "fsdp"), (2, "jit"), (4, "jit")]

@@ -15,6 +15,7 @@ from environment import LIMIT_S
 from tfdist_jax import _signals
 from tfdist_jax._internals import breaks_by_exceptions
 from tfdist_jax._signals import deferring_signals, delivering_signals
+from tfdist_jax.testing import interruptions
 
 
 @pytest.fixture
@@ -63,6 +64,22 @@ def test_inside_a_section_a_block_may_be_told_at_once(heard):
         raise_signal()
         assert len(heard) == 2
     assert len(heard) == 3
+
+
+def test_an_interrupt_anywhere_leaves_no_section_open(heard):
+    def run():
+        with deferring_signals(), deferring_signals(), delivering_signals(), deferring_signals():
+            len("")
+
+    places = 0
+    for interruption in interruptions():
+        with interruption:
+            run()
+        places += 1
+        assert _signals._section.depth == 0
+        raise_signal()
+        assert len(heard) == places
+    assert places > 10
 
 
 def test_each_handler_runs_though_one_before_it_raises(heard):

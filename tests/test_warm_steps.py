@@ -19,6 +19,6 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_warm_step_passes_few_modules(way):
-    # An error of the data comes in its own step, and the steps go on behind it: one module of these.
+    # An error of the data comes in its own step, and the steps go on behind it: one module of these. One ends blocks that are interrupted.
     passed = bench_modules.passed(WAYS[way]())
-    assert 5 <= passed["modules"] <= 23 + _internals.takes_trace_away(), passed["names"]
+    assert 5 <= passed["modules"] <= 24 + _internals.takes_trace_away(), passed["names"]

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from tfdist_jax._internals import name_stack, released_from_device, setting
+from tfdist_jax._thread_state import having
 
 Device = Any
 """A `jax.Device`, which to type checkers is no class."""
@@ -38,13 +39,9 @@ def on_device(device: Device | None) -> Iterator[None]:
         device: One of this process's; None for where operations run outside of scopes.
     """
     around = setting("jax_default_device") if _current.get() is None else _around.get()
-    tokens = _current.set(device), _around.set(around)
-    try:
-        with jax.default_device(device or around), jax.named_scope(f"tfdist_device={_label(device)}"):
-            yield
-    finally:
-        _current.reset(tokens[0])
-        _around.reset(tokens[1])
+    name = f"tfdist_device={_label(device)}"
+    with having(_current, device), having(_around, around), jax.default_device(device or around), jax.named_scope(name):
+        yield
 
 
 def device_of(equation: Any) -> Device | None:

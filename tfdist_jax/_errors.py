@@ -69,3 +69,7 @@ make_server_lost_error: list[Callable[[str], ServerLostError]] = [ServerLostErro
 
 make_out_of_memory_error: list[Callable[[str], OutOfMemoryError]] = [OutOfMemoryError]
 """The last one makes the error: a facade's, which programs for it expect."""
+
+
+class RelatedRowsWarning(UserWarning):
+    """What a function computes for a row depends on other rows, of which each part of a batch has its own alone."""

@@ -31,8 +31,10 @@ from jax._src import (
     config as _config,
     core as _core,
     distributed as _distributed,
+    mesh as _mesh,
     named_sharding as _named_sharding,
     pjit as _pjit,
+    source_info_util as _source_info_util,
     util as _util,
     xla_bridge as _xla_bridge,
 )
@@ -90,15 +92,32 @@ def set_trace(trace: Trace) -> None:
     _core.trace_ctx.set_trace(trace)
 
 
-@contextlib.contextmanager
-def restoring_trace() -> Iterator[None]:
-    """Come back to the running trace if the block raises: an interrupt as a trace inside of it ends may come before JAX does."""
-    trace = current_trace()
-    try:
-        yield
-    except BaseException:
-        set_trace(trace)
-        raise
+@functools.cache
+def _thread_settings() -> list[Any]:
+    """What tracing and JAX's blocks change for a thread: its trace, the axes and the mesh of the program around, settings."""
+    modules = (_core, _config, _mesh)
+    found = {
+        id(each): each for module in modules for each in vars(module).values() if isinstance(each, _jax.config.Config)
+    }
+    return [*found.values()]
+
+
+def note_thread_settings() -> Callable[[], None]:
+    """Note what JAX has set for this thread; return what puts that back: an interrupt as a block of JAX's ends may come before it does."""
+    before = [(each, each.get_local()) for each in _thread_settings()]
+    resources, source = _mesh.thread_resources, _source_info_util._source_info_context
+    env, stack, context = resources.env, [*resources.stack], source.context
+
+    def put_back() -> None:
+        for each, value in before:
+            if each.get_local() is value:
+                continue
+            each.set_local(value)
+            if tell := getattr(each, "_update_thread_local_hook", None):  # C++ has a copy of some.
+                tell(None if value is _jax.config.unset else value)
+        resources.env, resources.stack[:], source.context = env, stack, context
+
+    return put_back
 
 
 @contextlib.contextmanager

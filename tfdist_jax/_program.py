@@ -35,6 +35,7 @@ class CompiledStep:
     Attributes:
         gives_away: Whether a call takes the memory of the state that it is given.
         is_compiled: Whether `compile` has been called.
+        turn: A context to call it in, before signals are deferred or anything is held: other threads' steps have finished then.
         wait: Waits until no more steps are under way than may be; to be called after each, where nothing is deferred or held.
     """
 
@@ -59,7 +60,7 @@ class CompiledStep:
             options: Of `jax.jit`.
         """
         self._in_flight = InFlight(mesh)
-        self.wait = self._in_flight.wait
+        self.turn, self.wait = self._in_flight.turn, self._in_flight.wait
         self._step = step
         make = functools.partial(
             CheckedJit,

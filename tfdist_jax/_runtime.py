@@ -157,18 +157,46 @@ def reuses_memory(mesh: Mesh | None, state: Any) -> bool:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)) > _SMALL_STATE_BYTES
 
 
+def _is_called_by_a_step() -> bool:
+    """Whether XLA has called Python, in a thread of its own: the step that it is for ends only after that."""
+    return type(threading.current_thread()).__name__ == "_DummyThread"
+
+
+# Steps over several virtual devices that may not have finished, each with the thread that has dispatched it.
+_UNDER_WAY: list[tuple[int, Any]] = []
+_TURN = threading.RLock()
+_MOST_UNDER_WAY = 16
+
+
 @final
 class InFlight:
     """Bounds how many steps have been dispatched and not finished.
 
     Only virtual CPU devices need the bound: their collectives share a thread pool. On accelerators, and on a
-    single device, `wait` returns at once.
+    single device, `turn` and `wait` return at once.
     """
 
     def __init__(self, mesh: Mesh | None, *, limit: int = 2) -> None:
         """Bound steps over `mesh` (None: one device) to `limit` at a time."""
         self._limit = None if mesh is None or mesh.size == 1 or not runs_on_cpu(mesh) else limit
         self._pending: collections.deque[Any] = collections.deque()
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Dispatch a step within: while no other thread does, and those that others have dispatched have finished.
+
+        Otherwise collectives of several steps could take all threads of the pool, and each wait for a device that has none.
+        """
+        if self._limit is None or _is_called_by_a_step():
+            yield
+            return
+        with _TURN:
+            others = [(thread, outputs) for thread, outputs in _UNDER_WAY if thread != threading.get_ident()]
+            if others:
+                with contextlib.suppress(Exception):  # The thread that has dispatched it is told.
+                    jax.block_until_ready([outputs for _, outputs in others])
+                _UNDER_WAY[:] = [each for each in _UNDER_WAY if each[0] == threading.get_ident()]
+            yield
 
     def add(self, outputs: Any) -> None:
         """Note a dispatched step.
@@ -178,6 +206,9 @@ class InFlight:
         """
         if self._limit is not None:
             self._pending.append(outputs)
+            _UNDER_WAY.append((threading.get_ident(), outputs))
+            # Of older ones of the same thread `wait` has waited for most.
+            del _UNDER_WAY[:-_MOST_UNDER_WAY]
 
     def wait(self) -> None:
         """Wait for the oldest steps while too many are under way."""

@@ -6,7 +6,6 @@ been one they also wait, for a moment, where an exception would break a cache of
 """
 
 import collections
-import contextlib
 import os
 import signal
 import threading
@@ -15,7 +14,8 @@ import time
 # The functions of `signal`, which would make an enum of each number.
 from _signal import getsignal, signal as set_signal  # pyright: ignore[reportMissingImports]
 from _thread import get_ident, interrupt_main, start_new_thread
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any, Self, final
 
@@ -92,7 +92,7 @@ class _Section:
     def __exit__(self, *error: object) -> None:
         if get_ident() != self._main:
             return
-        self.depth -= 1
+        self.depth = max(self.depth - 1, 0)  # 0 already if an interrupt has come as `delivering_signals` ended.
         if self.waiting and not self.depth:
             self.deliver()
 
@@ -123,16 +123,29 @@ def deferring_signals() -> _Section:
     return _section
 
 
-@contextlib.contextmanager
-def delivering_signals() -> Iterator[None]:
+@final
+class _Delivering(AbstractContextManager[None]):
+    """The block of `delivering_signals`: no generator, which an interrupt would leave to end when it is freed, in the middle of others."""
+
+    __slots__ = ("_depth",)
+
+    def __enter__(self) -> None:
+        self._depth = 0
+        if not (_section.depth and _section.is_main_thread()):
+            return
+        self._depth, _section.depth = _section.depth, 0
+        try:
+            if _section.waiting:
+                _section.deliver()
+        except BaseException:
+            _section.depth = self._depth
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        if self._depth:
+            _section.depth = self._depth
+
+
+def delivering_signals() -> AbstractContextManager[None]:
     """Inside a block that defers signals, let their handlers run at once again."""
-    if not (_section.depth and _section.is_main_thread()):
-        yield
-        return
-    depth, _section.depth = _section.depth, 0
-    try:
-        if _section.waiting:
-            _section.deliver()
-        yield
-    finally:
-        _section.depth = depth
+    return _Delivering()

@@ -3,7 +3,13 @@
 import json
 from pathlib import Path
 
+import jax
 import pytest
+
+import tfdist_jax.compat.tensorflow as tf
+from tfdist_jax._internals import current_trace, eval_trace
+from tfdist_jax._stateful._state import current_scope
+from tfdist_jax.testing import interruptions
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 # How often each of three kinds of training is interrupted at random.
@@ -36,3 +42,42 @@ def test_no_place_of_a_step_is_one_where_something_is_lost(run_program, devices,
 def test_trainings_interrupted_at_random_go_on(run_program, devices, times):
     said = found(run_program(PROGRAMS / "interrupted_at_random.py", times, devices=devices))
     assert list(said.values()) == [{"whole": int(times)}] * 3, said
+
+
+@pytest.mark.slow("a new model is traced for each place")
+@pytest.mark.parametrize(
+    "name, every",
+    [
+        ("train_on_batch", "997"),
+        pytest.param("train_on_batch", "13", marks=pytest.mark.exhaustive),
+        pytest.param("evaluate", "13", marks=pytest.mark.exhaustive),
+        pytest.param("predict", "13", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_an_interrupt_while_a_step_is_traced_leaves_no_scope_open(run_program, name, every):
+    said = found(run_program(PROGRAMS / "interrupted_tracing.py", name, every))
+    assert said["different"] == {} and said["interrupted"] > 8, said
+
+
+def test_a_function_whose_tracing_is_interrupted_anywhere_leaves_no_scope_open():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        variable = tf.Variable(0.0)
+
+    def add():
+        variable.assign_add(1.0)
+
+    def run():
+        strategy.run(add)
+
+    places = 0
+    for interruption in interruptions(4001):
+        step = tf.function(run)
+        with interruption:
+            step()
+        places += 1
+        assert current_scope() is None and tf.distribute.get_strategy() is not strategy
+        assert current_trace() is eval_trace and not jax.sharding.get_abstract_mesh().axis_names
+    before = float(variable)
+    step()
+    assert places > 10 and float(variable) == before + 1

@@ -1,11 +1,11 @@
 """The trace that hands JAX operations on and notes, for a tape, those that depend on what it watches."""
 
-import contextlib
 import dataclasses
 import functools
 import itertools
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol, final
 
@@ -34,6 +34,7 @@ from tfdist_jax._internals import (
     set_trace,
     trace_of,
 )
+from tfdist_jax._thread_state import having, restored
 
 
 class Recorder(Protocol):
@@ -244,7 +245,7 @@ def _distinct(results: list[Any], args: Sequence[Any]) -> list[Any]:
 
 # The tapes that were started and not stopped, outermost first. As for JAX's own trace context, no argument could carry
 # them through user code; and JAX's chain of traces does not reach from inside a shard_map to what is around it.
-STARTED: ContextVar[tuple[TapeTrace, ...]] = ContextVar("started_tapes", default=())
+STARTED: ContextVar[tuple[TapeTrace, ...]] = restored(ContextVar("started_tapes", default=()))
 
 
 def start(tape: Recorder) -> None:
@@ -270,14 +271,9 @@ def _only_started(trace: Trace) -> Trace:
     return trace if below is trace.parent_trace else TapeTrace(below, trace.tape)
 
 
-@contextlib.contextmanager
-def unseen_by_tapes() -> Iterator[None]:
+def unseen_by_tapes() -> AbstractContextManager[None]:
     """Let the tapes that were started see no read of a cell; operations they see as long as their traces are current."""
-    token = STARTED.set(())
-    try:
-        yield
-    finally:
-        STARTED.reset(token)
+    return having(STARTED, ())
 
 
 def started_traces() -> list[TapeTrace]:

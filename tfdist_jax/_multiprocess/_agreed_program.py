@@ -3,10 +3,9 @@
 Processes that run different programs wait for each other for ever, or compute nonsense.
 """
 
-import contextlib
 import functools
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, final
 
 import jax
@@ -14,11 +13,12 @@ from jax.core import Tracer
 from jax.sharding import Mesh
 
 from tfdist_jax._cluster import agree, step_fields
-from tfdist_jax._internals import forget_calls, restoring_trace
+from tfdist_jax._internals import forget_calls
 from tfdist_jax._memory import require_memory
 from tfdist_jax._runtime import pausing_garbage_collection
 from tfdist_jax._sharding._placement import spans_processes
 from tfdist_jax._signals import deferring_signals, delivering_signals
+from tfdist_jax._thread_state import having, restoring_thread_state
 
 
 def jit_with_agreement(fn: Callable[..., Any], mesh: Mesh | None, *, name: str | None = None, **options: Any) -> Any:
@@ -41,6 +41,10 @@ class NewProgramError(Exception):
     """JAX has no program for a call and is about to trace the function."""
 
 
+# The function whose program is made, and which may be traced for that.
+_traced: ContextVar["CheckedJit | None"] = ContextVar("traced", default=None)
+
+
 @final
 class CheckedJit:
     """A function that JAX compiles, and that first runs when it is known to fit into memory and all processes have agreed.
@@ -57,7 +61,7 @@ class CheckedJit:
 
         @functools.wraps(fn)
         def checked(*args: Any, **kwargs: Any) -> Any:
-            if not getattr(self._this_thread, "may_trace", False):
+            if _traced.get() is not self:
                 raise NewProgramError
             return fn(*args, **kwargs)
 
@@ -65,7 +69,6 @@ class CheckedJit:
         self._is_shared = mesh is not None and spans_processes(mesh)
         self._name = name or getattr(fn, "__name__", type(fn).__name__)
         self._options = options
-        self._this_thread = threading.local()
         self._agreed: set[int] = set()
         self.jitted: Any = jax.jit(checked, **options)
 
@@ -87,7 +90,7 @@ class CheckedJit:
         Raises:
             OutOfMemoryError: If it needs more memory than there is.
         """
-        with self._tracing():
+        with restoring_thread_state(), having(_traced, self):
             if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs))):
                 self._make_program(args, kwargs)
             forget_calls(self.jitted)
@@ -100,25 +103,16 @@ class CheckedJit:
             OutOfMemoryError: If it needs more memory than there is.
         """
         # JAX would make a RuntimeError of what a handler raises, or forget it.
-        with self._tracing(), deferring_signals():
+        with restoring_thread_state(), having(_traced, self), deferring_signals():
             self._make_program(args, {})
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Lower it, as `jax.jit(fn).lower` does."""
         if not self._is_shared:
-            with self._tracing():
+            with restoring_thread_state(), having(_traced, self):
                 return self.jitted.lower(*args, **kwargs)
         # Not the function that is called, which would be traced then without having been agreed on.
         return jax.jit(self._fn, **self._options).lower(*args, **kwargs)
-
-    @contextlib.contextmanager
-    def _tracing(self) -> Iterator[None]:
-        self._this_thread.may_trace = True
-        try:
-            with restoring_trace():
-                yield
-        finally:
-            self._this_thread.may_trace = False
 
     def _make_program(self, args: Any, kwargs: Any) -> None:
         with pausing_garbage_collection():

@@ -32,7 +32,6 @@ from tfdist_jax._internals import (
     current_trace,
     known_value,
     releasing_failed_trace,
-    restoring_trace,
     set_current_trace,
     setting,
     trace_of,
@@ -46,6 +45,7 @@ from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._staged_step import StagedStep
 from tfdist_jax._stateful._stages import Stages, cut
 from tfdist_jax._stateful._state import CELLS, Cell, Merge, StateScope, entering, load, read_now, store
+from tfdist_jax._thread_state import restoring_thread_state
 
 _sharding_of = operator.attrgetter("sharding")
 _read_cell = Primitive("read_cell")
@@ -226,7 +226,7 @@ def capture(fn: Callable[..., Any], arrays: Sequence[Any], *, around: CaptureSco
 
     # A `ShapeDtypeStruct` of 64 bits would be traced as one of 32.
     types = [ShapedArray(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x for x in arrays]
-    with restoring_trace(), pausing_garbage_collection():
+    with restoring_thread_state(), pausing_garbage_collection():
         traced = jax.make_jaxpr(pure)(*types)
     is_given = lambda index: found["cells"][index].storage.is_given
     jaxpr, indices = reads_to_inputs(traced, order=lambda index: not is_given(index))
@@ -388,7 +388,7 @@ class StatefulProgram:
         if self.captured.checks or OUTCOME_CHECKS:
             results = self._run_checked(arrays)
         else:
-            with CELLS, deferring_signals():
+            with self._step.turn(), CELLS, deferring_signals():
                 values, results = self._step(*self._inputs(arrays, is_observed=keep), keep=keep)
                 self._store(values)
         self._step.wait()
@@ -403,7 +403,7 @@ class StatefulProgram:
             self._is_settled = False
             while True:
                 # JAX would make a RuntimeError of an exception in what the program calls in this thread.
-                with CELLS, deferring_signals():
+                with self._step.turn(), CELLS, deferring_signals():
                     inputs = self._inputs(arrays, is_observed=is_recording())
                     before = self._held()
                     values, results = self._step(*inputs, keep=True)
@@ -462,17 +462,18 @@ class StatefulProgram:
     ) -> tuple[list[Any], list[Any], list[Any]]:
         if self._whole is not None:
             arrays = [_replicate(array, self._whole) for array in arrays]
+        with CELLS:  # Another thread's program would give away what is copied or moved here.
+            written, only_read = self._cell_inputs(is_observed)
+        return written, only_read, list(arrays)
+
+    def _cell_inputs(self, is_observed: bool) -> tuple[list[Any], list[Any]]:
         written, only_read = self._stored()
         if is_observed:
             observe = lambda cell, array: observe_read(cell, array, trainable=cell.trainable)
-            return (
-                list(map(observe, self._written, written)),
-                list(map(observe, self._only_read, only_read)),
-                list(arrays),
-            )
+            return list(map(observe, self._written, written)), list(map(observe, self._only_read, only_read))
         if self._step.gives_away:
             copy_what_others_hold(written)
-        return written, only_read, list(arrays)
+        return written, only_read
 
     def _stored(self) -> tuple[list[Any], list[Any]]:
         """Return what the cells hold, on the program's devices."""
@@ -486,13 +487,14 @@ class StatefulProgram:
 
     def _load(self, cell: Cell) -> jax.Array:
         """Return a cell's array on the program's devices, where one that its cell holds stays."""
-        array = load(cell)
-        if self._whole is None:
-            return array
-        placed = _replicate(array, self._whole)
-        if placed is not array and cell.storage.holds_arrays:
-            cell.stored = placed
-        return placed
+        with CELLS:
+            array = load(cell)
+            if self._whole is None:
+                return array
+            placed = _replicate(array, self._whole)
+            if placed is not array and cell.storage.holds_arrays:
+                cell.stored = placed
+            return placed
 
     def _apply(self, written: list[Any], only_read: list[Any], arrays: list[Any]) -> Any:
         values = {id(cell): value for cell, value in zip(self._written, written, strict=True)}

@@ -17,6 +17,7 @@ from tfdist_jax._errors import ChangeInBodyError
 from tfdist_jax._stateful._capture import CaptureScope
 from tfdist_jax._stateful._state import CLOSURE_KIND, Cell, Merge, StateScope, cell_name, current_scope, write
 from tfdist_jax._stateful._storage import Storage
+from tfdist_jax._thread_state import having
 
 _OUTBOX = "what a closure hands over"
 
@@ -90,13 +91,13 @@ class Outbox:
 @contextlib.contextmanager
 def collecting() -> Iterator[Outbox]:
     """Collect what the closure that this thread runs hands over, instead of letting it change cells at once."""
-    memory, token = closure_memory(), CLOSURE_KIND.set("gives gradients")
+    memory = closure_memory()
     outbox = memory[_OUTBOX] = Outbox()
     try:
-        yield outbox
+        with having(CLOSURE_KIND, "gives gradients"):
+            yield outbox
     finally:
         del memory[_OUTBOX]
-        CLOSURE_KIND.reset(token)
 
 
 def current_outbox() -> Outbox | None:

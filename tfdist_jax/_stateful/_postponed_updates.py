@@ -5,7 +5,6 @@ the replicas runs behind them just as well, where XLA divides it among the devic
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, final
 
@@ -16,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
 from tfdist_jax._errors import NotCompilableError, UsedAfterUpdateError
 from tfdist_jax._global_batch._gathers import run_on_parts
+from tfdist_jax._sharding._collectives import scatter_sum_over, sum_over
 from tfdist_jax._sharding._layout import WHOLE, make_spec, names_of
 from tfdist_jax._sharding._mesh import DATA
 from tfdist_jax._stateful._state import Cell, Merge, StateScope, cell_name, entering
@@ -45,10 +45,10 @@ def sum_as_laid_out(value: jax.Array, spec: PartitionSpec) -> jax.Array | Scatte
     """Add values of all replicas up, for an array that lies over the mesh as `spec` says."""
     dimension = next((d for d, entry in enumerate(spec) if DATA in names_of(entry)), None)
     if dimension is None:
-        return jax.lax.psum(value, DATA)
+        return sum_over(value, DATA)
     # XLA would put together what else is divided before it adds up; in a program over those axes it cannot.
     rest = make_spec([() if d == dimension else names_of(entry) for d, entry in enumerate(spec)])
-    scatter = functools.partial(jax.lax.psum_scatter, axis_name=DATA, scatter_dimension=dimension, tiled=True)
+    scatter = lambda value: scatter_sum_over(value, DATA, dimension)
     return Scattered(run_on_parts(scatter, value, rest), dimension)
 
 

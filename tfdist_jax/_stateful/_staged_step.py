@@ -1,6 +1,8 @@
 """A step whose parts run on several devices: a compiled program for each stage, and transfers between them."""
 
+import contextlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, final
 
 import jax
@@ -67,6 +69,10 @@ class StagedStep:
         for program in self._programs:
             self._called_host = program.run(values, self._called_host)
         return list(map(values.get, self._state)), [values.get(variable, self._home) for variable in self._out]
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Do nothing, either."""
+        return contextlib.nullcontext()
 
     def wait(self) -> None:
         """Return at once: any number of steps may be under way where none communicates."""

@@ -6,6 +6,7 @@ import enum
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +20,7 @@ from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
 from tfdist_jax._internals import eval_trace, known_value, set_current_trace
 from tfdist_jax._sharding._placement import local
 from tfdist_jax._signals import deferring_signals
+from tfdist_jax._thread_state import having
 
 if TYPE_CHECKING:
     from tfdist_jax._stateful._storage import Storage
@@ -120,14 +122,9 @@ def present_value(array: jax.Array) -> Any:
     return known_value(array) if scope is None else scope.present_value(array)
 
 
-@contextlib.contextmanager
-def entering(scope: StateScope | None) -> Iterator[None]:
+def entering(scope: StateScope | None) -> AbstractContextManager[None]:
     """Make `scope` the one that reads and writes go to."""
-    token = _scope.set(scope)
-    try:
-        yield
-    finally:
-        _scope.reset(token)
+    return having(_scope, scope)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from tfdist_jax._stateful._remote_storage import Servers
 from tfdist_jax._stateful._served_storage import bring
 from tfdist_jax._stateful._state import CELLS, CLOSURE_KIND, Cell, cell_name
 from tfdist_jax._stateful._storage import Storage
+from tfdist_jax._thread_state import having
 
 _TRAINING = "a closure that trains its worker's own copies"
 
@@ -37,13 +38,13 @@ class LocalTraining:
 @contextlib.contextmanager
 def training_locally() -> Iterator[LocalTraining]:
     """Note what the closure that this thread runs does to its worker's copies."""
-    memory, token = closure_memory(), CLOSURE_KIND.set("trains copies")
+    memory = closure_memory()
     training = memory[_TRAINING] = LocalTraining()
     try:
-        yield training
+        with having(CLOSURE_KIND, "trains copies"):
+            yield training
     finally:
         del memory[_TRAINING]
-        CLOSURE_KIND.reset(token)
 
 
 def current_training() -> LocalTraining | None:

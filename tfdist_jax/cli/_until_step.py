@@ -10,6 +10,7 @@ from typing import Any, final
 from jax.sharding import Mesh
 
 from tfdist_jax._program import BEFORE_RUN
+from tfdist_jax._thread_state import having
 from tfdist_jax.cli._arguments import positive_int
 from tfdist_jax.cli._run import add_program, run_program
 
@@ -46,15 +47,13 @@ def run_until_step(
         SystemExit: When the step has been used, or if the program raises it.
     """
     steps = _Steps(arguments.step, use)
-    before = BEFORE_RUN.set(steps.tell)
     try:
-        code = run_program(arguments)
+        with having(BEFORE_RUN, steps.tell):
+            code = run_program(arguments)
     except SystemExit as end:
         if steps.is_found or end.code:
             raise
         code = 0
-    finally:
-        BEFORE_RUN.reset(before)
     if code == 0:
         print(
             f"{arguments.prog}: the program has ended after {len(steps.seen)} different training steps; step {arguments.step} is to be "

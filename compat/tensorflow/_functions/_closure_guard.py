@@ -8,6 +8,8 @@ from collections.abc import Hashable, Iterator
 from contextvars import ContextVar
 from typing import Any, final
 
+from tfdist_jax._thread_state import having
+
 
 @final
 class ById:
@@ -45,11 +47,8 @@ def closure_guard(fn: Any, *, ignored: tuple[type, ...] = ()) -> Hashable:
     a loop is not traced again; a closure over another number gets another key. Tensors and variables reached
     count by identity: their values are inputs.
     """
-    token = _ignored.set(ignored)
-    try:
+    with having(_ignored, ignored):
         return _guard(fn, 0)
-    finally:
-        _ignored.reset(token)
 
 
 _ignored: ContextVar[tuple[type, ...]] = ContextVar("ignored", default=())

@@ -10,6 +10,7 @@ from typing import Any, final
 import jax
 
 from tfdist_jax._stateful._state import leaving_programs
+from tfdist_jax._thread_state import restoring_variables
 from tfdist_jax.compat.tensorflow._functions._autograph._convert import converted, converting, with_features
 from tfdist_jax.compat.tensorflow._functions._calls import CallCache, is_input, is_traced, signature
 from tfdist_jax.compat.tensorflow._functions._closure_guard import ById
@@ -111,7 +112,7 @@ class Function:
         if _run_eagerly:
             return self.python_function(*args, **kwargs)
         args, kwargs = self._form.of(args, kwargs)
-        with converting(self._autograph, self._features):
+        with restoring_variables(), converting(self._autograph, self._features):
             if is_traced((args, kwargs)):
                 return run_unchanged(self._name, self._form, self._traceable, args, kwargs)
             return self._run(args, kwargs)

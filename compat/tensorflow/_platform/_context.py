@@ -2,13 +2,14 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from tfdist_jax import ReduceOp
 from tfdist_jax._device_scope import current_device
 from tfdist_jax._stateful._storage import Storage, storage_on
+from tfdist_jax._thread_state import having
 
 if TYPE_CHECKING:
     from tfdist_jax.compat.tensorflow.distribute._replica_context import ReplicaContext
@@ -37,13 +38,8 @@ _process_wide = _NOWHERE
 _current: ContextVar[_Context] = ContextVar("strategy", default=_NOWHERE)
 
 
-@contextlib.contextmanager
-def _entering(context: _Context) -> Iterator[None]:
-    token = _current.set(context)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+def _entering(context: _Context) -> AbstractContextManager[None]:
+    return having(_current, context)
 
 
 def current_strategy() -> "Strategy | None":

@@ -9,6 +9,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, TypeVar, final
 
@@ -23,6 +24,7 @@ from tfdist_jax._errors import ConcreteValueRequiredError, NotCompilableError
 from tfdist_jax._internals import current_trace
 from tfdist_jax._stateful._state import current_scope, leaving_programs, read
 from tfdist_jax._stateful._storage import GIVEN
+from tfdist_jax._thread_state import having
 from tfdist_jax.compat.tensorflow._names._symbolic import note_with
 from tfdist_jax.compat.tensorflow._platform._errors import InaccessibleTensorError
 from tfdist_jax.compat.tensorflow._tensors._composite import Composite
@@ -60,14 +62,9 @@ class Ticket:
 _part: ContextVar["HostPart | None"] = ContextVar("host_part", default=None)
 
 
-@contextlib.contextmanager
-def noting_host_part(part: "HostPart | None") -> Iterator[None]:
+def noting_host_part(part: "HostPart | None") -> AbstractContextManager[None]:
     """Let what the function that is being traced computes of strings be noted in `part`; None for nowhere."""
-    token = _part.set(part)
-    try:
-        yield
-    finally:
-        _part.reset(token)
+    return having(_part, part)
 
 
 @final

@@ -8,9 +8,11 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
+from tfdist_jax._thread_state import having
 from tfdist_jax._user_code import has_named_libraries, is_named_library
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy, replica_context
 
@@ -28,21 +30,13 @@ def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
         variable_creator: Returns a variable, usually what `next_creator(**kwargs)` returns, with the arguments
             changed. Creators of scopes inside are called first.
     """
-    token = _creators.set((*_creators.get(), variable_creator))
-    try:
+    with having(_creators, (*_creators.get(), variable_creator)):
         yield
-    finally:
-        _creators.reset(token)
 
 
-@contextlib.contextmanager
-def keeping_whole() -> Iterator[None]:
+def keeping_whole() -> AbstractContextManager[None]:
     """Let the strategy make no variables in its own way, such as in parts: those that belong to another variable are like that."""
-    token = _keeps_whole.set(True)
-    try:
-        yield
-    finally:
-        _keeps_whole.reset(token)
+    return having(_keeps_whole, True)
 
 
 class ByCreators(type):
@@ -98,11 +92,8 @@ _created: ContextVar[list[Any] | None] = ContextVar("created", default=None)
 def noting_creations() -> Iterator[list[Any]]:
     """Collect the variables that are made inside."""
     created: list[Any] = []
-    token = _created.set(created)
-    try:
+    with having(_created, created):
         yield created
-    finally:
-        _created.reset(token)
 
 
 def note_creation(variable: Any) -> None:

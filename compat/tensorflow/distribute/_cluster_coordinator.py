@@ -15,6 +15,7 @@ from tfdist_jax._coordinator import Coordinator, Snapshot, current_worker
 from tfdist_jax._program import BEFORE_RUN
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._storage import Storage
+from tfdist_jax._thread_state import having
 from tfdist_jax.compat.tensorflow._functions._concrete_function import ConcreteFunction
 from tfdist_jax.compat.tensorflow._functions._function import Function
 from tfdist_jax.compat.tensorflow._platform._context import current_strategy
@@ -333,12 +334,9 @@ def _make_cancelled() -> CancelledError:
 def _call(strategy: ParameterServerStrategy, fn: Callable[..., Any], arguments: Any, tell: Any = None) -> Any:
     own = lambda leaf: leaf.of_current_worker() if isinstance(leaf, PerWorkerValues) else leaf
     args, kwargs = jax.tree.map(own, arguments, is_leaf=_is_opaque)
-    token = BEFORE_RUN.set(tell)  # A worker's thread knows nothing of who has scheduled the function.
-    try:
-        with strategy.scope():
-            return fn(*args, **kwargs)
-    finally:
-        BEFORE_RUN.reset(token)
+    # A worker's thread knows nothing of who has scheduled the function.
+    with having(BEFORE_RUN, tell), strategy.scope():
+        return fn(*args, **kwargs)
 
 
 def _is_opaque(leaf: Any) -> bool:

@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec
 from tfdist_jax import DATA, Compression, ReduceOp, fused_sum
 from tfdist_jax._autodiff._custom_pullback import unseen
 from tfdist_jax._errors import DiffersByReplicaError, NewOwnCellsError
+from tfdist_jax._sharding._collectives import gather_over, sum_over
 from tfdist_jax._sharding._compression import Memory, sum_compressed
 from tfdist_jax._stateful._eager_replicas import EagerReplicas
 from tfdist_jax._stateful._lockstep import LockStep
@@ -51,7 +52,7 @@ class ProgramContext(ReplicaContext):
         """Return replica 0's value everywhere."""
         self._communicate()
         mine = jax.lax.axis_index(DATA) == 0
-        return jax.lax.psum(jnp.where(mine, value, jnp.zeros_like(value)), DATA)
+        return sum_over(jnp.where(mine, value, jnp.zeros_like(value)), DATA)
 
     def merge_call(self, merge_fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         """Call `merge_fn(strategy, *args)` in cross-replica context."""
@@ -85,7 +86,7 @@ class ProgramContext(ReplicaContext):
 
     def _all_gather(self, value: jax.Array, axis: int) -> jax.Array:
         self._communicate()
-        return jax.lax.all_gather(value, DATA, axis=axis, tiled=True)
+        return gather_over(value, DATA, axis)
 
 
 @final

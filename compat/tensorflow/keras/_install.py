@@ -6,10 +6,12 @@ from typing import Any
 
 import keras
 
+from tfdist_jax._thread_state import put_back_after_errors
 from tfdist_jax._user_code import see_as_user_file
 from tfdist_jax.compat.tensorflow.keras._change import Change, Hook
 from tfdist_jax.compat.tensorflow.keras._hooks import CHANGES
 from tfdist_jax.compat.tensorflow.keras._internals import legacy_backend
+from tfdist_jax.compat.tensorflow.keras._variables._keras_scopes import note_keras_scopes
 
 _ABSENT = object()
 # What takes the changes back, the last one first.
@@ -34,6 +36,7 @@ def install() -> None:
         for change in CHANGES:
             _make(change, undo)
         _undo.push(undo.pop_all())
+    put_back_after_errors(note_keras_scopes)
 
 
 def uninstall() -> None:

@@ -13,11 +13,13 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
 - `Functional._nodes`, `_nodes_by_depth`, `_operations`, `_operations_by_depth`, as `map_graph` makes them: what a functional model
   computes; `Operation._inbound_nodes`, `_outbound_nodes`, `KerasTensor._keras_history`: where a symbolic tensor comes from and goes;
   `in_symbolic_scope`: that there are no values.
+- `Functional._standardize_inputs`, `_outputs_struct`, `_convert_input_args`, `Node.arguments`, `input_tensors`, `is_input`, and
+  `functional.operation_fn`: how it is run, one call after another; `layer_module.CallContext`: whether the layers that are called train.
 - `export_utils.get_input_signature`, `make_input_spec`: what a model takes.
 - `get_keras_mask`, `set_keras_mask`: the mask that a layer has attached to its output.
 - `get_stateless_scope`: the scope in which Keras maps variables to explicit values, or None.
 - `global_state`'s "current_call_ctx": whether the layer that is called trains; "custom_objects_scope_dict": a program's own objects by
-  name, where a file is loaded.
+  name, where a file is loaded; the scopes in `_variables/_keras_scopes`.
 - `global_seed_generator`: what unseeded draws come from.
 - `is_default`: tells a callback's own methods from those that do nothing.
 - `JAXTrainer._compute_loss`, `_loss_tracker`, `_call_has_training_arg`: what a training step is made of; `_jax_state`:
@@ -33,6 +35,8 @@ What is replaced is listed in `_hooks`, and why beside each replacement. Used as
   code in files may run; `keras_option_scope`: whether configurations go without modules; `Model._compile_config`: what it tells of itself.
 - `Layer._build_by_run_for_single_pos_arg`: builds by a symbolic call, and says whether it could.
 - `Sequential._functional`: the functional model that it is, once it is built.
+- `Layer._losses_override`, `_clear_losses`: what its layers have added; `Model._compile_metrics`: None without metrics;
+  `loss_module.apply_mask`: what masks make of weights.
 - `LossFunctionWrapper._fn_kwargs`, `MeanMetricWrapper._fn_kwargs`: the arguments of their functions.
 - `saving_lib._model_from_config`, `_load_assets_from_dict`: the parts of a model in a folder of `OrbaxCheckpoint`.
 - `register_tree_node_class`: a class of tuples that Keras looks into.

@@ -5,7 +5,7 @@ import functools
 import math
 import os
 import weakref
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, final
 
@@ -16,6 +16,7 @@ from jax.experimental import io_callback
 
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._storage import PLAIN
+from tfdist_jax._thread_state import having
 from tfdist_jax.compat.tensorflow._ops._arguments import invalid, static_ints
 from tfdist_jax.compat.tensorflow._platform._context import replica_context
 from tfdist_jax.compat.tensorflow._tensors._dtypes import as_dtype
@@ -147,18 +148,13 @@ def draw_for_iteration(number: Any) -> contextlib.AbstractContextManager[None]:
     return drawing_from(given.next_words().at[2].set(jnp.asarray(number, jnp.uint32)))
 
 
-@contextlib.contextmanager
-def drawing_from(words: Any) -> Iterator[None]:
+def drawing_from(words: Any) -> AbstractContextManager[None]:
     """Draw from words that a program gets as an argument, where the streams themselves are not part of it.
 
     Args:
         words: What `next_words` has returned for this run; traced or not. Zeros where only shapes matter.
     """
-    token = _given.set(_Given(words))
-    try:
-        yield
-    finally:
-        _given.reset(token)
+    return having(_given, _Given(words))
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -208,14 +204,9 @@ def _start(seed: int | None) -> int | None:
 _function_streams: ContextVar[FunctionStreams | None] = ContextVar("function_streams", default=None)
 
 
-@contextlib.contextmanager
-def drawing_for_function() -> Iterator[None]:
+def drawing_for_function() -> AbstractContextManager[None]:
     """Give the function that is traced inside streams of its own."""
-    token = _function_streams.set(FunctionStreams())
-    try:
-        yield
-    finally:
-        _function_streams.reset(token)
+    return having(_function_streams, FunctionStreams())
 
 
 _process = KeyStream(None)

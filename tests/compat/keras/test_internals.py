@@ -12,8 +12,11 @@ import keras
 import numpy as np
 import pytest
 from environment import LIMIT_S
+from keras.src.backend.common.variables import AutocastScope
+from keras.src.utils.tracking import DotNotTrackScope
 
 import tfdist_jax.compat.tensorflow as tf  # noqa: F401 - puts the hooks in
+from tfdist_jax._thread_state import restoring_thread_state
 from tfdist_jax.compat.tensorflow.keras import _install, _internals
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook, instead
 from tfdist_jax.compat.tensorflow.keras._hooks import CHANGES
@@ -23,6 +26,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     DataAdapter,
     DropoutRNNCell,
     EpochIterator,
+    Functional,
     JAXTrainer,
     JaxVariable,
     KerasTensor,
@@ -32,6 +36,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     data_adapters,
     dataset_utils,
     export_utils,
+    functional,
     get_keras_mask,
     get_stateless_scope,
     global_seed_generator,
@@ -39,6 +44,7 @@ from tfdist_jax.compat.tensorflow.keras._internals import (
     in_symbolic_scope,
     is_default,
     keras_option_scope,
+    layer_module,
     lazy_tensorflow,
     legacy_h5_format,
     loss_module,
@@ -70,6 +76,12 @@ USED = [
     (export_utils, "make_input_spec", ["x"]),
     (saving_lib, "_model_from_config", ["config_json", "custom_objects", "compile", "safe_mode"]),
     (saving_lib, "_load_assets_from_dict", ["model", "assets_dict"]),
+    (loss_module, "apply_mask", ["sample_weight", "mask", "dtype", "reduction"]),
+    (functional, "operation_fn", ["operation"]),
+    (layer_module.CallContext, "__init__", ["self", "entry_layer"]),
+    (layer_module.CallContext, "set_value", ["self", "arg_name", "value"]),
+    (Functional, "_assert_input_compatibility", ["self"]),
+    (keras.DTypePolicy, "convert_input", ["self", "x", "autocast", "dtype"]),
     (DataAdapter, "get_numpy_iterator", ["self"]),
     (DataAdapter, "get_jax_iterator", ["self"]),
 ]
@@ -164,6 +176,74 @@ def test_a_functional_model_keeps_the_graph_that_is_mapped():
     assert model._operations == operations and model._operations_by_depth == operations_by_depth
     assert model._nodes_by_depth == nodes_by_depth
     assert operations[-1]._inbound_nodes[0].outputs == [outputs] and model._tracker.locked in (True, False)
+
+
+def test_a_functional_model_runs_its_graph_with_the_parts_that_stages_use():
+    source = source_of(Functional._run_through_graph) + source_of(Functional.call)
+    for part in ("_standardize_inputs", "operation_fn(", "arguments.fill_in(", "node.is_input", "unpack_singleton"):
+        assert part in source
+    inputs = {name: keras.Input((2,), name=name) for name in "ab"}
+    model = keras.Model(inputs, [keras.layers.Dense(1)(inputs["a"]), inputs["b"]])
+    assert model._outputs_struct == model.outputs and not model._convert_input_args
+    (node,) = (node for nodes in model._nodes_by_depth.values() for node in nodes if not node.is_input)
+    assert node.input_tensors == [inputs["a"]] and node.arguments.kwargs == {}
+    assert [each.shape for each in model._standardize_inputs({"b": np.ones((3, 2)), "a": np.ones((3, 2))})] == [
+        (3, 2)
+    ] * 2
+    sequential = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    assert isinstance(sequential._functional, Functional) and sequential._convert_input_args
+
+
+def test_layers_losses_can_be_given_and_are_forgotten():
+    layer = keras.layers.Dense(1, kernel_regularizer="l2")
+    layer.build((None, 2))
+    layer._losses_override = [3.0]
+    assert layer.losses == [3.0]
+    layer._losses_override = []
+    assert len(layer.losses) == 1
+    layer._losses.append(1.0)
+    layer._clear_losses()
+    assert layer._losses == []
+    assert compiled_model()._compile_metrics is None
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        lambda: AutocastScope("bfloat16"),
+        DotNotTrackScope,
+        lambda: keras.name_scope("outer"),
+        keras.RematScope,
+        keras.StatelessScope,
+        keras.SymbolicScope,
+    ],
+)
+def test_scopes_that_do_not_end_are_left_with_the_block_around(scope):
+    def copy():
+        held = vars(global_state.GLOBAL_STATE_TRACKER).items()
+        return {name: [*value] if isinstance(value, list) else value for name, value in held if value}
+
+    with scope():
+        pass
+    before = copy()
+    with pytest.raises(KeyError), restoring_thread_state():
+        scope().__enter__()
+        assert copy() != before
+        raise KeyError
+    assert copy() == before
+
+
+def test_variables_whose_first_values_are_late_get_them_once_though_an_interrupt_came_in_between():
+    with pytest.raises(KeyError), restoring_thread_state(), keras.StatelessScope() as scope:
+        first, second = (keras.Variable(lambda shape, dtype: np.full(shape, 2.0, dtype), (2,)) for _ in range(2))
+        global_state.set_global_attribute("stateless_scope", None)
+        first._deferred_initialize()
+        global_state.set_global_attribute("stateless_scope", scope)
+        scope.initialize_variables = False
+        raise KeyError
+    with keras.StatelessScope():
+        pass
+    assert first.numpy().tolist() == second.numpy().tolist() == [2.0, 2.0]
 
 
 def test_a_layers_call_is_told_of_training_through_the_global_state():

@@ -1,12 +1,12 @@
 """Conversion of Python functions by diastatic-malt; what converted code calls in place of Python's own."""
 
 import ast
-import contextlib
 import functools
 import inspect
 import logging
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, final
 
@@ -15,6 +15,7 @@ from malt.impl import api
 from malt.lang.directives import set_loop_options as set_loop_options
 from malt.utils.ag_logging import set_verbosity as set_verbosity, trace as trace
 
+from tfdist_jax._thread_state import having
 from tfdist_jax._user_code import call_for_user, is_user_file
 from tfdist_jax.compat.tensorflow._functions._autograph import _branches, _expressions, _loops
 
@@ -89,7 +90,10 @@ def _context(features: frozenset[Feature]) -> ProgramContext:
     return ProgramContext(ConversionOptions(recursive=True, user_requested=True, optional_features=wanted))
 
 
-_features: ContextVar[frozenset[Feature]] = ContextVar("features", default=frozenset({Feature.ASSERT_STATEMENTS}))
+# Whether functions that are called are converted, and with which features those are that are.
+_converting: ContextVar[tuple[bool, frozenset[Feature]]] = ContextVar(
+    "converting", default=(False, frozenset({Feature.ASSERT_STATEMENTS}))
+)
 
 
 def with_features(options: Any) -> frozenset[Feature]:
@@ -130,7 +134,7 @@ def converted(fn: Callable[..., Any]) -> Callable[..., Any]:
         # An object that can be called, and no class: those convert nothing.
         return functools.partial(converted(call), fn) if _is_convertible(call) and not isinstance(fn, type) else fn
     try:
-        result = _CONVERTER.transform(fn, _context(_features.get()))[0]
+        result = _CONVERTER.transform(fn, _context(_converting.get()[1]))[0]
     except Exception as error:  # Whatever the converter stumbles over; the function may need no conversion.
         _warn_once(fn, error)
         return fn
@@ -138,23 +142,14 @@ def converted(fn: Callable[..., Any]) -> Callable[..., Any]:
     return result
 
 
-_enabled: ContextVar[bool] = ContextVar("enabled", default=False)
-
-
-@contextlib.contextmanager
-def converting(enabled: bool, features: frozenset[Feature]) -> Iterator[None]:
+def converting(enabled: bool, features: frozenset[Feature]) -> AbstractContextManager[None]:
     """Let `converted_inside` convert what runs inside, with these features, or not."""
-    tokens = _enabled.set(enabled), _features.set(features)
-    try:
-        yield
-    finally:
-        _enabled.reset(tokens[0])
-        _features.reset(tokens[1])
+    return having(_converting, (enabled, features))
 
 
 def converted_inside(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return `fn` converted if it is part of a function that is; as it is in eager code, where values are known."""
-    return converted(fn) if _enabled.get() else fn
+    return converted(fn) if _converting.get()[0] else fn
 
 
 def _is_convertible(fn: Any) -> bool:
@@ -217,7 +212,7 @@ def _with_converted_functions(value: Any) -> Any:
 
 def to_code(entity: Any, recursive: bool = True, experimental_optional_features: Any = None) -> str:
     """Return the source of the function that `entity` is converted to."""
-    module: Any = _CONVERTER.transform(_plain(entity), _context(_features.get()))[1]
+    module: Any = _CONVERTER.transform(_plain(entity), _context(_converting.get()[1]))[1]
     return inspect.getsource(module)
 
 

@@ -12,7 +12,8 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import numpy as np
 from tfdist_jax._cluster import allgather_object
 from tfdist_jax._multiprocess._broadcast import broadcast_from_first
 from tfdist_jax._sharding._placement import local
+from tfdist_jax._thread_state import having
 from tfdist_jax.compat.tensorflow._platform._errors import DataLossError
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import Backup, CallbackList, JAXTrainer
@@ -194,13 +196,8 @@ def _check(callback: Backup) -> None:
 _given: ContextVar[dict[str, Any] | None] = ContextVar("given", default=None)
 
 
-@contextlib.contextmanager
-def _saving_as(about: dict[str, Any]) -> Iterator[None]:
-    token = _given.set(about)
-    try:
-        yield
-    finally:
-        _given.reset(token)
+def _saving_as(about: dict[str, Any]) -> AbstractContextManager[None]:
+    return having(_given, about)
 
 
 def _about(callback: Backup, *, is_validating: bool = False) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import keras
 import keras._tf_keras.keras as tf_keras
 
 from tfdist_jax._checkpoint._checkpoint import put_on_disk
+from tfdist_jax._thread_state import having
 from tfdist_jax.compat.tensorflow._names._old_forms import tell_old_form
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import (
@@ -60,11 +61,8 @@ _additions: ContextVar[tuple[Callable[[str], None], ...]] = ContextVar("addition
 @contextlib.contextmanager
 def adding(write: Callable[[str], None]) -> Iterator[None]:
     """Let `write(path)` add to what is saved inside the context, before it replaces the file that was there."""
-    token = _additions.set((*_additions.get(), write))
-    try:
+    with having(_additions, (*_additions.get(), write)):
         yield
-    finally:
-        _additions.reset(token)
 
 
 def _replacing_at_once(original: Callable[..., Any]) -> Callable[..., Any]:

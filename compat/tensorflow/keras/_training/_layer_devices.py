@@ -6,7 +6,6 @@ processor compute on an accelerator if there is one, where only their weights li
 beside it, and its update is computed there.
 """
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -18,6 +17,7 @@ from tfdist_jax._device_scope import Device, current_device, on_device
 from tfdist_jax._internals import computing_now, default_device
 from tfdist_jax._stateful import _state
 from tfdist_jax._stateful._storage import PLAIN, storage_on
+from tfdist_jax._thread_state import having
 from tfdist_jax.compat.tensorflow._platform._context import binding_strategy
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import BaseOptimizer, Operation
@@ -46,7 +46,7 @@ def _calling_on_device(original: Callable[..., Any]) -> Callable[..., Any]:
         device = getattr(self, _STORAGE).device
         if device is None or not _decides(device):
             return original(self, *args, **kwargs)
-        with on_device(device), _setting_entered(device):
+        with on_device(device), having(_entered, device):
             return original(self, *args, **kwargs)
 
     return call
@@ -59,15 +59,6 @@ def _decides(device: Device) -> bool:
         return False
     usual = default_device()
     return device.platform != "cpu" or usual is None or usual.platform == "cpu"
-
-
-@contextlib.contextmanager
-def _setting_entered(device: Device) -> Any:
-    token = _entered.set(device)
-    try:
-        yield
-    finally:
-        _entered.reset(token)
 
 
 def _with_weights_on_device(original: Callable[..., Any]) -> Callable[..., Any]:

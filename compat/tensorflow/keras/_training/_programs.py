@@ -21,7 +21,9 @@ from tfdist_jax.compat.tensorflow.distribute._execution_contexts import (
     OnlyReplicaContext,
     ProgramContext,
 )
+from tfdist_jax.compat.tensorflow.distribute._pipeline import PipelineStrategy
 from tfdist_jax.compat.tensorflow.distribute._strategy import Strategy
+from tfdist_jax.compat.tensorflow.keras._training._pipelined_steps import goes_over_stages, run_over_stages
 from tfdist_jax.compat.tensorflow.keras._training._steps import OwnResults, Sizes, Step
 from tfdist_jax.compat.tensorflow.random._random_state import draw_for_iteration
 
@@ -47,9 +49,11 @@ def run_steps(step: Step, strategy: Strategy, sizes: Sizes, batches: Any) -> Res
         return [
             run(jax.tree.map(lambda leaf, i=i: leaf[i], batches)) for i in range(jax.tree.leaves(batches)[0].shape[0])
         ][-1]
+    over_stages = isinstance(strategy, PipelineStrategy) and goes_over_stages(step)
     # Without a strategy there are no devices that a program for all replicas could be bound to.
     one_by_one = strategy.is_default or (step.communicates and len(set(sizes)) > 1)
-    run = functools.partial(run_side_by_side if one_by_one else _run_as_one, step, strategy, sizes)
+    run_step = run_over_stages if over_stages else run_side_by_side if one_by_one else _run_as_one
+    run = functools.partial(run_step, step, strategy, sizes)
     count = jax.tree.leaves(batches)[0].shape[0]
     # XLA on CPU runs the body of a loop several times slower than the same steps one after another.
     if count > 1 and not runs_on_cpu(strategy.native.mesh):

@@ -5,7 +5,7 @@ import contextlib
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, final
 
 import jax
@@ -27,7 +27,6 @@ from tfdist_jax.compat.tensorflow.keras._training._loss_scaling import (
     scaling_only_gradients,
 )
 from tfdist_jax.compat.tensorflow.keras._training._optimizer import overriding
-from tfdist_jax.compat.tensorflow.keras._training._reading_scope import ReadingScope
 from tfdist_jax.compat.tensorflow.keras._training._round_gradients import give_to_round
 from tfdist_jax.compat.tensorflow.keras._training._summed_updates import can_postpone, postpone, sum_laid_out
 from tfdist_jax.compat.tensorflow.keras._training._sync_batch_norm import meets_other_replicas
@@ -44,6 +43,7 @@ from tfdist_jax.compat.tensorflow.keras._variables._overwrite_with_gradient impo
     reduce_apart,
     reduce_gradients,
 )
+from tfdist_jax.compat.tensorflow.keras._variables._reading_scope import reading
 from tfdist_jax.compat.tensorflow.keras._variables._served import assign_now, note_read
 from tfdist_jax.compat.tensorflow.keras._variables._tensor_attributes import LOGITS
 from tfdist_jax.compat.tensorflow.keras._variables._variables import merge_of
@@ -124,6 +124,10 @@ class Step(abc.ABC):
 
     def finish_alone(self, results: OwnResults) -> Logs:
         """Change the variables by what one worker's rows give, beside other workers, and return the logs."""
+        return self.write_alone(results)
+
+    def write_alone(self, results: OwnResults) -> Logs:
+        """Write what rows that no other replica shares have changed in statistics and metrics, and return the logs."""
         changed = [
             (variable, value)
             for variable, value in zip(self._merged_variables(), results.changes, strict=True)
@@ -198,7 +202,7 @@ class Step(abc.ABC):
         pairs = [(variable, _state.read(variable)) for kind in kinds for variable in kind]
         if weights is not None:
             pairs[: len(weights)] = zip(self.variables()[0], weights, strict=True)
-        with _reading(), keras.StatelessScope(state_mapping=pairs, collect_losses=True) as scope:
+        with reading(), keras.StatelessScope(state_mapping=pairs, collect_losses=True) as scope:
             logs, other = fn()
             new = {id(variable): scope.get_current_value(variable) for variable, _ in pairs}
         changed = {id(variable): new[id(variable)] for variable, old in pairs if new[id(variable)] is not old}
@@ -212,8 +216,8 @@ class Step(abc.ABC):
     def _run_on_state(self, batch: Any, count: int | None = None) -> tuple[State, Any]:
         """Run a step in JAX's form; return the values that it has got, of the first `count` kinds, and what it returns."""
         variables = self.variables()[:count]
-        state = tuple(map(_read, variables))
-        with _reading(refused=itertools.chain(*variables)):
+        state = tuple(map(read_all, variables))
+        with reading(refused=itertools.chain(*variables)):
             return state, getattr(self.model, self.name)(state, batch)
 
     def _from_state(self, logs: Mapping[str, Any], old: Sequence[Any], new: Sequence[Any]) -> OwnResults:
@@ -265,7 +269,7 @@ class TrainStep(Step):
             )
         trainable = variables_of(self.model, "trainable_variables")
         with rescale_regularizers(sizes):
-            gradients, results = jax.grad(self._loss_and_results, has_aux=True)(_read(trainable), batch)
+            gradients, results = jax.grad(self._loss_and_results, has_aux=True)(read_all(trainable), batch)
         return results._replace(gradients=gradients)
 
     def finish_alone(self, results: OwnResults) -> Logs:
@@ -274,7 +278,7 @@ class TrainStep(Step):
         if not give_to_round(self.model.optimizer, results.gradients, trainable):
             apply = functools.partial(_apply_in_place, self.model.optimizer, results.gradients, trainable)
             update(apply, [*trainable, *optimizer])
-        return super().finish_alone(results)
+        return self.write_alone(results)
 
     def _loss_and_results(self, weights: list[Any], batch: Any) -> tuple[Any, OwnResults]:
         """Return the loss to be differentiated, for a replica's rows and trainable `weights`, and what the rows give beside it."""
@@ -304,14 +308,14 @@ class TrainStep(Step):
             logs, own = self._merge(results, part, own)
             _apply_in_place(self.model.optimizer, join_overwriting(own, apart), trainable)
             return logs
-        state = _read(optimizer), _read(trainable)
+        state = read_all(optimizer), read_all(trainable)
         if self.accumulates_locally:
             logs, _ = self._merge(results, part)
             weights, slots = apply_accumulating(self.model.optimizer, state[0], join_overwriting(own, apart), state[1])
         else:
             logs, own = self._merge(results, part, own)
             weights, slots = self.model.optimizer.stateless_apply(state[0], join_overwriting(own, apart), state[1])
-        _write_same((*trainable, *optimizer), (*weights, *slots))
+        write_same((*trainable, *optimizer), (*weights, *slots))
         return logs
 
 
@@ -349,7 +353,7 @@ class CustomTrainStep(Step):
         with rescale_regularizers(sizes):
             state, (logs, new) = self._run_on_state(batch)
         trainable, _, optimizer, _ = self.variables()
-        _write_same((*trainable, *optimizer), (*new[0], *new[2]))
+        write_same((*trainable, *optimizer), (*new[0], *new[2]))
         return self._from_state(logs, (*state[1], *state[3]), (*new[1], *new[3]))
 
     def _run_with_variables(self, batch: Any, sizes: Sizes) -> OwnResults:
@@ -424,7 +428,8 @@ def _results(model: keras.Model, updated: Set[int]) -> Logs:
     return results
 
 
-def _read(variables: Sequence[Any]) -> list[jax.Array]:
+def read_all(variables: Sequence[Any]) -> list[jax.Array]:
+    """Return what variables hold."""
     return [_state.read(variable) for variable in variables]
 
 
@@ -434,7 +439,7 @@ def _apply_in_place(optimizer: Any, gradients: Sequence[Any], variables: Sequenc
         optimizer.apply(gradients, variables)
 
 
-def _write_same(variables: Sequence[Any], values: Sequence[Any]) -> None:
+def write_same(variables: Sequence[Any], values: Sequence[Any]) -> None:
     """Write values that are equal on all replicas."""
     for variable, value in zip(variables, values, strict=True):
         _state.write(variable, jnp.asarray(value, variable.dtype))
@@ -444,10 +449,6 @@ def _written() -> set[int]:
     """Return which variables the replica has written, by identity; none where it writes at once."""
     scope: Any = _state.current_scope()
     return set() if scope is None else {id(cell) for cell, *_ in scope.writes()}
-
-
-def _reading(refused: Iterable[Any] = ()) -> contextlib.AbstractContextManager[None]:
-    return _state.entering(ReadingScope(_state.current_scope(), refused))
 
 
 def _without_gradient(prediction: Any) -> Any:

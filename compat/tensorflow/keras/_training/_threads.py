@@ -10,6 +10,7 @@ from typing import Any, final
 import keras
 
 from tfdist_jax._stateful._state import current_scope
+from tfdist_jax._thread_state import having
 from tfdist_jax.compat.tensorflow.keras._change import Addition, Hook
 from tfdist_jax.compat.tensorflow.keras._internals import JAXTrainer
 
@@ -57,13 +58,12 @@ _hold: ContextVar[_Hold | None] = ContextVar("hold", default=None)
 def building(model: keras.Model) -> Iterator[None]:
     """Keep other threads from building a model in training until `end_building` is called inside, or until the end."""
     hold = _Hold(model)
-    token = _hold.set(hold)
-    try:
-        hold.take()
-        yield
-    finally:
-        hold.let_go()
-        _hold.reset(token)
+    with having(_hold, hold):
+        try:
+            hold.take()
+            yield
+        finally:
+            hold.let_go()
 
 
 def end_building() -> None:

@@ -3,10 +3,10 @@
 XLA takes longer to compile the random numbers of a small shape, 0.2 to 0.9 s on a CPU, than to draw a long row of them.
 """
 
-import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from tfdist_jax._internals import current_trace, eval_trace
+from tfdist_jax._thread_state import having
 from tfdist_jax.compat.tensorflow.keras._change import Hook
 from tfdist_jax.compat.tensorflow.keras._internals import backend
 
@@ -21,14 +22,9 @@ _LENGTHS = (1 << 14, 1 << 17, 1 << 20)
 _are_made: ContextVar[bool] = ContextVar("first_values_are_made", default=False)
 
 
-@contextlib.contextmanager
-def first_values() -> Iterator[None]:
+def first_values() -> AbstractContextManager[None]:
     """Mark the code that makes a variable's first value: other draws may be many, and are for the device alone."""
-    token = _are_made.set(True)
-    try:
-        yield
-    finally:
-        _are_made.reset(token)
+    return having(_are_made, True)
 
 
 def _from_row(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,11 +1,12 @@
 """Variables in the parts of a step that are differentiated or branch: they are read there, and written after."""
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any, final
 
 import jax
 
-from tfdist_jax._stateful._state import Cell, Merge, StateScope, read_now
+from tfdist_jax._stateful._state import Cell, Merge, StateScope, current_scope, entering, read_now
 from tfdist_jax.compat.tensorflow.keras._variables._variables import held_by_step
 
 
@@ -40,3 +41,8 @@ class ReadingScope(StateScope):
             "A Keras model assigned a variable that is not its own inside a training, test or prediction step. "
             "Make it with `add_weight`, as an attribute of a layer or as a metric."
         )
+
+
+def reading(refused: Iterable[Any] = ()) -> contextlib.AbstractContextManager[None]:
+    """Return the context in which variables are read through the scope around it, and none is written."""
+    return entering(ReadingScope(current_scope(), refused))
