@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from waiting import wait_until
 
 from tfdist_jax._coordinator import (
     ClosureCancelledError,
@@ -339,13 +340,6 @@ def test_stopping_waits_for_all_threads_together(make, monkeypatch):
     monkeypatch.undo()
     go.set()
     assert len(waited) == 4 and sum(waited) <= 0.2
-
-
-def wait_until(condition):
-    end = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def test_no_closure_begins_while_an_error_waits_for_those_that_run(make):

@@ -15,6 +15,7 @@ import pytest
 from fake_ray import FakeRay
 from flax import nnx
 from sklearn.datasets import load_digits
+from waiting import wait_until
 
 import tfdist_jax as td
 from tfdist_jax._coordinator import ClosureCancelledError, Statistics
@@ -90,13 +91,6 @@ def in_thread(fn):
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread, errors
-
-
-def wait_until(is_so):
-    end = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def interrupt():

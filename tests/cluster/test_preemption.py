@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 from environment import LIMIT_S
+from waiting import wait_until
 
 from tfdist_jax._cluster import LOST_EXIT_CODE, LateSave, Preemption
 
@@ -203,13 +204,6 @@ def test_nobody_leaves_a_step_in_which_another_one_waits_for_it(cluster):
     assert not any((worker.results / "late").exists() for worker in workers)
 
 
-def wait_for(is_so):
-    deadline = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def fail():
     raise OSError("the disk is full")
 
@@ -224,7 +218,7 @@ def test_what_cannot_be_saved_late_is_told_and_left_to_the_next_step(late, messa
     with Preemption(watch=told.is_set, late=late) as preemption:
         assert not preemption.stops()
         told.set()
-        wait_for(lambda: message in caplog.text)
+        wait_until(lambda: message in caplog.text)
         assert "the disk is full" in caplog.text
         assert preemption.stops()
         preemption.part()
@@ -244,7 +238,7 @@ def test_nobody_waits_for_answers_when_the_first_process_is_gone(caplog, monkeyp
     preemption = Preemption(watch=told.is_set, late=lambda: None)
     monkeypatch.setattr(preemption, "_say", say)
     told.set()
-    wait_for(lambda: "not heard any more" in caplog.text)
+    wait_until(lambda: "not heard any more" in caplog.text)
     assert preemption.stops()
     preemption.part()
     preemption.resume(math.inf)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tfdist_jax._coordinator import HeldElement
 from tfdist_jax._servers._held_data import Released
+from tfdist_jax._servers._soon import call_soon
 
 
 @final
@@ -22,7 +23,7 @@ class DataHolder:
 
         Args:
             call: Called with the name of a method of its `HeldData`, what it is to release before, and the method's arguments.
-            tell: Called with what it is to release; waits for nothing.
+            tell: Called with what it is to release, by the thread of `start_calls`; waits for nothing.
         """
         self._call, self._tell = call, tell
         self._numbers = itertools.count()
@@ -52,10 +53,13 @@ class DataHolder:
         return self._ask("fetch", element)
 
     def release(self, kind: str, number: int) -> None:
-        """Let something be held no longer."""
+        """Let something be held no longer. Finalizers call it."""
         self._released[kind].append(number)
         if kind != "elements":
-            self._tell(self._take_released())
+            call_soon(self._tell_released)
+
+    def _tell_released(self) -> None:
+        self._tell(self._take_released())
 
     def _take_released(self) -> Released:
         return {kind: list(_take_all(numbers)) for kind, numbers in self._released.items()}

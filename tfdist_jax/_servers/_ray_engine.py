@@ -1,6 +1,5 @@
 """The coordinator's end of a cluster of processes: servers that hold its variables, and workers that run its closures."""
 
-import collections
 import contextlib
 import functools
 import itertools
@@ -35,6 +34,7 @@ from tfdist_jax._servers._ray_data import DataHolder
 from tfdist_jax._servers._ray_peers import ActorLostError, Peer, ask_servers, call_servers
 from tfdist_jax._servers._runner import BeforeChanges, Outcome, Runner
 from tfdist_jax._servers._server import Caller
+from tfdist_jax._servers._soon import call_soon, start_calls
 
 _log = logging.getLogger("tfdist_jax")
 _SOON_S = 0.2
@@ -53,7 +53,7 @@ class RayServers:
     def __init__(self, cluster: RayCluster, count: int) -> None:
         """Wait for so many servers, and let them forget what they hold for another coordinator."""
         self._ray = cluster.ray
-        self._dropped: collections.deque[tuple[int, Sequence[int]]] = collections.deque()
+        start_calls()
         self.session = secrets.token_hex(8)
         self.peers = [cluster.wait_for_peer("ps", i) for i in range(count)]
         self._call(self.peers, "begin", [[self.session]] * count)
@@ -86,17 +86,12 @@ class RayServers:
                 peer.actor.call.remote("end_turn", self.session, turn)
 
     def drop(self, server: int, cells: Sequence[int]) -> None:
-        """Let a server hold arrays no longer from the next call on, of whichever server; nobody waits for that.
+        """Let a server hold arrays no longer; nobody waits for that. Finalizers may call it."""
+        call_soon(functools.partial(self._drop, server, cells))
 
-        Python calls it as it collects garbage, in the middle of anything: nothing that takes a lock may be done here.
-        """
-        self._dropped.append((server, cells))
-
-    def _tell_dropped(self) -> None:
-        while self._dropped:
-            with contextlib.suppress(IndexError):  # Another thread has told the last one.
-                server, cells = self._dropped.popleft()
-                self.peers[server].actor.call.remote("drop", self.session, cells)
+    def _drop(self, server: int, cells: Sequence[int]) -> None:
+        if self._ray.is_initialized():
+            self.peers[server].actor.call.remote("drop", self.session, cells)
 
     def record(self, plan: Plan) -> dict[str, Any]:
         """Return what the runs of the present closure have noted when they came to run this plan."""
@@ -114,7 +109,6 @@ class RayServers:
             arguments: Its arguments.
             kept: Which of its results stay with the worker, in groups that are fetched together.
         """
-        self._tell_dropped()
         worker: Any = current_worker()
         if worker is None or not plan.parts or self._own.turn is not None:
             return self.run_here(plan, parts, arguments, lambda arrays: None)
@@ -150,7 +144,6 @@ class RayServers:
 
     def _call(self, peers: Sequence[Peer], method: str, arguments: Sequence[Sequence[Any]]) -> list[Any]:
         """Call a method of servers, of each with arguments of its own."""
-        self._tell_dropped()
         with _as_users_error():
             return call_servers([(peer, method, given) for peer, given in zip(peers, arguments, strict=True)])
 

@@ -13,7 +13,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 import types
 import typing
 
@@ -22,6 +21,7 @@ import numpy as np
 import pytest
 from environment import LIMIT_S
 from fake_ray import FakeRay
+from waiting import wait_until
 
 import tfdist_jax
 import tfdist_jax.compat.tensorflow as tf
@@ -390,10 +390,22 @@ def test_workers_hold_no_iterations_that_have_gone(coordinate, monkeypatch, is_u
             next(iterator)
     del iterator
     gc.collect()
-    deadline = time.monotonic() + LIMIT_S
-    while any(data._iterations or data._sources or data._elements for data in held) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert held and not any(data._iterations or data._sources or data._elements for data in held)
+    assert held
+    wait_until(lambda: not any(data._iterations or data._sources or data._elements for data in held))
+
+
+def test_data_are_released_soon_and_not_in_a_garbage_collection(coordinate, rays, monkeypatch):
+    held = []
+    monkeypatch.setattr(HeldData, "__init__", lambda self, init=HeldData.__init__: (init(self), held.append(self))[0])
+    _, coordinator = coordinate(1, 1)
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: rows().repeat())).values[0].get()
+    next(iterator)
+    assert any(data._iterations and data._sources for data in held)
+    with rays[0]._threads._shutdown_lock:  # As if they were freed while a call is sent.
+        del iterator
+        gc.collect()
+        assert any(data._iterations and data._sources for data in held)
+    wait_until(lambda: not any(data._iterations or data._sources for data in held))
 
 
 def test_threads_take_of_one_worker(coordinate):
@@ -619,7 +631,7 @@ def test_workers_hold_no_more_than_is_in_use(coordinate, monkeypatch):
     gc.collect()
     (data,) = [data for data in held if data._elements]
     # The function keeps the iterator that it was traced with.
-    assert len(data._elements) <= 2 and len(data._iterations) == 2
+    wait_until(lambda: len(data._elements) <= 2 and len(data._iterations) == 2)
     assert float(total) == 180
 
 
