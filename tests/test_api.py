@@ -59,6 +59,7 @@ def test_what_is_a_class_in_tensorflow_is_one_here():
 
 
 @pytest.mark.peers
+@pytest.mark.exhaustive  # They change with constraints-*.txt alone.
 @pytest.mark.slow("loads TensorFlow and looks at each of its names")
 def test_recorded_names_are_tensorflows(run_script):
     program = f"""

@@ -446,6 +446,7 @@ while True:
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow("kills ten processes")
 def test_nothing_saved_is_lost_and_nothing_half_saved_is_found_when_the_process_is_killed(place):
     moments = random.Random(1)

@@ -30,6 +30,7 @@ def test_a_number_of_devices_below_one_is_refused():
         td.use_cpu_devices(0)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists a process's threads there")
 @pytest.mark.parametrize(
     ("flags", "count", "least"),
@@ -49,6 +50,7 @@ print(sum("XLAEigen" in name for name in names), os.environ.get("NPROC"))
     assert run_python(code, NPROC="21", **env) == "21 21", "the user's own"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has the settings")
 @pytest.mark.parametrize(
     ("setting", "is_kept"),

@@ -31,6 +31,7 @@ RUNS = {
 }
 LAUNCHED = ("s0_workers", "s1_resnet_workers")
 SERVED = ("s0_parameter_server", "s1_resnet_parameter_server")
+LONG = ("s1_resnet_central_storage", "s1_resnet_parameter_server", "s1_resnet_workers")
 OPTIONS = {"s0_tpu": "--emulate-tpu"}
 LATER = (
     "s3_estimator",
@@ -45,9 +46,7 @@ needs_programs = pytest.mark.skipif(
 
 @needs_programs
 @pytest.mark.slow("ResNets and guides, as published")
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name == "s1_resnet_workers")) for name in RUNS]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in LONG)) for name in RUNS])
 def test_program_runs(run_script, run_prepared, name):
     if name in LAUNCHED:
         ran = run_script(FOLDER / f"{name}.py", runner=("-m", "tfdist_jax", "launch", "--workers", "2"))
@@ -59,10 +58,9 @@ def test_program_runs(run_script, run_prepared, name):
 
 
 @needs_programs
+@pytest.mark.exhaustive
 @pytest.mark.slow("ResNets and guides, as published, in five processes")
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] * ("resnet" in name)) for name in SERVED]
-)
+@pytest.mark.parametrize("name", SERVED)
 def test_program_runs_with_servers_and_workers_in_processes(run_script, name):
     runner = ("-m", "tfdist_jax", "launch", "--workers", "2", "--parameter-servers", "2")
     ran = run_script(FOLDER / f"{name}.py", runner=runner)

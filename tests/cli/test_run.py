@@ -34,6 +34,7 @@ def test_program_imports_modules_beside_it(run_program, tmp_path):
     assert run_program(folder / "train.py").stdout == "True\n"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "statement", ["from ._arguments import positive_int", "from . import other", "from .other import x"]
 )
@@ -143,6 +144,7 @@ def test_folder_is_no_program(run_program, tmp_path):
     assert "is a folder" in ran.stderr
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("devices", ["0", "-1", "two"])
 def test_number_of_devices_is_checked(run_program, devices):
     ran = run_program("pass", devices=devices)
@@ -170,6 +172,7 @@ def test_missing_module_is_an_error(run_script):
     assert "no_such_package" in ran.stderr
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_spawned_processes_see_the_facade(run_program, method):
     program = f"""

@@ -125,7 +125,7 @@ def kill_at(workers, step, moments):
         (FIT, "arrays", [(2, 1), (1, 3), (2, 2)]),
         pytest.param(FIT, "dataset", [(2, 1), (4, 1)], marks=pytest.mark.exhaustive),
         pytest.param(FIT, "own", [(2, 1), (2, 3)], marks=pytest.mark.exhaustive),
-        (LOOP, "same", [(2, 1), (4, 1), (1, 1)]),
+        pytest.param(LOOP, "same", [(2, 1), (4, 1), (1, 1)], marks=pytest.mark.exhaustive),
         (LOOP, "own", [(2, 1), (2, 3)]),
         pytest.param(LOOP, "own, off", [(2, 1), (2, 1)], marks=pytest.mark.exhaustive),
     ],

@@ -155,6 +155,7 @@ def test_a_call_after_jax_has_started_says_what_to_do(cluster):
     assert ended_with(workers.workers[0], "JAX has already started, alone.*before the first tensor")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_process_may_end_long_after_the_others(cluster, late):
     workers = cluster(2)
@@ -259,6 +260,7 @@ def test_an_exit_without_an_error_in_the_middle_reaches_the_others(cluster):
     assert codes[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_frozen_process_counts_as_dead_after_the_heartbeat(cluster, victim):
     workers = cluster(2)

@@ -141,6 +141,7 @@ def test_processes_that_end_at_different_times_are_no_failure(launch):
     assert launcher.wait() == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("victim", [0, 1])
 def test_after_a_failure_all_start_again(launch, victim):
     program = f"{ATTEMPT}{JOIN}\nif attempt < 2 and INDEX == {victim}: os.kill(os.getpid(), 9)\ngather()\n"
@@ -249,6 +250,7 @@ def test_other_signals_are_passed_on_and_end_nothing(launch):
     assert launcher.wait() == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("is_frozen", [False, True])
 def test_a_killed_launcher_leaves_nobody_behind(launch, is_frozen):
     launcher = launch(WAIT + "time.sleep(600)", "--workers", "2")

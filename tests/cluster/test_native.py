@@ -346,8 +346,9 @@ list(td.Mirrored().prefetch([np.ones((8 + 2 * me, 3))]))
     assert any("differ in their sizes" in worker.log for worker in workers), workers[0].log + workers[1].log
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("the example under two workers and alone, started afresh")
-@pytest.mark.parametrize("strategy", [pytest.param("mirrored", marks=pytest.mark.exhaustive), "fsdp"])
+@pytest.mark.parametrize("strategy", ["mirrored", "fsdp"])
 def test_the_example_has_the_same_losses_over_two_processes(strategy, tmp_path):
     options = ("--strategy", strategy, "--epochs", "1")
     launch = ("-m", "tfdist_jax", "launch", "--workers", "2", str(EXAMPLE), *options, "--devices", "2")

@@ -214,6 +214,7 @@ def batches(seed, count):
 """
 
 
+@pytest.mark.exhaustive
 def test_native_trainings_take_the_servers_and_workers_of_their_cluster(launch):
     program = (
         NATIVE

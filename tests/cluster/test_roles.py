@@ -133,6 +133,7 @@ until("pid_evaluator0_0")
     assert "the training has ended; evaluator 0 has 1 s to end by itself" in launcher.log
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_evaluator_too(number, launch):
     program = f"""{ROLE}

@@ -81,6 +81,7 @@ def test_the_lines_of_both_are_said(cluster, program, line, what, late):
     assert "has waited" not in workers.workers[late].log
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_frozen_worker_is_named_long_before_its_heartbeat(cluster, victim):
     workers = cluster(2).start(NATIVE + "while True:\n    train(1)", env=SOON)

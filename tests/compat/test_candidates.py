@@ -6,6 +6,7 @@ import pytest
 import tfdist_jax.compat.tensorflow as tf
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("unique", [True, False])
 def test_counts_are_those_of_many_samples(unique):
     classes, samples, rounds, at_once = 12, 4, 3000, 50

@@ -26,6 +26,7 @@ def test_no_change_of_variables_is_lost(run_program, devices, count):
     assert set(said.values()) == {True}, said
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("devices", [1, 2])
 def test_one_model_is_built_trained_and_used_by_several_threads(run_program, devices):
     assert found(run_program(PROGRAMS / "threads_of_one_model.py", devices=devices)) == {"errors": [], "steps": True}

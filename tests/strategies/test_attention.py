@@ -54,6 +54,7 @@ def pull_back_ones(fn, *args):
     return results, pull_back(jnp.linspace(-1, 1, results.size).reshape(results.shape).astype(results.dtype))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("has_mask", [False, True])
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("tokens", [1, 4, 7, 13, 16])

@@ -38,6 +38,7 @@ in_double_precision = pytest.mark.usefixtures("double_precision")
 # 1. Gradients.
 
 
+@pytest.mark.one_in(2)
 @in_double_precision
 @pytest.mark.parametrize("remat", ["layer", "stage", "none"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -46,6 +47,7 @@ def test_gradients_are_those_of_one_device(schedule, remat, check):
     check(strategy, "mean", 8, 16)
 
 
+@pytest.mark.one_in(2)
 @in_double_precision
 @pytest.mark.parametrize("mesh", [name for name in MESHES if name != "data x stage"])
 @pytest.mark.parametrize(
@@ -70,6 +72,7 @@ def test_stages_are_composed_with_the_other_axes(mesh, schedule, remat, check):
     check(strategy, "tied", 8, 16)
 
 
+@pytest.mark.one_in(3)
 @in_double_precision
 @pytest.mark.parametrize("rows", [16, 13])
 @pytest.mark.parametrize("case", unlike_stages.CASES)

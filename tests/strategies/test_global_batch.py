@@ -101,7 +101,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss_and_gradients_are_those_of_one_device(name, strategy):
@@ -139,7 +139,7 @@ def loss_with_everything(params, batch, scale):
     }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_comes_beside_the_loss_is_that_of_the_whole_batch(strategy):
     strategy, params = STRATEGIES[strategy](), make_params()
@@ -176,6 +176,7 @@ SOME_SIZES = [*range(1, 10), 15, 16, 17, 31, 40, 57, 63, 64]
 SETS_OF_SIZES = [SOME_SIZES, pytest.param(list(range(1, 65)), marks=pytest.mark.exhaustive)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow("each size of a batch is a program of its own")
 @pytest.mark.parametrize("sizes", SETS_OF_SIZES, ids=["some", "all"])
 @pytest.mark.parametrize("kind", KINDS)

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.usefixtures("double_precision")
 
 
 # Of 9 over two replicas of four microbatches, one has 2, 2, 1 and 0, the other 2, 2, 0 and 0: at the same places.
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rows", [13, 9, 3, 1])
 @pytest.mark.parametrize(("schedule", "kind", "remat"), [("1f1b", "mean", "layer"), ("zb-h1", "tied", "none")])
 def test_rows_that_do_not_divide_are_exact(rows, schedule, kind, remat, check):
@@ -205,6 +206,7 @@ def test_what_lies_at_the_layers_path_of_other_arguments_belongs_to_layers():
     assert relative_error(found[2], found[0]) <= 1e-12
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("schedule", "remat"), [("1f1b", "layer"), ("interleaved", "none")])
 def test_what_layers_see_is_stacked_and_put_together(schedule, remat):
     """Such as statistics, of which a layer has its own running means."""
@@ -321,6 +323,7 @@ def attend(params, x, batch):
     return x + jnp.einsum("bthe,hed->btd", td.attend(q, k, v, is_causal=True), params["out"])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("schedule", "remat"), [("1f1b", "layer"), ("zb-h1", "none")])
 def test_stages_whose_devices_share_tokens_or_experts_are_exact(schedule, remat):
     """What they communicate while they compute, all devices do at the same time."""

@@ -86,7 +86,7 @@ def find_own_key(p, x):
     return (p * x).mean() * jax.random.normal(key)
 
 
-@pytest.mark.parametrize("rows", [8, 9, 17])
+@pytest.mark.parametrize("rows", [8, 9, pytest.param(17, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(
     "fn",
     [
@@ -146,6 +146,7 @@ def test_what_is_said_of_results_counts_for_one_row_as_well():
     assert float(said(2.0, strategy.put(x))) == x.mean()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rows", [8, 9, 13, 17])
 def test_losses_of_one_row_on_some_replicas_are_those_of_one_device(rows):
     def loss(p, x):

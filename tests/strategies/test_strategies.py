@@ -82,7 +82,7 @@ def train(strategy, sizes):
     return jax.device_get(state), jax.device_get(logs)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("sizes", [[24, 24], [24, 10, 5, 1, 24]], ids=["even", "uneven"])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_training_equals_one_device(name, sizes):

@@ -36,7 +36,7 @@ def lines_of(training):
     return [len(path.read_text().splitlines()) for path in sorted(training.folder.glob("lines_*"))]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.slow("four starts of a process")
 @pytest.mark.parametrize("kind", ["kill", "terminate", "interrupt"])
 def test_each_fault_that_ends_a_process_ends_a_start(chaos, program, kind):

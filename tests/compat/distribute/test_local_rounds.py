@@ -85,6 +85,7 @@ def train_in_rounds(of_workers, steps, make_optimizer, outer):
     return [np.asarray(value) for value in common], workers
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("is_compiled", [True, False])
 @pytest.mark.parametrize("outer", OUTER)
 def test_local_rounds_are_those_of_workers_that_train_alone(coordinate, outer, is_compiled):

@@ -149,8 +149,7 @@ MOMENTS = {
     "moment",
     [
         "data",
-        "compilation",
-        *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("step", "evaluation", "before")),
+        *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("compilation", "step", "evaluation", "before")),
     ],
 )
 def test_training_is_saved_whatever_it_is_doing(moment, train, whole, tmp_path):
@@ -167,7 +166,7 @@ def test_training_is_saved_whatever_it_is_doing(moment, train, whole, tmp_path):
     ("how", "moment"),
     [
         ("watch", "evaluation"),
-        ("own_exit", "compilation"),
+        pytest.param("own_exit", "compilation", marks=pytest.mark.exhaustive),
         *(pytest.param(how, "evaluation", marks=pytest.mark.exhaustive) for how in ("grace", "manager", "own_exit")),
     ],
 )

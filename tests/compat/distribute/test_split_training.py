@@ -125,7 +125,10 @@ def test_loops_are_those_of_mirrored_variables(kind, name):
     "train",
     [
         eager_loop,
-        pytest.param(loop_of_values, marks=pytest.mark.slow("eight replicas one by one, without a program")),
+        pytest.param(
+            loop_of_values,
+            marks=[pytest.mark.exhaustive, pytest.mark.slow("eight replicas one by one, without a program")],
+        ),
     ],
 )
 def test_eager_loops_are_those_of_mirrored_variables(train):
@@ -133,7 +136,7 @@ def test_eager_loops_are_those_of_mirrored_variables(train):
 
 
 # Rounded to bfloat16 in other places are the step of one row, which is another program, and products that devices share.
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("kind", "train", "rtol", "weights_atol"),
     [

@@ -27,7 +27,9 @@ def all_reduces(compiled):
 LARGE = pytest.param("resnet50", marks=pytest.mark.exhaustive)  # Compiles for half a minute.
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet", "transformer", LARGE])
+@pytest.mark.parametrize(
+    "name", ["mlp", "cnn", pytest.param("resnet", marks=pytest.mark.exhaustive), "transformer", LARGE]
+)
 def test_a_step_of_fit_costs_what_the_hand_written_step_costs(name):
     _, compile_hand = contenders.hand_written(name)
     hand = compile_hand()

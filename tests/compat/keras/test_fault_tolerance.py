@@ -134,6 +134,7 @@ class Stop(keras.callbacks.Callback):
         self._count("epoch")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("save_freq", ["epoch", 2])
 def test_callbacks_go_on_counting_where_they_were(save_freq, tmp_path):
     x = np.random.default_rng(0).normal(size=(24, 3)).astype("f4")

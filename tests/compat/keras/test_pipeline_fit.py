@@ -228,7 +228,7 @@ def compare(strategy, *args, **options):
     [
         ("blocks", lambda: PipelineStrategy(2, 4, "interleaved")),
         ("two outputs", lambda: PipelineStrategy(4, 3, devices=CPUS[:4], remat="none")),
-        ("masks", lambda: PipelineStrategy(4, 4)),
+        pytest.param("masks", lambda: PipelineStrategy(4, 4), marks=pytest.mark.exhaustive),
         ("masks and weights", lambda: PipelineStrategy(2, 3)),
         ("a sum", lambda: PipelineStrategy(2, 4, "gpipe", remat="layer", devices=CPUS[:4])),
         ("a loss of its own", lambda: PipelineStrategy(2, 2)),
@@ -290,7 +290,7 @@ def test_every_model_over_every_schedule_is_that_on_one_device(case, make):
     compare(make(), case)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.exhaustive  # Each trains in another test, too, but for averages and clipping.
 @pytest.mark.parametrize("optimizer", list(OPTIMIZERS)[1:])
 def test_optimizers_do_over_stages_what_they_do_on_one_device(optimizer):
     compare(PipelineStrategy(4, 4), optimizer=optimizer)
@@ -618,11 +618,11 @@ def test_debugging_own_evaluation_and_loops_compute_all_layers():
 
 
 def test_one_row_and_one_stage_are_enough():
+    sizes = (1, 3)
+    losses = lambda model: [model.train_on_batch(X[:rows], Y[:rows])[0] for rows in sizes]
+    expected = losses(make_model(ONE_DEVICE))
     for strategy in (PipelineStrategy(4, 4), PipelineStrategy(1, 2, devices=CPUS[:1])):
         model = make_model(strategy)
-        expected = make_model(ONE_DEVICE)
-        for rows in (1, 3):
-            one, other = (each.train_on_batch(X[:rows], Y[:rows])[0] for each in (model, expected))
-            np.testing.assert_allclose(one, other, rtol=1e-6)
+        np.testing.assert_allclose(losses(model), expected, rtol=1e-6)
     with pytest.raises(ValueError, match="no batch of data"):
         model.fit(X[:0], Y[:0], verbose=0)

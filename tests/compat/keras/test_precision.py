@@ -39,6 +39,7 @@ def test_mixed_precision_trains_as_on_one_device(policy, strategy, make_model, f
     assert_same_training(model, histories[0], alone, histories[1], atol=2e-3 if policy == "mixed_bfloat16" else 2e-4)
 
 
+@pytest.mark.one_in(3)
 @in_policies("mixed_float16", "mixed_bfloat16")
 @pytest.mark.parametrize("rows", [2, 10, 42])
 def test_uneven_batches_differ_from_single_precision_by_rounding(policy, rows, strategy, make_model, fit, data):

@@ -63,6 +63,7 @@ def trained(strategy, data, optimizers, **options):
     return model
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rows", [64, 40, 18])
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_each_optimizer_sums_gradients_and_keeps_its_state(kind, rows, strategy, data):

@@ -240,6 +240,7 @@ OURS = "import tfdist_jax.compat.tensorflow as tf\n"
 REAL = "import tensorflow as tf\n"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.peers
 @pytest.mark.slow("starts TensorFlow")
 @pytest.mark.parametrize(("writer", "reader"), [(OURS, REAL), (REAL, OURS)], ids=["from here", "to here"])
