@@ -55,16 +55,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _leave_cases(items: list[pytest.Item]) -> None:
-    """Mark the cases of a test as exhaustive, but one in `n` where the test is marked `one_in(n)`."""
-    seen = collections.Counter[str]()
-    for item in items:
-        test, _, case = item.nodeid.partition("[")
-        if (one_in := item.get_closest_marker("one_in")) and not item.get_closest_marker("exhaustive"):
-            if not case:
-                raise pytest.UsageError(f"{test} has no cases: mark it exhaustive, not one_in.")
-            if seen[test] % one_in.args[0]:
-                item.add_marker("exhaustive")
-            seen[test] += 1
+    """Mark the cases of a test, but one in `n`, as exhaustive if it is marked `one_in(n)`, as left out if it is `sampled(n)`."""
+    for marker, left in (("one_in", "exhaustive"), ("sampled", "left_out")):
+        seen = collections.Counter[str]()
+        for item in items:
+            test, _, case = item.nodeid.partition("[")
+            if (one_in := item.get_closest_marker(marker)) and not item.get_closest_marker("exhaustive"):
+                if not case:
+                    raise pytest.UsageError(f"{test} has no cases of which some are left: it cannot be marked {marker}.")
+                if seen[test] % one_in.args[0]:
+                    item.add_marker(left)
+                seen[test] += 1
 
 
 def pytest_collection_finish() -> None:

@@ -28,6 +28,7 @@ def assert_equal_results(actual, expected):
         np.testing.assert_allclose(actual[name], expected[name], atol=atol, rtol=1e-6, err_msg=name)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow("a fifth of all recorded trainings")
 @pytest.mark.parametrize(
     "part", [part if part % 2 == 0 else pytest.param(part, marks=pytest.mark.exhaustive) for part in range(PARTS)]
