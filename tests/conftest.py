@@ -62,7 +62,9 @@ def _leave_cases(items: list[pytest.Item]) -> None:
             test, _, case = item.nodeid.partition("[")
             if (one_in := item.get_closest_marker(marker)) and not item.get_closest_marker("exhaustive"):
                 if not case:
-                    raise pytest.UsageError(f"{test} has no cases of which some are left: it cannot be marked {marker}.")
+                    raise pytest.UsageError(
+                        f"{test} has no cases of which some are left: it cannot be marked {marker}."
+                    )
                 if seen[test] % one_in.args[0]:
                     item.add_marker(left)
                 seen[test] += 1
