@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from environment import LIMIT_S
 from flax import nnx
 from jax.sharding import PartitionSpec as P
 
@@ -111,6 +112,7 @@ def test_what_was_not_compiled_is_predicted(plan, bound, count):
 
 @pytest.mark.exhaustive
 @pytest.mark.slow("compiles sixty programs")
+@pytest.mark.timeout(6 * LIMIT_S)
 def test_memory_is_predicted_of_all_kinds_of_meshes(bound):
     plan = make_plan(programs=20)
     unseen = [mesh for mesh in plan.meshes if not mesh.is_compiled]
