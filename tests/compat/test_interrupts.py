@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from environment import LIMIT_S
 
 import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax._internals import current_trace, eval_trace
@@ -45,6 +46,7 @@ def test_trainings_interrupted_at_random_go_on(run_program, devices, times):
 
 
 @pytest.mark.slow("a new model is traced for each place")
+@pytest.mark.timeout(4 * LIMIT_S)
 @pytest.mark.parametrize(
     "name, every",
     [
@@ -55,7 +57,7 @@ def test_trainings_interrupted_at_random_go_on(run_program, devices, times):
     ],
 )
 def test_an_interrupt_while_a_step_is_traced_leaves_no_scope_open(run_program, name, every):
-    said = found(run_program(PROGRAMS / "interrupted_tracing.py", name, every))
+    said = found(run_program(PROGRAMS / "interrupted_tracing.py", name, every, timeout_s=3 * LIMIT_S))
     assert said["different"] == {} and said["interrupted"] > 8, said
 
 
