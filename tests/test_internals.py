@@ -965,7 +965,7 @@ BLOCKS_OF_JAX = {
     ),
     "names": (lambda: jax.named_scope("inner"), lambda: str(_internals._source_info_util.current_name_stack())),
     "older mesh": (lambda: Mesh(np.array(jax.devices()[:1]), ("data",)), lambda: _internals._mesh.thread_resources.env),
-    "trace": (lambda: _internals.set_current_trace(None), _internals.current_trace),
+    "trace": (lambda: _internals.set_current_trace(_internals._core.EvalTrace()), _internals.current_trace),
     "transfers": (
         lambda: jax.transfer_guard_host_to_device("disallow"),
         lambda: is_refused(lambda: jnp.add(1, np.ones(1))),
@@ -988,7 +988,7 @@ def test_blocks_of_jax_that_do_not_end_are_left_with_the_block_around(name):
     make, find = BLOCKS_OF_JAX[name]
     before = find()
     with pytest.raises(KeyError), restoring_thread_state():
-        entered = make()  # Kept: a generator of JAX's that is freed ends its block.
+        entered = make()
         entered.__enter__()
         assert find() != before
         raise KeyError
