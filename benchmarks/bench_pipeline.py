@@ -7,6 +7,7 @@ gradients. On virtual devices, which share a few cores, waiting takes no time: t
 nothing of the time that devices of their own would wait, which is `waiting`, by the schedule.
 """
 
+import functools
 import statistics
 import sys
 import time
@@ -127,6 +128,32 @@ def make_step(name, strategy, state):
     return step
 
 
+def time_in_turn(steps, rounds):
+    """Take every step in turn, and once more before, when it compiles; return the milliseconds of each.
+
+    Raises:
+        ValueError: If their losses are not those by hand.
+    """
+    losses, times = ({name: [] for name in steps} for _ in range(2))
+    for number in range(rounds + 1):
+        for name, step in list(steps.items())[:: 1 if number % 2 else -1]:
+            started = time.perf_counter()
+            losses[name].append(float(step()))
+            times[name].append((time.perf_counter() - started) * 1000)
+    if not np.allclose(list(losses.values()), losses["by hand"], rtol=1e-4):
+        raise ValueError(f"The losses differ: {losses}")
+    return times
+
+
+def compare(times, by_hand):
+    """Return the median of steps but the first, in milliseconds, and how many times as fast they are as those by hand."""
+    ratios = (other / mine for other, mine in zip(by_hand[1:], times[1:], strict=True))
+    return {
+        "ms": round(statistics.median(times[1:]), 1),
+        "times as fast as by hand": round(statistics.median(ratios), 3),
+    }
+
+
 def measure(devices, rounds):
     """Return times and memory of steps, taken in turn."""
     strategies = contenders(devices)
@@ -139,22 +166,15 @@ def measure(devices, rounds):
         name: step.lower(states[name], placed[name]).compile().memory_analysis().temp_size_in_bytes
         for name, step in steps.items()
     }
-    losses, times = {}, {name: [] for name in steps}
-    for number in range(rounds + 1):
-        for name, step in list(steps.items())[:: 1 if number % 2 else -1]:
-            started = time.perf_counter()
-            states[name], loss = step(states[name], placed[name])
-            losses[name] = float(loss)
-            times[name].append((time.perf_counter() - started) * 1000)
-    if not np.allclose(list(losses.values()), losses["by hand"], rtol=1e-4):
-        raise ValueError(f"The losses differ: {losses}")
-    by_hand = times["by hand"][1:]
+
+    def take_step(name):
+        states[name], loss = steps[name](states[name], placed[name])
+        return loss
+
+    times = time_in_turn({name: functools.partial(take_step, name) for name in steps}, rounds)
     return {
         name: {
-            "ms": round(statistics.median(own[1:]), 1),
-            "times as fast as by hand": round(
-                statistics.median(other / mine for other, mine in zip(by_hand, own[1:], strict=True)), 3
-            ),
+            **compare(own, times["by hand"]),
             "temp_mib": round(memory[name] / 2**20, 1),
             "waiting": round(strategies[name].pipeline.schedule.bubble(), 3),
         }

@@ -7,9 +7,8 @@ Residual blocks of two dense layers, trained by SGD with momentum on host batche
 differentiates a loop over ticks. Devices are virtual and share a few cores, so that waiting takes no time. All losses are compared.
 """
 
-import statistics
+import functools
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -17,7 +16,7 @@ import jax
 import numpy as np
 import optax
 from _report import describe_machine, emit, parser
-from bench_pipeline import MICROBATCHES, STAGES, gradients_by_hand
+from bench_pipeline import MICROBATCHES, STAGES, compare, gradients_by_hand, time_in_turn
 
 import tfdist_jax as td
 import tfdist_jax.compat.tensorflow as tf
@@ -105,22 +104,9 @@ def measure(devices, rounds):
     }
     random = np.random.default_rng(1)
     batch = {"x": random.normal(size=(ROWS, WIDTH)).astype(np.float32), "y": random.integers(0, CLASSES, ROWS)}
-    losses, times = {name: [] for name in steps}, {name: [] for name in steps}
-    for number in range(rounds + 1):
-        for name, step in list(steps.items())[:: 1 if number % 2 else -1]:
-            started = time.perf_counter()
-            losses[name].append(step(batch))
-            times[name].append((time.perf_counter() - started) * 1000)
-    if not np.allclose(list(losses.values()), losses["by hand"], rtol=1e-4):
-        raise ValueError(f"The losses differ: {losses}")
-    by_hand = times["by hand"][1:]
-    ratio = lambda own: statistics.median(other / mine for other, mine in zip(by_hand, own[1:], strict=True))
+    times = time_in_turn({name: functools.partial(step, batch) for name, step in steps.items()}, rounds)
     return {
-        name: {
-            "ms": round(statistics.median(own[1:]), 1),
-            "times as fast as by hand": round(ratio(own), 3),
-            "first step, s": round(own[0] / 1000, 1),
-        }
+        name: {**compare(own, times["by hand"]), "first step, s": round(own[0] / 1000, 1)}
         for name, own in times.items()
     }
 

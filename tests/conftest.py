@@ -60,12 +60,12 @@ def _leave_cases(items: list[pytest.Item]) -> None:
         seen = collections.Counter[str]()
         for item in items:
             test, _, case = item.nodeid.partition("[")
-            if (one_in := item.get_closest_marker(marker)) and not item.get_closest_marker("exhaustive"):
+            if (mark := item.get_closest_marker(marker)) and not item.get_closest_marker("exhaustive"):
                 if not case:
                     raise pytest.UsageError(
                         f"{test} has no cases of which some are left: it cannot be marked {marker}."
                     )
-                if seen[test] % one_in.args[0]:
+                if seen[test] % mark.args[0]:
                     item.add_marker(left)
                 seen[test] += 1
 
