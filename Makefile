@@ -32,6 +32,9 @@ INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.installed-peers
 CONSTRAINTS = constraints-$$($(BIN)/python -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
 
+# Else each process that tests start would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help install peers demo test test-sample test-gpu test-all coverage check parity api bench bench-gpu fuzz soak lock format clean
 
 help: ## Show this list.
