@@ -382,7 +382,7 @@ def test_a_folder_that_cannot_be_made_fails_at_once(tmp_path):
         td.Checkpointer(tmp_path / "file" / "saved").save(1, {"w": np.zeros(2)})
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "raise KeyError('of the program')"])
 def test_a_program_ends_when_all_is_saved(place, run_script, end):
     reader = td.Checkpointer(place)

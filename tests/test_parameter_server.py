@@ -835,7 +835,7 @@ class Digits(nnx.Module):
         return self.out(nnx.relu(self.hidden(x)))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "mode",
     [

@@ -71,6 +71,7 @@ def test_a_port_that_is_taken_is_said(doctor, cluster):
     assert re.search("worker 1 cannot listen on .*another process uses this port", one.log), one.log
 
 
+@pytest.mark.exhaustive
 def test_versions_that_differ_are_said(doctor, cluster):
     addresses = cluster(2).addresses
     program = "from tfdist_jax._cluster import _rendezvous; _rendezvous.versions = lambda: {'jax': '0.9'}"

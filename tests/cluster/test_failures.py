@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # `soak.py`, which is run as a s
 from faults import PROGRAMS, choose_faults, launch, read_end
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("up to five starts of two workers, some of which freeze")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(

@@ -170,6 +170,7 @@ def test_a_frozen_process_makes_all_start_again(launch):
     assert nobody_is_left(launcher)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="The system does not tell that a process is stopped.")
 @pytest.mark.slow("waits for a frozen process")
 def test_a_process_that_is_frozen_when_the_others_have_ended_makes_all_start_again(launch):

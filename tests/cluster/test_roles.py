@@ -90,6 +90,7 @@ until("pid_evaluator0_2")
     assert "evaluator 0 has ended with exit code 3" in launcher.log
 
 
+@pytest.mark.exhaustive
 def test_training_starts_again_without_the_evaluator(launch):
     program = f"""{ROLE}
 if role == "evaluator":
@@ -154,6 +155,7 @@ time.sleep(600)
     assert launcher.result("left_worker0") == launcher.result("left_evaluator0") == number
 
 
+@pytest.mark.exhaustive
 def test_a_signal_after_training_lets_the_evaluator_clean_up(launch):
     program = f"""{ROLE}
 import signal

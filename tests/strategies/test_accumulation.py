@@ -120,6 +120,7 @@ def explain_gradients(strategy, loss_fn, accumulate, rows=48, layers=2):
     return strategy.explain(compute, strategy.init(make), strategy.put(make_batch(rows)))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("loss_fn", [mean_loss, weighed_loss])
 @pytest.mark.parametrize("name", ["Mirrored", "FSDP", "ZeRO1", "HSDP"])
 def test_gradients_are_reduced_once(name, loss_fn):

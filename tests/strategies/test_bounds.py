@@ -47,7 +47,7 @@ def test_gradients_are_those_of_one_device(schedule, remat, check):
     check(strategy, "mean", 8, 16)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @in_double_precision
 @pytest.mark.parametrize("mesh", [name for name in MESHES if name != "data x stage"])
 @pytest.mark.parametrize(

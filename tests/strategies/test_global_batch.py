@@ -101,7 +101,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss_and_gradients_are_those_of_one_device(name, strategy):

@@ -429,6 +429,7 @@ RULES_OVER_FSDP = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rows", [16, 11])
 @pytest.mark.filterwarnings("ignore:Over the axes")
 @pytest.mark.parametrize("name", RULES_OVER_FSDP)

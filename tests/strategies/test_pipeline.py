@@ -39,6 +39,7 @@ def test_rows_that_do_not_divide_are_exact(rows, schedule, kind, remat, check):
     check(strategy, kind, 4, rows)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("stages", "chunks", "layers"), [(4, 4, 16), (3, 2, 6), (4, 3, 12), (1, 2, 4)])
 def test_layers_are_brought_to_the_devices_that_interleave_them(stages, chunks, layers, check):
     strategy = make_pipeline(
@@ -347,6 +348,7 @@ def test_stages_whose_devices_share_tokens_or_experts_are_exact(schedule, remat)
         assert relative_error(found, expected) <= 1e-12
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("rows", "data"), [(9, 1), (13, 4), (3, 4), (1, 4)])
 def test_what_is_the_same_for_all_rows_is_so_on_every_device_also_without_rows(rows, data):
     """Some microbatches, and some replicas, have no rows: of 13 over 4 replicas the last has 1, of 3 none."""

@@ -38,7 +38,7 @@ def check_against_one_device(strategy, fn, params, batch, *extra):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "zb-h1"])
 @pytest.mark.parametrize("mesh", MESHES)
 def test_results_are_those_of_one_device(mesh, schedule):
@@ -114,6 +114,7 @@ def test_draws_by_keys_beside_the_batch_are_one_devices(rows):
     check_against_one_device(strategy, fn, make_params(4), make_batch(rows), jax.random.key(3))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rows", [16, 13])
 @pytest.mark.parametrize("case", unlike_stages.CASES)
 def test_lists_of_functions_are_evaluated(case, rows):

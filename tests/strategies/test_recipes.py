@@ -142,7 +142,7 @@ def relative_error(actual, expected):
 ALL = [name if name in OFTEN else pytest.param(name, marks=pytest.mark.exhaustive) for name in STRATEGIES]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("title", EXACT)
 @pytest.mark.parametrize("name", ALL)
 def test_states_after_three_steps_are_those_of_one_device(name, title):

@@ -52,6 +52,7 @@ def test_each_fault_that_ends_a_process_ends_a_start(chaos, program, kind):
     assert training.leftovers() == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("a frozen process counts as dead after 10 s")
 def test_a_frozen_process_is_started_again(chaos, program):
     options = ["--heartbeat-timeout", "1", "--stop-timeout", "1"]
@@ -99,6 +100,7 @@ def test_the_same_seed_chooses_the_same(tmp_path):
     assert max(fault.delay_s for fault in faults if not fault.pattern) > 5
 
 
+@pytest.mark.exhaustive
 def test_processes_can_be_hit_by_hand(chaos, program):
     training = chaos.launch(program(COUNTING), workers=2, max_restarts=1)
     training.wait_for_output("line 3", "worker 1")

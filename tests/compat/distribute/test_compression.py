@@ -267,6 +267,7 @@ def test_steps_of_uneven_rows_are_compressed_too(make_optimizer):
     assert np.abs(residual.numpy()).max() > 0 and len(residual.values) == 8
 
 
+@pytest.mark.exhaustive
 def test_run_eagerly_compresses_as_the_program_does():
     models = [
         make_model(make_strategy("int8"), keras.optimizers.SGD(0.1), run_eagerly=eager) for eager in (False, True)

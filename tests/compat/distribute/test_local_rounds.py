@@ -485,7 +485,7 @@ def test_options_of_local_rounds_are_checked_when_the_strategy_is_made(coordinat
         coordinate(workers=2, **options)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("outer", OUTER)
 def test_digits_are_learned_by_workers_with_copies(coordinate, outer):
     strategy, coordinator = coordinate(workers=4, sync_every=5, outer_optimizer=OUTER[outer]())

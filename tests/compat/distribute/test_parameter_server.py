@@ -248,6 +248,7 @@ def test_options_are_checked_when_the_strategy_is_made(options):
         tf.distribute.ParameterServerStrategy(**options)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("engine", ["threads", "messages"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_without_staleness_training_is_synchronous_bit_for_bit(coordinate, optimizer):

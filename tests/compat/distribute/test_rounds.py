@@ -436,7 +436,7 @@ def test_options_of_rounds_are_checked_when_the_strategy_is_made(coordinate, opt
         coordinate(workers=2, **options)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("backup_workers", [0, 1])
 def test_digits_are_learned_in_rounds(coordinate, backup_workers):
     strategy, coordinator = coordinate(workers=4, backup_workers=backup_workers)

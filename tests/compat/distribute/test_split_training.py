@@ -95,7 +95,7 @@ def compare(kind, train, rtol=1e-5, weights_atol=1e-5, **options):
     return model, expected
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -109,7 +109,7 @@ def test_fit_is_that_of_mirrored_variables(kind, name):
     np.testing.assert_allclose(model.predict(x, verbose=0), expected.predict(x, verbose=0), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -184,7 +184,7 @@ def save_weights(model, path):
     return restore
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("save", [save_model, save_checkpoint, save_weights])
 @pytest.mark.parametrize(
     ("first", "second"),

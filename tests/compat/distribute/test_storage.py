@@ -149,7 +149,7 @@ TRAININGS = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("train", TRAININGS.values(), ids=TRAININGS)
 def test_training_is_that_of_mirrored_variables(kind, train):
     make_storage, is_kept = kind

@@ -165,6 +165,7 @@ def test_callbacks_go_on_counting_where_they_were(save_freq, tmp_path):
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("validates", [False, True])
 @pytest.mark.parametrize("save_freq", ["epoch", 2])
 def test_averaged_weights_and_files_every_few_batches_go_on_where_they_were(save_freq, validates, tmp_path):

@@ -69,6 +69,7 @@ def test_configurations_of_keras_3_are_not_touched():
     assert again.layers[0].activation is keras.activations.hard_sigmoid
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", LOSSES)
 def test_training_goes_on_from_files(name, tmp_path):
     model = tf.keras.models.load_model(PROGRAM.FOLDER / name, custom_objects=PROGRAM.OWN)

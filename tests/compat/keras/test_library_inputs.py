@@ -58,6 +58,7 @@ def test_loaders_train_as_their_arrays_do(kind, strategy, make_model, fit, data,
     np.testing.assert_allclose(model.predict(loader, verbose=0), other.predict(data.x[:42], verbose=0), atol=1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, sparse.BCOO.fromdense])
 def test_sparse_inputs_count_row_by_row(kind, eager, strategy, make_model, fit, data, assert_same_training):

@@ -109,7 +109,7 @@ ROUNDS = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ROUNDS)
 def test_digits_are_learned_by_four_workers_in_rounds(make, kind):
     strategy = make(4, **ROUNDS[kind]())

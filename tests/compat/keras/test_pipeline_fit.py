@@ -227,11 +227,13 @@ def compare(strategy, *args, **options):
     ("case", "make"),
     [
         ("blocks", lambda: PipelineStrategy(2, 4, "interleaved")),
-        ("two outputs", lambda: PipelineStrategy(4, 3, devices=CPUS[:4], remat="none")),
+        pytest.param(
+            "two outputs", lambda: PipelineStrategy(4, 3, devices=CPUS[:4], remat="none"), marks=pytest.mark.exhaustive
+        ),
         pytest.param("masks", lambda: PipelineStrategy(4, 4), marks=pytest.mark.exhaustive),
         ("masks and weights", lambda: PipelineStrategy(2, 3)),
         ("a sum", lambda: PipelineStrategy(2, 4, "gpipe", remat="layer", devices=CPUS[:4])),
-        ("a loss of its own", lambda: PipelineStrategy(2, 2)),
+        pytest.param("a loss of its own", lambda: PipelineStrategy(2, 2), marks=pytest.mark.exhaustive),
         ("nested", lambda: PipelineStrategy(3, 4, "zb-h1", split_before=["narrow", "frozen"], devices=CPUS[:6])),
     ],
 )

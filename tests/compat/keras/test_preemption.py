@@ -129,7 +129,7 @@ def assert_ends_like(path, whole, *, after):
             np.testing.assert_array_equal(resumed[name], whole[name], err_msg=name)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.slow("two trainings, and one for all")
 @pytest.mark.parametrize(
     ("moment", "strategy"),

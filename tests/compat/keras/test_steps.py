@@ -129,6 +129,7 @@ def test_custom_evaluation_and_prediction_run_per_replica(strategy, make_model, 
     np.testing.assert_array_equal(model.predict(data.x[:10], verbose=0), alone.predict(data.x[:10], verbose=0))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("steps", [3, 9])
 def test_several_steps_per_execution_train_as_single_ones(
     steps, any_strategy, make_model, fit, data, assert_same_training
@@ -215,6 +216,7 @@ class Listing(keras.metrics.Metric):
         self.total.assign(0.0)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("run_eagerly", [False, True])
 @pytest.mark.parametrize("has_own_reset", [False, True])
 def test_metrics_of_single_batches_are_of_that_batch(strategy, make_model, data, has_own_reset, run_eagerly):
@@ -432,6 +434,7 @@ def test_a_step_in_tensorflows_form_may_assign_any_variable(rows, strategy, data
     assert float(counted) == 3 * rows
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("synchronized", [True, False])
 @pytest.mark.parametrize("sizes", [(2, 0, 1, 0), (0, 2, 0, 1)])
 def test_replicas_without_rows_may_be_any_of_them(sizes, synchronized, strategy, make_model, data):
