@@ -103,13 +103,15 @@ def test_damage_of_what_either_process_has_written_is_found_by_both(chaos, clust
     for file in files_in(newest):
         with chaos.damage(file, "flip"), pytest.raises(td.DataLossError, match=file.name):
             checkpointer.restore(step=1)
-    own = [damages.largest_of(newest / "arrays" / f"ocdbt.process_{i}") for i in range(2)]
-    assert all(file.stat().st_size > 2 * 256 * 128 for file in own)
-    with chaos.damage(own[1], "flip"):
+    own = [newest / "arrays" / f"ocdbt.process_{i}" for i in range(2)]
+    # Each has half of the arrays, in one file or in several: it depends on when what is ready is written.
+    assert all(sum(file.stat().st_size for file in files_in(part)) > 2 * 256 * 128 for part in own)
+    largest = damages.largest_of(own[1])
+    with chaos.damage(largest, "flip"):
         for worker in cluster(2).start(STATE + RESTORE, str(folder)):
             assert worker.wait() == 0, worker.log
             assert worker.result("read") == [0, [f"['{i}']" for i in range(4)]]
-            assert worker.log.count("step-1 is damaged") == 1 and own[1].name in worker.log
+            assert worker.log.count("step-1 is damaged") == 1 and largest.name in worker.log
 
 
 def test_what_one_process_cannot_write_fails_in_all_and_is_no_checkpoint(cluster, tmp_path):
