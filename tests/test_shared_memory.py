@@ -160,7 +160,6 @@ FAILURES = {
 }
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("failure", FAILURES)
 def test_where_memory_cannot_be_shared_the_socket_takes_all_and_it_is_tried_again(
     ends, by_socket, monkeypatch, memory, failure

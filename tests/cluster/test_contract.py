@@ -80,7 +80,6 @@ def errors(workers):
     return ["".join(re.findall(r"DisagreementError: .*", worker.log)) or worker.log for worker in workers]
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("difference", "said"),
     [
@@ -100,7 +99,6 @@ def test_what_differs_in_a_native_step_is_an_error_everywhere(cluster, differenc
         assert re.search(r"worker 1 is before the step `\w+`, at \S*program.py:\d+ \(`state", message), message
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("program", "said"),
     [

@@ -118,7 +118,6 @@ def kill_at(workers, step, moments):
         assert worker.wait() != 0, worker.log
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.slow("up to three trainings, the last one of four workers")
 @pytest.mark.parametrize(
     ("program", "data", "sizes"),

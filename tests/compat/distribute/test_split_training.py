@@ -184,7 +184,7 @@ def save_weights(model, path):
     return restore
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("save", [save_model, save_checkpoint, save_weights])
 @pytest.mark.parametrize(
     ("first", "second"),

@@ -40,7 +40,6 @@ def same(value, expected):
     np.testing.assert_array_equal(value, expected)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", INITIALIZERS)
 def test_first_values_are_the_numbers_of_the_initializer(name):
     seeded = {} if name in ("ones", "zeros") else {"seed": 3}

@@ -67,7 +67,6 @@ def test_digits_are_learned_by_four_workers(make):
     assert max(statistics(strategy).staleness) > 0
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("run_eagerly", [False, True])
 def test_every_batch_counts_once_whichever_worker_gets_it(make, run_eagerly):
     model = make_model(make(4), run_eagerly=run_eagerly)
