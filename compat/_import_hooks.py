@@ -3,16 +3,15 @@
 Keras reads its backend once, when it is imported; programs may set it to "tensorflow" before that, or have it in keras.json.
 """
 
-import contextlib
 import functools
-import gc
 import importlib.abc
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, final
 
+from tfdist_jax._garbage_collection import importing_modules
 from tfdist_jax._user_code import see_as_library
 from tfdist_jax.compat._deferred_module import DEFERRED, defer
 from tfdist_jax.compat.tensorflow._platform._environment import apply_environment
@@ -71,25 +70,9 @@ class _KerasLoader(importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Run the module with the backend set, whatever the program or keras.json say."""
         os.environ["KERAS_BACKEND"] = "jax"
-        with _postponing_collection():
+        with importing_modules():
             self._loader.exec_module(module)
             _hook_keras()
-
-
-@contextlib.contextmanager
-def _postponing_collection() -> Iterator[None]:
-    """Keep the garbage collector from going again and again through what an import makes, which stays: a fifth of Keras's start."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        if not gc.get_freeze_count():
-            gc.freeze()  # Together these count everything as old, for the next whole collection.
-            gc.unfreeze()
-        gc.enable()
 
 
 def _hook_keras() -> None:

@@ -1,5 +1,4 @@
 import _thread
-import gc
 import os
 import platform
 import subprocess
@@ -12,9 +11,8 @@ import pytest
 from environment import LIMIT_S
 
 import tfdist_jax as td
-import tfdist_jax.compat.tensorflow as tf
 from tfdist_jax import _runtime
-from tfdist_jax._runtime import InFlight, pausing_garbage_collection
+from tfdist_jax._runtime import InFlight
 
 PROGRAM = Path(__file__).parent / "programs/unsynchronised_steps.py"
 
@@ -160,52 +158,3 @@ def test_a_thousand_unsynchronised_steps_do_not_hang(devices, strategy):
     done = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("loss 0.")
-
-
-def test_garbage_waits_while_a_program_is_traced():
-    seen = []
-
-    @tf.function
-    def fn(x):
-        seen.append(gc.isenabled())
-        if len(seen) > 1:
-            raise ValueError("on purpose")
-        return x + tf.function(lambda y: y * 2)(x)
-
-    fn(1.0)
-    assert gc.isenabled()
-    with pytest.raises(ValueError, match="on purpose"):
-        fn(tf.ones(3))
-    assert gc.isenabled()
-    assert seen == [False, False]
-    with pausing_garbage_collection(), pausing_garbage_collection():
-        assert not gc.isenabled()
-    gc.disable()
-    try:
-        tf.function(lambda x: x)(1.0)
-        assert not gc.isenabled(), "as the user has set it"
-    finally:
-        gc.enable()
-
-
-def test_garbage_is_collected_again_when_the_last_of_several_threads_has_traced():
-    first, second = pausing_garbage_collection(), pausing_garbage_collection()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert not gc.isenabled()
-    second.__exit__(None, None, None)
-    assert gc.isenabled()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX forks")
-def test_a_child_that_is_forked_while_another_thread_traces_collects_its_garbage():
-    ran = run_python("""
-import gc, os
-from tfdist_jax._runtime import pausing_garbage_collection
-with pausing_garbage_collection():
-    if not (child := os.fork()):
-        os._exit(7 if gc.isenabled() else 1)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), gc.isenabled())
-""")
-    assert ran == "7 False"

@@ -3,7 +3,6 @@
 import atexit
 import collections
 import contextlib
-import gc
 import os
 import re
 import threading
@@ -59,44 +58,6 @@ def _finish_computing() -> None:
         for array in jax.live_arrays():
             with contextlib.suppress(Exception):  # Nobody asks for the array any more.
                 array.block_until_ready()
-
-
-_collector = threading.RLock()  # A signal's handler, which may trace, comes to the thread that holds it.
-_pauses = 0
-_was_collecting = True
-
-
-@contextlib.contextmanager
-def pausing_garbage_collection() -> Iterator[None]:
-    """Let Python's garbage collector wait: it would look through what tracing makes again and again, a sixth to a third of the time.
-
-    In all threads, until the last block ends.
-    """
-    global _pauses, _was_collecting
-    try:
-        with _collector:
-            _pauses += 1
-            if _pauses == 1:
-                _was_collecting = gc.isenabled()
-                gc.disable()
-        yield
-    finally:
-        with _collector:
-            if _pauses == 1 and _was_collecting:
-                gc.enable()
-            _pauses -= 1
-
-
-def _collect_in_child() -> None:
-    """Let a child collect that was forked while another thread traced."""
-    global _collector, _pauses
-    if _pauses and _was_collecting:
-        gc.enable()
-    _collector, _pauses = threading.RLock(), 0
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_collect_in_child)
 
 
 def count_cpu_devices() -> int:

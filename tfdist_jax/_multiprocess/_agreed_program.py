@@ -13,9 +13,9 @@ from jax.core import Tracer
 from jax.sharding import Mesh
 
 from tfdist_jax._cluster import agree, step_fields
+from tfdist_jax._garbage_collection import pausing_garbage_collection
 from tfdist_jax._internals import forget_calls
 from tfdist_jax._memory import require_memory
-from tfdist_jax._runtime import pausing_garbage_collection
 from tfdist_jax._sharding._placement import spans_processes
 from tfdist_jax._signals import deferring_signals, delivering_signals
 from tfdist_jax._thread_state import having, restoring_thread_state

@@ -28,6 +28,7 @@ from tfdist_jax._autodiff._tape import is_recording, observe_read
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
 from tfdist_jax._device_scope import Device
 from tfdist_jax._errors import NotCompilableError
+from tfdist_jax._garbage_collection import pausing_garbage_collection
 from tfdist_jax._internals import (
     current_trace,
     known_value,
@@ -38,7 +39,7 @@ from tfdist_jax._internals import (
     tracing_constants,
 )
 from tfdist_jax._program import BEFORE_RUN, CompiledStep
-from tfdist_jax._runtime import pausing_garbage_collection, reuses_memory
+from tfdist_jax._runtime import reuses_memory
 from tfdist_jax._sharding._placement import local, put, replicated_sharding, spans_processes
 from tfdist_jax._sharding._values import PerReplica
 from tfdist_jax._signals import deferring_signals
