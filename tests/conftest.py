@@ -77,6 +77,13 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _settled_heap() -> None:
+    """Let collections leave out what earlier modules have left: late in a run a whole one takes seconds, and a test may ask for ten."""
+    gc.collect()
+    gc.freeze()
+
+
 def _path_of(program: str | Path, folder: Path) -> Path:
     """Return where a program lies; source text is written to `script.py` first."""
     if isinstance(program, Path):
