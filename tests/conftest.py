@@ -111,50 +111,6 @@ def _run(
     return subprocess.CompletedProcess(command, code, *said)
 
 
-@pytest.fixture
-def run_script(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a Python program in a process of its own, with a clean environment and home folder.
-
-    The fixture is a function `run_script(program, *args, runner=(), env={}, timeout_s=LIMIT_S, python=sys.executable)`:
-    `program` is a path, or source text that is written to `script.py` first; `runner` are Python's arguments before
-    the program, such as `("-m", "tfdist_jax", "run")`. The program starts in the test's `tmp_path`.
-    """
-    home = tmp_path / "home"
-    home.mkdir()
-
-    def run(
-        program: str | Path,
-        *args: str,
-        runner: tuple[str, ...] = (),
-        env: Mapping[str, str] | None = None,
-        timeout_s: float = environment.LIMIT_S,
-        python: str = sys.executable,
-    ) -> subprocess.CompletedProcess[str]:
-        command = [python, *runner, str(_path_of(program, tmp_path)), *args]
-        start = functools.partial(
-            subprocess.Popen,
-            command,
-            cwd=tmp_path,
-            env=environment.clean(home, env or {}),
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        return _run(start, command, timeout_s)
-
-    return run
-
-
-@pytest.fixture
-def run_program(run_script) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a TensorFlow program by `tfdist-jax run`: `run_program(program, *args, devices=2, ...)` like `run_script`."""
-
-    def run(program: str | Path, *args: str, devices: int | None = 2, **options) -> subprocess.CompletedProcess[str]:
-        split = () if devices is None else ("--devices", str(devices))
-        return run_script(program, *args, runner=("-m", "tfdist_jax", "run", *split), **options)
-
-    return run
-
-
 @pytest.fixture(scope="session")
 def starter(
     tmp_path_factory: pytest.TempPathFactory,
@@ -175,23 +131,66 @@ def starter(
 
 
 @pytest.fixture
-def run_prepared(starter, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a TensorFlow program as `run_program` does, in a process that has done the imports already."""
-    home = tmp_path / "prepared_home"
+def run_script(starter, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a Python program in a process of its own, with a clean environment and home folder.
+
+    The fixture is a function `run_script(program, *args, runner=(), env={}, timeout_s=LIMIT_S, python=sys.executable, modules=())`:
+    `program` is a path, or source text that is written to `script.py` first; `runner` are Python's arguments before
+    the program, such as `("-m", "tfdist_jax", "run")`. The program starts in the test's `tmp_path`; with `modules` by
+    `tfdist-jax`, in a process that has imported these.
+    """
+    home = tmp_path / "home"
     home.mkdir()
 
     def run(
         program: str | Path,
         *args: str,
-        devices: int = 2,
+        runner: tuple[str, ...] = (),
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = environment.LIMIT_S,
+        python: str = sys.executable,
+        modules: Sequence[str] = (),
+    ) -> subprocess.CompletedProcess[str]:
+        command = [python, *runner, str(_path_of(program, tmp_path)), *args]
+        there = {"cwd": tmp_path, "env": environment.clean(home, env or {})}
+        if modules:
+            assert command[:3] == [sys.executable, "-m", "tfdist_jax"]
+            start = functools.partial(starter(modules).start, command[3:], **there)
+        else:
+            start = functools.partial(
+                subprocess.Popen, command, stdin=subprocess.DEVNULL, start_new_session=True, **there
+            )
+        return _run(start, command, timeout_s)
+
+    return run
+
+
+@pytest.fixture
+def run_program(run_script) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a TensorFlow program by `tfdist-jax run`: `run_program(program, *args, devices=2, ...)` like `run_script`."""
+
+    def run(program: str | Path, *args: str, devices: int | None = 2, **options) -> subprocess.CompletedProcess[str]:
+        split = () if devices is None else ("--devices", str(devices))
+        return run_script(program, *args, runner=("-m", "tfdist_jax", "run", *split), **options)
+
+    return run
+
+
+@pytest.fixture
+def run_prepared(run_script) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a TensorFlow program as `run_program` does, in a process that has done the imports already."""
+
+    def run(
+        program: str | Path,
+        *args: str,
+        devices: int | None = 2,
         command: str = "run",
         option: str = "--devices",
-        timeout_s: float = environment.LIMIT_S,
+        **options,
     ) -> subprocess.CompletedProcess[str]:
-        arguments = [command, option, str(devices), str(_path_of(program, tmp_path)), *args]
-        prepared = starter(forks.FACADE)
-        start = functools.partial(prepared.start, arguments, cwd=tmp_path, env=environment.clean(home))
-        return _run(start, arguments, timeout_s)
+        split = () if devices is None else (option, str(devices))
+        runner = ("-m", "tfdist_jax", command, *split)
+        return run_script(program, *args, runner=runner, modules=forks.FACADE, **options)
 
     return run
 

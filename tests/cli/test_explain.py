@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import forks
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "explain.md"
@@ -37,7 +38,13 @@ def explain(run_script):
     """Returns a function that explains a program on four devices: `explain(program, *args, options=())`."""
 
     def run(program, *args, options=(), **more):
-        return run_script(program, *args, runner=("-m", "tfdist_jax", "explain", "--devices", "4", *options), **more)
+        return run_script(
+            program,
+            *args,
+            runner=("-m", "tfdist_jax", "explain", "--devices", "4", *options),
+            modules=forks.FACADE,
+            **more,
+        )
 
     return run
 

@@ -1,5 +1,6 @@
 """`tfdist-jax plan`: programs that end where their training step would run, planned for on other devices."""
 
+import forks
 import pytest
 
 PROGRAM = """
@@ -41,7 +42,13 @@ def plan(run_script):
     """Returns a function that plans for a program of four devices: `plan(*args, options=())`."""
 
     def run(*args, program=PROGRAM, options=("--for", "6", "--hardware", "tpu-v6e", "--programs", "3"), **more):
-        return run_script(program, *args, runner=("-m", "tfdist_jax", "plan", "--devices", "4", *options), **more)
+        return run_script(
+            program,
+            *args,
+            runner=("-m", "tfdist_jax", "plan", "--devices", "4", *options),
+            modules=forks.FACADE,
+            **more,
+        )
 
     return run
 

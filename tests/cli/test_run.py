@@ -26,20 +26,20 @@ def test_program_sees_its_arguments_and_is_main(run_program):
     assert shown.endswith("script.py', '--devices', '3', '-m', 'x y'] True\n")
 
 
-def test_program_imports_modules_beside_it(run_program, tmp_path):
+def test_program_imports_modules_beside_it(run_prepared, tmp_path):
     folder = tmp_path / "somewhere"
     folder.mkdir()
     (folder / "neighbour.py").write_text("import tensorflow as tf\nDTYPE = tf.float32")
     (folder / "train.py").write_text("import neighbour, tensorflow as tf\nprint(neighbour.DTYPE is tf.float32)")
-    assert run_program(folder / "train.py").stdout == "True\n"
+    assert run_prepared(folder / "train.py").stdout == "True\n"
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "statement", ["from ._arguments import positive_int", "from . import other", "from .other import x"]
 )
-def test_a_script_has_no_package_to_import_from(run_program, statement):
-    ran = run_program(
+def test_a_script_has_no_package_to_import_from(run_prepared, statement):
+    ran = run_prepared(
         f"try:\n    {statement}\nexcept ImportError as error:\n    print(error, __package__, __spec__.parent == '')"
     )
     assert ran.stdout == "attempted relative import with no known parent package None True\n", ran.stderr
@@ -49,8 +49,8 @@ def test_processor_is_split_into_the_wanted_devices(run_program):
     assert run_program("import jax; print(jax.device_count())", devices=3).stdout == "3\n"
 
 
-def test_processor_is_one_device_by_default(run_program):
-    assert run_program("import jax; print(jax.device_count())", devices=None).stdout == "1\n"
+def test_processor_is_one_device_by_default(run_prepared):
+    assert run_prepared("import jax; print(jax.device_count())", devices=None).stdout == "1\n"
 
 
 @pytest.mark.one_in(3)
@@ -66,12 +66,12 @@ def test_processor_is_one_device_by_default(run_program):
         ("raise KeyboardInterrupt", 130),
     ],
 )
-def test_exit_code_is_that_of_python(run_program, program, code):
-    assert run_program(program).returncode == code
+def test_exit_code_is_that_of_python(run_prepared, program, code):
+    assert run_prepared(program).returncode == code
 
 
-def test_exit_message_goes_to_stderr(run_program):
-    assert run_program("raise SystemExit('no data')").stderr == "no data\n"
+def test_exit_message_goes_to_stderr(run_prepared):
+    assert run_prepared("raise SystemExit('no data')").stderr == "no data\n"
 
 
 FAILING = """
@@ -93,33 +93,33 @@ def test_traceback_is_that_of_python(run_program, run_script):
     assert ran.stderr == expected.stderr
 
 
-def test_traceback_of_a_failing_import_is_that_of_python(run_program, run_script, tmp_path):
+def test_traceback_of_a_failing_import_is_that_of_python(run_prepared, run_script, tmp_path):
     (tmp_path / "first.py").write_text("import second")
     (tmp_path / "second.py").write_text("import missing_module")
     program = "try:\n    import first\nexcept ImportError as error:\n    raise RuntimeError('no data') from error"
     expected = run_script(program)
-    ran = run_program(program)
+    ran = run_prepared(program)
     assert "import missing_module" in ran.stderr
     assert ran.stderr == expected.stderr
 
 
-def test_syntax_error_is_shown_as_by_python(run_program, run_script):
+def test_syntax_error_is_shown_as_by_python(run_prepared, run_script):
     program = "import os\nif True print('x')\n"
     expected = run_script(program)
-    ran = run_program(program)
+    ran = run_prepared(program)
     assert (ran.returncode, ran.stderr) == (1, expected.stderr)
 
 
-def test_own_hook_for_exceptions_is_called(run_program):
+def test_own_hook_for_exceptions_is_called(run_prepared):
     program = """
         import sys
         sys.excepthook = lambda kind, error, frames: print(kind.__name__, frames.tb_frame.f_code.co_name)
         raise KeyError("x")
     """
-    assert run_program(program).stdout == "KeyError <module>\n"
+    assert run_prepared(program).stdout == "KeyError <module>\n"
 
 
-def test_functions_of_the_program_can_be_read(run_program):
+def test_functions_of_the_program_can_be_read(run_prepared):
     program = """
         import inspect, os
         def step(x):
@@ -127,27 +127,27 @@ def test_functions_of_the_program_can_be_read(run_program):
         os.chdir("/")
         print(inspect.getsource(step))
     """
-    assert "return x + 1" in run_program(program).stdout
+    assert "return x + 1" in run_prepared(program).stdout
 
 
-def test_missing_program_is_an_error(run_program, tmp_path):
-    ran = run_program(tmp_path / "absent.py")
+def test_missing_program_is_an_error(run_prepared, tmp_path):
+    ran = run_prepared(tmp_path / "absent.py")
     assert ran.returncode == 2
     assert "absent.py" in ran.stderr
     assert "Name a Python file" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
-def test_folder_is_no_program(run_program, tmp_path):
-    ran = run_program(tmp_path)
+def test_folder_is_no_program(run_prepared, tmp_path):
+    ran = run_prepared(tmp_path)
     assert ran.returncode == 2
     assert "is a folder" in ran.stderr
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("devices", ["0", "-1", "two"])
-def test_number_of_devices_is_checked(run_program, devices):
-    ran = run_program("pass", devices=devices)
+def test_number_of_devices_is_checked(run_prepared, devices):
+    ran = run_prepared("pass", devices=devices)
     assert ran.returncode == 2
     assert "1 or more" in ran.stderr
 
@@ -303,8 +303,8 @@ def test_a_library_that_is_not_named_does_not_get_the_facade(run_script, library
     assert ran.stdout in ("tensorflow\n", "False\n"), ran.stderr
 
 
-def test_a_library_that_is_not_there_is_said_so(run_program):
-    ran = run_program("pass", env={"TFDIST_ALIAS_FOR": "no_such_library"})
+def test_a_library_that_is_not_there_is_said_so(run_prepared):
+    ran = run_prepared("pass", env={"TFDIST_ALIAS_FOR": "no_such_library"})
     assert (
         ran.returncode == 2 and "No module named 'no_such_library', which TFDIST_ALIAS_FOR or --alias-for" in ran.stderr
     )

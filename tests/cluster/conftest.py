@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -170,8 +170,7 @@ class Cluster:
         for index in range(len(self.addresses)) if indices is None else indices:
             own = (env(index) if callable(env) else env) or {}
             command = ["run", "--devices", str(self._devices), str(script), *args]
-            is_read_at_import = any(name.startswith(("JAX_", "KERAS_", "PYTHON", "XLA_")) for name in own)
-            start = (forks.Spawner() if is_read_at_import else self._starter(modules)).start
+            start = (forks.Spawner() if _is_read_at_import(own) else self._starter(modules)).start
             self.workers.append(
                 Worker(
                     functools.partial(start, command),
@@ -196,6 +195,10 @@ class Cluster:
 
     def results(self, name: str) -> list[Any]:
         return [worker.result(name) for worker in self.workers]
+
+
+def _is_read_at_import(variables: Iterable[str]) -> bool:
+    return any(name.startswith(("JAX_", "KERAS_", "PYTHON", "XLA_")) for name in variables)
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -230,20 +233,24 @@ def cluster(tmp_path: Path, starter) -> Iterator[Callable[..., Cluster]]:
 
 
 @pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+def launch(tmp_path: Path, starter) -> Iterator[Callable[..., Worker]]:
     """`launch(program, *options, args=())` starts `tfdist-jax launch`; what is left of it ends with the test.
 
-    Results of all workers are in one folder: a program names them by its index, `INDEX`.
+    Results of all workers are in one folder: a program names them by its index, `INDEX`. A launcher that is not started `afresh` has
+    imported its modules already.
     """
     started: list[Worker] = []
 
-    def start(program: str, *options: str, args: tuple[str, ...] = (), stdout: int | None = None) -> Worker:
+    def start(
+        program: str, *options: str, args: tuple[str, ...] = (), stdout: int | None = None, afresh: bool = False
+    ) -> Worker:
         folder = tmp_path / f"launch{len(started)}"
         folder.mkdir()
         script = folder / "program.py"
         index = 'INDEX = json.loads(os.environ["TFDIST_JAX_CLUSTER"])["task"]["index"]\n'
         script.write_text(_PREAMBLE + index + textwrap.dedent(program))
-        start = functools.partial(forks.Spawner().start, ["launch", *options, str(script), *args])
+        start = forks.Spawner().start if afresh else starter(forks.NATIVE).start
+        start = functools.partial(start, ["launch", *options, str(script), *args])
         started.append(Worker(start, _environment(folder), folder, stdout))
         return started[-1]
 
@@ -258,15 +265,18 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
 
 
 @pytest.fixture
-def doctor(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+def doctor(tmp_path: Path, starter) -> Iterator[Callable[..., Worker]]:
     """`doctor(*arguments, **environment)` starts `tfdist-jax doctor`; `before` is code to run before it."""
     started: list[Worker] = []
 
     def start(*arguments: str, before: str = "", **environment: str) -> Worker:
         folder = tmp_path / f"doctor{len(started)}"
-        code = f"{before}\nimport sys\nfrom tfdist_jax.cli import main\nsys.exit(main(['doctor', *sys.argv[1:]]))"
-        command = [sys.executable, "-c", code, *arguments]
-        start = functools.partial(subprocess.Popen, command, stdin=subprocess.DEVNULL, start_new_session=True)
+        if before or _is_read_at_import(environment):
+            code = f"{before}\nimport sys\nfrom tfdist_jax.cli import main\nsys.exit(main(['doctor', *sys.argv[1:]]))"
+            command = [sys.executable, "-c", code, *arguments]
+            start = functools.partial(subprocess.Popen, command, stdin=subprocess.DEVNULL, start_new_session=True)
+        else:
+            start = functools.partial(starter(forks.NATIVE).start, ["doctor", *arguments])
         started.append(Worker(start, {**_environment(tmp_path), **environment}, folder))
         return started[-1]
 

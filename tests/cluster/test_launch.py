@@ -217,7 +217,7 @@ def test_the_end_of_the_terminal_ends_the_work_unless_it_is_ignored(launch):
     try:
         launcher = launch(program, "--workers", "2")
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As `nohup` does.
-        ignoring = launch(program, "--workers", "2")
+        ignoring = launch(program, "--workers", "2", afresh=True)
     finally:
         signal.signal(signal.SIGHUP, before)
     for one in (launcher, ignoring):

@@ -30,13 +30,13 @@ print(Dense(3)(Input((2,))).shape)
 """
 
 
-def test_all_forms_of_import_give_the_facade(run_program):
-    ran = run_program(IMPORTS)
+def test_all_forms_of_import_give_the_facade(run_prepared):
+    ran = run_prepared(IMPORTS)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "(None, 3)\n"
 
 
-def test_imports_inside_functions_give_the_facade(run_program):
+def test_imports_inside_functions_give_the_facade(run_prepared):
     program = """
         def make():
             from tensorflow.keras.layers import Dense
@@ -44,16 +44,16 @@ def test_imports_inside_functions_give_the_facade(run_program):
             return Dense is layers.Dense
         print(make())
     """
-    assert run_program(program).stdout == "True\n"
+    assert run_prepared(program).stdout == "True\n"
 
 
-def test_imports_in_code_that_the_program_makes_of_strings_give_the_facade(run_program):
+def test_imports_in_code_that_the_program_makes_of_strings_give_the_facade(run_prepared):
     program = """
         exec("import tensorflow as tf; print(tf.__name__)", {})
         print(eval("__import__('tensorflow')", {}).__name__)
         exec("import importlib; print(importlib.import_module('tensorflow').__name__)", {})
     """
-    assert run_program(program).stdout == "tfdist_jax.compat.tensorflow\n" * 3
+    assert run_prepared(program).stdout == "tfdist_jax.compat.tensorflow\n" * 3
 
 
 @pytest.mark.parametrize(
@@ -91,19 +91,19 @@ def test_legacy_namespaces_of_keras_can_be_imported(name):
 @pytest.mark.parametrize(
     "statement", ["from tensorflow import foo", "import tensorflow.foo", "from tensorflow.foo import bar"]
 )
-def test_programs_can_try_an_import(run_program, statement):
+def test_programs_can_try_an_import(run_prepared, statement):
     program = f"try:\n    {statement}\nexcept ImportError as error:\n    print(error)"
-    ran = run_program(program)
+    ran = run_prepared(program)
     assert ran.returncode == 0, ran.stderr
     assert "tf.foo` is not there (yet)" in ran.stdout
 
 
-def test_tensorflow_itself_is_not_loaded(run_program, tmp_path):
+def test_tensorflow_itself_is_not_loaded(run_prepared, tmp_path):
     """Whatever lies at the front of the path under TensorFlow's name."""
     fake = tmp_path / "tensorflow"
     fake.mkdir()
     (fake / "__init__.py").write_text("raise AssertionError('this is not the facade')")
-    ran = run_program("import tensorflow as tf; print(tf.__name__)")
+    ran = run_prepared("import tensorflow as tf; print(tf.__name__)")
     assert ran.stdout == "tfdist_jax.compat.tensorflow\n", ran.stderr
 
 
@@ -171,13 +171,13 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_library_works_beside_the_facade(run_program, library):
-    ran = run_program(WITHOUT_TENSORFLOW + textwrap.dedent(LIBRARIES[library]))
+def test_library_works_beside_the_facade(run_prepared, library):
+    ran = run_prepared(WITHOUT_TENSORFLOW + textwrap.dedent(LIBRARIES[library]))
     assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.peers
-def test_libraries_still_find_the_real_tensorflow(run_program):
+def test_libraries_still_find_the_real_tensorflow(run_prepared):
     program = """
         import sys
         import tensorflow as tf
@@ -187,5 +187,5 @@ def test_libraries_still_find_the_real_tensorflow(run_program):
         import tensorflow as again
         assert again is tf
     """
-    ran = run_program(program)
+    ran = run_prepared(program)
     assert ran.returncode == 0, ran.stderr

@@ -48,8 +48,8 @@ print(Mine.__name__)
 """
 
 
-def test_private_modules_give_public_names(run_program):
-    ran = run_program(IMPORTS, devices=None)
+def test_private_modules_give_public_names(run_prepared):
+    ran = run_prepared(IMPORTS, devices=None)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "Mine\n"
     assert ran.stderr.count("`tensorflow.python`, TensorFlow's private code") == 1
@@ -64,8 +64,8 @@ def test_private_modules_give_public_names(run_program):
         "from tensorflow.python import pywrap_tensorflow",
     ],
 )
-def test_private_names_without_a_public_one_are_import_errors(run_program, statement):
-    ran = run_program(f"try:\n    {statement}\nexcept ImportError as error:\n    print(error)")
+def test_private_names_without_a_public_one_are_import_errors(run_prepared, statement):
+    ran = run_prepared(f"try:\n    {statement}\nexcept ImportError as error:\n    print(error)")
     assert ran.returncode == 0, ran.stderr
     assert "Use the public name under `tf.`" in ran.stdout
 
@@ -95,13 +95,13 @@ print([m for m in sys.modules if m in ("keras.utils.np_utils", "keras.layers.mer
 """
 
 
-def test_modules_of_keras_2_are_found(run_program):
-    ran = run_program(KERAS_2)
+def test_modules_of_keras_2_are_found(run_prepared):
+    ran = run_prepared(KERAS_2)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "['keras.utils.np_utils', 'keras.layers.merge']\n"
 
 
-def test_libraries_do_not_take_keras_3_for_keras_2(run_program, tmp_path):
+def test_libraries_do_not_take_keras_3_for_keras_2(run_prepared, tmp_path):
     library = tmp_path / "site-packages" / "library.py"
     library.parent.mkdir()
     library.write_text(
@@ -120,7 +120,7 @@ def test_libraries_do_not_take_keras_3_for_keras_2(run_program, tmp_path):
         import library
         print(library.version)
     """
-    assert run_program(program).stdout == "3\n"
+    assert run_prepared(program).stdout == "3\n"
 
 
 # What `conv_utils` of tf_keras 2.21 gives.

@@ -26,8 +26,8 @@ def found(done):
 @pytest.mark.slow("a step for each place, nine kinds of them")
 @pytest.mark.parametrize("every", ["7", pytest.param("1", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
-def test_no_place_of_a_step_is_one_where_something_is_lost(run_program, devices, every):
-    said = found(run_program(PROGRAMS / "interrupted_places.py", every, devices=devices))
+def test_no_place_of_a_step_is_one_where_something_is_lost(run_prepared, devices, every):
+    said = found(run_prepared(PROGRAMS / "interrupted_places.py", every, devices=devices))
     steps = {kind: said.pop(kind) for kind in ("loop", "checked", "native", "optimizer")}
     assert all(set(results) == {"whole"} and results["whole"] > 20 for results in steps.values()), steps
     assert len(said) == 5
@@ -40,8 +40,8 @@ def test_no_place_of_a_step_is_one_where_something_is_lost(run_program, devices,
 @pytest.mark.slow("50 interrupts of each kind of training, at random times")
 @pytest.mark.parametrize("times", [FEW, pytest.param(MANY, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
-def test_trainings_interrupted_at_random_go_on(run_program, devices, times):
-    said = found(run_program(PROGRAMS / "interrupted_at_random.py", times, devices=devices))
+def test_trainings_interrupted_at_random_go_on(run_prepared, devices, times):
+    said = found(run_prepared(PROGRAMS / "interrupted_at_random.py", times, devices=devices))
     assert list(said.values()) == [{"whole": int(times)}] * 3, said
 
 
@@ -56,8 +56,8 @@ def test_trainings_interrupted_at_random_go_on(run_program, devices, times):
         pytest.param("predict", "13", marks=pytest.mark.exhaustive),
     ],
 )
-def test_an_interrupt_while_a_step_is_traced_leaves_no_scope_open(run_program, name, every):
-    said = found(run_program(PROGRAMS / "interrupted_tracing.py", name, every, timeout_s=3 * LIMIT_S))
+def test_an_interrupt_while_a_step_is_traced_leaves_no_scope_open(run_prepared, name, every):
+    said = found(run_prepared(PROGRAMS / "interrupted_tracing.py", name, every, timeout_s=3 * LIMIT_S))
     assert said["different"] == {} and said["interrupted"] > 8, said
 
 

@@ -20,25 +20,25 @@ def found(done):
 
 @pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("devices", [1, 4])
-def test_no_change_of_variables_is_lost(run_program, devices, count):
-    said = found(run_program(PROGRAMS / "threads_of_variables.py", count, devices=devices))
+def test_no_change_of_variables_is_lost(run_prepared, devices, count):
+    said = found(run_prepared(PROGRAMS / "threads_of_variables.py", count, devices=devices))
     assert said.pop("errors") == []
     assert set(said.values()) == {True}, said
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("devices", [1, 2])
-def test_one_model_is_built_trained_and_used_by_several_threads(run_program, devices):
-    assert found(run_program(PROGRAMS / "threads_of_one_model.py", devices=devices)) == {"errors": [], "steps": True}
+def test_one_model_is_built_trained_and_used_by_several_threads(run_prepared, devices):
+    assert found(run_prepared(PROGRAMS / "threads_of_one_model.py", devices=devices)) == {"errors": [], "steps": True}
 
 
-def test_one_of_several_threads_that_call_a_model_for_the_first_time_builds_it(run_program):
-    assert found(run_program(PROGRAMS / "threads_of_first_calls.py")) == {"errors": []}
+def test_one_of_several_threads_that_call_a_model_for_the_first_time_builds_it(run_prepared):
+    assert found(run_prepared(PROGRAMS / "threads_of_first_calls.py")) == {"errors": []}
 
 
 @pytest.mark.parametrize("way", ["call", "predict"])
-def test_data_of_a_training_may_be_made_by_another_new_model_in_another_thread(run_program, way):
-    done = run_program(PROGRAMS / "threads_of_data.py", way)
+def test_data_of_a_training_may_be_made_by_another_new_model_in_another_thread(run_prepared, way):
+    done = run_prepared(PROGRAMS / "threads_of_data.py", way)
     assert found(done) == {"steps": 6}
 
 
