@@ -31,7 +31,7 @@ RUNS = {
 }
 LAUNCHED = ("s0_workers", "s1_resnet_workers")
 SERVED = ("s0_parameter_server", "s1_resnet_parameter_server")
-LONG = ("s1_resnet_central_storage", "s1_resnet_parameter_server", "s1_resnet_workers")
+LONG = ("s1_resnet_central_storage", "s1_resnet_mirrored", "s1_resnet_parameter_server", "s1_resnet_workers")
 OPTIONS = {"s0_tpu": "--emulate-tpu"}
 LATER = (
     "s3_estimator",

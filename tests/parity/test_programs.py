@@ -16,7 +16,7 @@ AFRESH = sorted({name.partition("_")[0]: name for name in PROGRAMS}.values())
 BESIDE_TENSORFLOW = ["data_prepared"]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.peers if name in BESIDE_TENSORFLOW else ()) for name in PROGRAMS]
 )

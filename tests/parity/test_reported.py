@@ -36,7 +36,7 @@ def listed():
     return programs
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.slow("asks a hundred things, some of which compile")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_facts_are_tensorflows_but_for_those_that_are_listed(name, run_prepared):

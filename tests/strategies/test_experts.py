@@ -89,6 +89,7 @@ def test_tokens_go_to_the_experts_with_the_largest_gates(top_k, capacity_factor,
     np.testing.assert_allclose(aux["dropped"], dropped / (3 * LENGTH * top_k), rtol=1e-12)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("wrap", [lambda fn: fn, td.layer])
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -126,6 +127,7 @@ MESHES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", MESHES)
 def test_with_room_for_all_experts_are_those_of_a_dense_model_on_one_device(name, bound):

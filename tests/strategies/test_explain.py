@@ -121,14 +121,14 @@ def expected_collectives(name, layers):
     }["data x fsdp x tensor" if name == "in another order" else name]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("layers", [4, 8])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_collectives_are_those_of_the_strategy(name, layers):
     assert runs_and_bytes(explain(STRATEGIES[name](), layers)) == expected_collectives(name, layers)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("layers", [4, 8])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_products_of_matrices_are_counted_with_their_loops_and_what_is_computed_again(name, layers):

@@ -115,6 +115,7 @@ def check_against_one_device(strategy, loss_fn, batch, bound):
         assert grad.sharding.is_equivalent_to(param.sharding, grad.ndim)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("loss_fn", [make_mean_loss(), make_mean_loss("all_to_all", is_causal=False), weighed_loss])
 @pytest.mark.parametrize("name", STRATEGIES)

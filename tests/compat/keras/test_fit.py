@@ -40,7 +40,7 @@ def _integer_model():
     return keras.Model(inputs, keras.layers.Dense(4)(keras.layers.Flatten()(keras.layers.Embedding(10, 3)(x))))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", EVEN)
 def test_even_batches_train_as_on_one_device(case, any_strategy, make_model, fit, data, assert_same_training):
@@ -49,7 +49,7 @@ def test_even_batches_train_as_on_one_device(case, any_strategy, make_model, fit
     assert_same_training(model, fit(model, data), alone, fit(alone, data), atol)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 6, 7, 10, 13])
 def test_metrics_of_a_step_are_exact_for_any_number_of_rows(
     rows, any_strategy, make_model, fit, data, assert_same_history

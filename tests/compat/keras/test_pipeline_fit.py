@@ -232,7 +232,11 @@ def compare(strategy, *args, **options):
         ),
         pytest.param("masks", lambda: PipelineStrategy(4, 4), marks=pytest.mark.exhaustive),
         ("masks and weights", lambda: PipelineStrategy(2, 3)),
-        ("a sum", lambda: PipelineStrategy(2, 4, "gpipe", remat="layer", devices=CPUS[:4])),
+        pytest.param(
+            "a sum",
+            lambda: PipelineStrategy(2, 4, "gpipe", remat="layer", devices=CPUS[:4]),
+            marks=pytest.mark.exhaustive,
+        ),
         pytest.param("a loss of its own", lambda: PipelineStrategy(2, 2), marks=pytest.mark.exhaustive),
         ("nested", lambda: PipelineStrategy(3, 4, "zb-h1", split_before=["narrow", "frozen"], devices=CPUS[:6])),
     ],
