@@ -81,6 +81,15 @@ def rows(count=40):
     return tf.data.Dataset.from_tensor_slices((np.arange(count), np.ones((count, 3), "f4")))
 
 
+def take_until_all_have(coordinator, take, iterator, workers):
+    """Return what `take` has given in rounds, its worker last, until each worker has taken some: a quick one may take all of a round."""
+    pairs = []
+    while {int(worker) for _, worker in pairs} != {*workers}:
+        results = [coordinator.schedule(take, args=(iterator,)) for _ in range(20)]
+        pairs += [result.fetch() for result in results]
+    return pairs
+
+
 def take_all(coordinator, dataset_fn, count):
     """Return what `next` gives in functions that a worker runs as Python."""
     iterator = iter(coordinator.create_per_worker_dataset(dataset_fn))
@@ -363,12 +372,8 @@ def test_threads_that_read_ahead_know_the_worker(coordinate, loaded):
 
     iterator = iter(coordinator.create_per_worker_dataset(dataset_fn))
     take = tf.function(lambda iterator: (next(iterator), index()))
-    workers = set()
-    while workers != {0, 1}:  # One that has been quick may have taken all of a round.
-        results = [coordinator.schedule(take, args=(iterator,)) for _ in range(20)]
-        pairs = [result.fetch() for result in results]
-        assert all(inside == worker for inside, worker in pairs)
-        workers |= {int(worker) for _, worker in pairs}
+    for inside, worker in take_until_all_have(coordinator, take, iterator, range(2)):
+        assert inside == worker
     assert len(loaded) == 2
 
 
@@ -449,8 +454,7 @@ def test_workers_know_which_ones_they_are_in_datasets(coordinate, loaded):
     def take(iterator):
         return next(iterator), index()
 
-    results = [coordinator.schedule(take, args=(iterator,)) for _ in range(20)]
-    for (_, before, inside), worker in (result.fetch() for result in results):
+    for (_, before, inside), worker in take_until_all_have(coordinator, take, iterator, range(3)):
         assert before == inside == worker
     assert len(loaded) == 3
 
@@ -650,10 +654,14 @@ def test_another_workers_elements_come_here(coordinate, fetched):
         total.assign_add(tf.reduce_sum(next(iterator)[1]))
 
     assert next(iterator)[0].numpy() == 0  # By who is no worker at all.
-    for _ in range(20):
-        coordinator.schedule(step, args=(iterator,))
-    coordinator.join()
-    assert float(total) == 60 and fetched
+    assert fetched == [0]
+    count = 0
+    while len(fetched) == 1:  # Its own worker may have taken all of them.
+        for _ in range(20):
+            coordinator.schedule(step, args=(iterator,))
+        coordinator.join()
+        count += 20
+    assert float(total) == 3 * count
 
 
 def test_places_are_saved_and_found_again(coordinate):
@@ -703,8 +711,10 @@ def test_a_worker_that_goes_begins_its_data_anew(coordinate, rays, monkeypatch, 
         return number
 
     iterator = iter(coordinator.create_per_worker_dataset(lambda: rows().repeat()))
-    results = [coordinator.schedule(step, args=(iterator,)) for _ in range(30)]
-    coordinator.join()
-    assert float(total) == 90
-    numbers = [int(result.fetch()) for result in results]
+    numbers = []
+    while len(numbers) < 3000 and numbers.count(0) < 2:  # The worker that comes back may be slower than the other one.
+        results = [coordinator.schedule(step, args=(iterator,)) for _ in range(30)]
+        coordinator.join()
+        numbers += [int(result.fetch()) for result in results]
+    assert float(total) == 3 * len(numbers)
     assert numbers.count(0) >= 2 and coordinator.statistics.retries == 1
