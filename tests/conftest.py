@@ -39,6 +39,8 @@ os.environ.update(environment.COMPILATION)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 _compilation_cache.enable()
 
+gc.set_threshold(50_000, 20, 50)
+
 
 @pytest.hookimpl(tryfirst=True)  # Before pytest selects by marks.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -70,16 +72,12 @@ def _leave_cases(items: list[pytest.Item]) -> None:
                 seen[test] += 1
 
 
-def pytest_collection_finish() -> None:
-    """Let the garbage collector leave out what is imported, which takes a twelfth of the tests' time, and come less often."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _settled_heap() -> None:
-    """Let collections leave out what earlier modules have left: late in a run a whole one takes seconds, and a test may ask for ten."""
+    """Let the garbage collector leave out what is imported, which takes a twelfth of the tests' time, and what earlier modules have left.
+
+    Late in a run a whole collection takes seconds otherwise, and a test may ask for ten.
+    """
     gc.collect()
     gc.freeze()
 
@@ -155,6 +153,7 @@ def run_script(starter, tmp_path: Path) -> Callable[..., subprocess.CompletedPro
         there = {"cwd": tmp_path, "env": environment.clean(home, env or {})}
         if modules:
             assert command[:3] == [sys.executable, "-m", "tfdist_jax"]
+            assert not any(map(forks.is_read_at_import, env or {})), f"{modules} have been imported without {env}"
             start = functools.partial(starter(modules).start, command[3:], **there)
         else:
             start = functools.partial(

@@ -61,9 +61,9 @@ with pausing_garbage_collection():
 
 
 @pytest.mark.parametrize("module", ["tfdist_jax", "keras"])
-def test_nothing_is_collected_while_modules_are_imported(module):
+def test_what_modules_make_is_not_looked_through_while_they_are_imported(module):
     frozen, is_enabled, *generations = run_python(f"""
-import gc, sys
+import gc
 if {module!r} == "keras":
     import tfdist_jax.compat.tensorflow
 generations = []
@@ -72,7 +72,41 @@ import {module}
 print(gc.get_freeze_count(), gc.isenabled(), *generations)
 """)
     assert (frozen, is_enabled) == ("0", "True")
-    assert "2" not in generations
+    assert "2" not in generations and len(generations) < 10, "of several hundred otherwise"
+
+
+def test_what_an_import_has_made_is_old_when_it_ends():
+    assert run_python("""
+import gc
+from tfdist_jax._garbage_collection import importing_modules
+begun = []
+gc.callbacks.append(lambda phase, info: begun.append(info))
+with importing_modules():
+    made = [[] for _ in range(100_000)]
+few = [[] for _ in range(100)]
+print(len(begun), gc.get_freeze_count())
+gc.freeze()
+with importing_modules():
+    made = [[] for _ in range(100)]
+print(gc.get_freeze_count() > 100_000)  # The user's own.
+""") == ["0", "0", "True"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX forks")
+def test_a_child_that_is_forked_inside_a_pause_pauses_again():
+    assert run_python("""
+import gc, os
+from tfdist_jax._garbage_collection import pausing_garbage_collection
+with pausing_garbage_collection():
+    child = os.fork()
+seen = [gc.isenabled()]
+with pausing_garbage_collection():
+    seen.append(gc.isenabled())
+seen.append(gc.isenabled())
+if not child:
+    os._exit(seen != [True, False, True])
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), *seen)
+""") == ["0", "True", "False", "True"]
 
 
 def test_imports_leave_a_collector_as_the_user_has_set_it():

@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept from going again and again through what stays. Imports no JAX, which it is there for."""
+"""Blocks in which Python's garbage collector waits: tracing, and imports. Without JAX, whose import is one."""
 
 import contextlib
 import gc
@@ -29,11 +29,11 @@ def pausing_garbage_collection() -> Iterator[None]:
         with _collector:
             if _pauses == 1 and _was_collecting:
                 gc.enable()
-            _pauses -= 1
+            _pauses = max(_pauses - 1, 0)  # None in a child that was forked in the block.
 
 
 def _collect_in_child() -> None:
-    """Let a child collect that was forked while another thread traced."""
+    """Let a child collect that was forked while it waited."""
     global _collector, _pauses
     if _pauses and _was_collecting:
         gc.enable()
@@ -46,9 +46,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def importing_modules() -> Iterator[None]:
-    """Pause it while modules are imported, which stay: a fifth of the start of JAX and of Keras."""
+    """Let Python's garbage collector wait while modules are imported, which stay: a fifth of the start of JAX and of Keras."""
     with pausing_garbage_collection():
         yield
-    if gc.isenabled() and not gc.get_freeze_count():
-        gc.freeze()  # Together these count everything as old, for the next whole collection.
-        gc.unfreeze()
+        if _was_collecting and not gc.get_freeze_count():
+            gc.freeze()  # Together these count everything as old, for the next whole collection.
+            gc.unfreeze()

@@ -38,19 +38,14 @@ def explain(run_script):
     """Returns a function that explains a program on four devices: `explain(program, *args, options=())`."""
 
     def run(program, *args, options=(), **more):
-        return run_script(
-            program,
-            *args,
-            runner=("-m", "tfdist_jax", "explain", "--devices", "4", *options),
-            modules=forks.FACADE,
-            **more,
-        )
+        runner = ("-m", "tfdist_jax", "explain", "--devices", "4", *options)
+        return run_script(program, *args, runner=runner, **{"modules": forks.NATIVE, **more})
 
     return run
 
 
 def test_the_step_is_explained_and_does_not_run(explain, tmp_path):
-    ran = explain(NATIVE, "3", options=("--html", str(tmp_path / "page.html")))
+    ran = explain(NATIVE, "3", options=("--html", str(tmp_path / "page.html")), modules=())
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.startswith("step_3, on 4 x cpu\n")
     assert re.search(r"^  w +\[8, 16\] +float32 +P\(None, 'data'\)", ran.stdout, re.MULTILINE)

@@ -42,19 +42,14 @@ def plan(run_script):
     """Returns a function that plans for a program of four devices: `plan(*args, options=())`."""
 
     def run(*args, program=PROGRAM, options=("--for", "6", "--hardware", "tpu-v6e", "--programs", "3"), **more):
-        return run_script(
-            program,
-            *args,
-            runner=("-m", "tfdist_jax", "plan", "--devices", "4", *options),
-            modules=forks.FACADE,
-            **more,
-        )
+        runner = ("-m", "tfdist_jax", "plan", "--devices", "4", *options)
+        return run_script(program, *args, runner=runner, **{"modules": forks.NATIVE, **more})
 
     return run
 
 
 def test_a_program_is_planned_for_and_does_not_run(plan):
-    ran = plan("sharded", "state", "24")
+    ran = plan("sharded", "state", "24", modules=())
     assert (ran.returncode, ran.stderr) == (0, "")
     lines = ran.stdout.splitlines()
     assert lines[0].endswith("meshes of 6 x tpu-v6e, 29.8 GiB each, 90 % of which can be used")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -170,7 +170,7 @@ class Cluster:
         for index in range(len(self.addresses)) if indices is None else indices:
             own = (env(index) if callable(env) else env) or {}
             command = ["run", "--devices", str(self._devices), str(script), *args]
-            start = (forks.Spawner() if _is_read_at_import(own) else self._starter(modules)).start
+            start = (forks.Spawner() if any(map(forks.is_read_at_import, own)) else self._starter(modules)).start
             self.workers.append(
                 Worker(
                     functools.partial(start, command),
@@ -195,10 +195,6 @@ class Cluster:
 
     def results(self, name: str) -> list[Any]:
         return [worker.result(name) for worker in self.workers]
-
-
-def _is_read_at_import(variables: Iterable[str]) -> bool:
-    return any(name.startswith(("JAX_", "KERAS_", "PYTHON", "XLA_")) for name in variables)
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -266,12 +262,12 @@ def launch(tmp_path: Path, starter) -> Iterator[Callable[..., Worker]]:
 
 @pytest.fixture
 def doctor(tmp_path: Path, starter) -> Iterator[Callable[..., Worker]]:
-    """`doctor(*arguments, **environment)` starts `tfdist-jax doctor`; `before` is code to run before it."""
+    """`doctor(*arguments, **environment)` starts `tfdist-jax doctor`, afresh with `before`, which is code to run before it."""
     started: list[Worker] = []
 
     def start(*arguments: str, before: str = "", **environment: str) -> Worker:
         folder = tmp_path / f"doctor{len(started)}"
-        if before or _is_read_at_import(environment):
+        if before or any(map(forks.is_read_at_import, environment)):
             code = f"{before}\nimport sys\nfrom tfdist_jax.cli import main\nsys.exit(main(['doctor', *sys.argv[1:]]))"
             command = [sys.executable, "-c", code, *arguments]
             start = functools.partial(subprocess.Popen, command, stdin=subprocess.DEVNULL, start_new_session=True)

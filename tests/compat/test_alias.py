@@ -98,12 +98,12 @@ def test_programs_can_try_an_import(run_prepared, statement):
     assert "tf.foo` is not there (yet)" in ran.stdout
 
 
-def test_tensorflow_itself_is_not_loaded(run_prepared, tmp_path):
+def test_tensorflow_itself_is_not_loaded(run_program, tmp_path):
     """Whatever lies at the front of the path under TensorFlow's name."""
     fake = tmp_path / "tensorflow"
     fake.mkdir()
     (fake / "__init__.py").write_text("raise AssertionError('this is not the facade')")
-    ran = run_prepared("import tensorflow as tf; print(tf.__name__)")
+    ran = run_program("import tensorflow as tf; print(tf.__name__)")
     assert ran.stdout == "tfdist_jax.compat.tensorflow\n", ran.stderr
 
 
@@ -171,13 +171,13 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_library_works_beside_the_facade(run_prepared, library):
-    ran = run_prepared(WITHOUT_TENSORFLOW + textwrap.dedent(LIBRARIES[library]))
+def test_library_works_beside_the_facade(run_program, library):
+    ran = run_program(WITHOUT_TENSORFLOW + textwrap.dedent(LIBRARIES[library]))
     assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.peers
-def test_libraries_still_find_the_real_tensorflow(run_prepared):
+def test_libraries_still_find_the_real_tensorflow(run_program):
     program = """
         import sys
         import tensorflow as tf
@@ -187,5 +187,5 @@ def test_libraries_still_find_the_real_tensorflow(run_prepared):
         import tensorflow as again
         assert again is tf
     """
-    ran = run_prepared(program)
+    ran = run_program(program)
     assert ran.returncode == 0, ran.stderr

@@ -95,8 +95,8 @@ print([m for m in sys.modules if m in ("keras.utils.np_utils", "keras.layers.mer
 """
 
 
-def test_modules_of_keras_2_are_found(run_prepared):
-    ran = run_prepared(KERAS_2)
+def test_modules_of_keras_2_are_found(run_program):
+    ran = run_program(KERAS_2)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "['keras.utils.np_utils', 'keras.layers.merge']\n"
 

@@ -58,10 +58,10 @@ def test_who_loads_the_facade_has_its_arithmetic(form, run_script):
     assert ran.stdout == "<dtype: 'float64'>\n", ran.stderr
 
 
-def test_only_the_module_that_imports_counts(run_prepared, tmp_path):
+def test_only_the_module_that_imports_counts(run_program, tmp_path):
     """Also where Keras's import loads the facade, or another module's."""
     (tmp_path / "helper.py").write_text(f"import tensorflow{QUOTIENT}")
-    ran = run_prepared("import keras, helper" + QUOTIENT)
+    ran = run_program("import keras, helper" + QUOTIENT)
     assert ran.stdout == "<dtype: 'float64'>\n<dtype: 'float32'>\n", ran.stderr
 
 

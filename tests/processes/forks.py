@@ -22,6 +22,12 @@ from typing import NamedTuple, final
 NATIVE = ("tfdist_jax.cli", "flax.nnx", "optax")
 FACADE = (*NATIVE, "tfdist_jax.compat.tensorflow", "keras._tf_keras.keras")
 
+
+def is_read_at_import(variable: str) -> bool:
+    """Return whether libraries read an environment variable while they are imported: it would change nothing in a fork."""
+    return variable.startswith(("JAX_", "KERAS_", "PYTHON", "XLA_"))
+
+
 # Threads of a process are not in its forks.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 

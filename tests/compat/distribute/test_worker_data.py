@@ -81,12 +81,18 @@ def rows(count=40):
     return tf.data.Dataset.from_tensor_slices((np.arange(count), np.ones((count, 3), "f4")))
 
 
+# After how many steps a worker that has done none of them is none that is merely slow.
+MANY = 20_000
+
+
 def take_until_all_have(coordinator, take, iterator, workers):
     """Return what `take` has given in rounds, its worker last, until each worker has taken some: a quick one may take all of a round."""
-    pairs = []
-    while {int(worker) for _, worker in pairs} != {*workers}:
+    pairs, have_taken = [], set()
+    while len(pairs) < MANY and have_taken != {*workers}:
         results = [coordinator.schedule(take, args=(iterator,)) for _ in range(20)]
         pairs += [result.fetch() for result in results]
+        have_taken = {int(worker) for _, worker in pairs}
+    assert have_taken == {*workers}
     return pairs
 
 
@@ -656,12 +662,12 @@ def test_another_workers_elements_come_here(coordinate, fetched):
     assert next(iterator)[0].numpy() == 0  # By who is no worker at all.
     assert fetched == [0]
     count = 0
-    while len(fetched) == 1:  # Its own worker may have taken all of them.
+    while count < MANY and len(fetched) == 1:  # Its own worker may have taken all of them.
         for _ in range(20):
             coordinator.schedule(step, args=(iterator,))
         coordinator.join()
         count += 20
-    assert float(total) == 3 * count
+    assert float(total) == 3 * count and len(fetched) > 1
 
 
 def test_places_are_saved_and_found_again(coordinate):
@@ -712,7 +718,7 @@ def test_a_worker_that_goes_begins_its_data_anew(coordinate, rays, monkeypatch, 
 
     iterator = iter(coordinator.create_per_worker_dataset(lambda: rows().repeat()))
     numbers = []
-    while len(numbers) < 3000 and numbers.count(0) < 2:  # The worker that comes back may be slower than the other one.
+    while len(numbers) < MANY and numbers.count(0) < 2:  # The worker that comes back may be slower than the other one.
         results = [coordinator.schedule(step, args=(iterator,)) for _ in range(30)]
         coordinator.join()
         numbers += [int(result.fetch()) for result in results]
