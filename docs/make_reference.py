@@ -109,7 +109,7 @@ def main() -> None:
 def public_names() -> list[str]:
     """Return the names that `tfdist_jax` exports: those that it imports as themselves."""
     module = ast.parse(inspect.getsource(tfdist_jax))
-    aliases = [alias for node in module.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    aliases = [alias for node in ast.walk(module) if isinstance(node, ast.ImportFrom) for alias in node.names]
     return [alias.name for alias in aliases if alias.asname == alias.name]
 
 

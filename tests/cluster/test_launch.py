@@ -215,7 +215,7 @@ def test_the_end_of_the_terminal_ends_the_work_unless_it_is_ignored(launch):
     program = WAIT + "while not pathlib.Path(os.environ['RESULTS'], 'end').exists(): time.sleep(0.1)"
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
-        launcher = launch(program, "--workers", "2")
+        launcher = launch(program, "--workers", "2", afresh=True)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As `nohup` does.
         ignoring = launch(program, "--workers", "2", afresh=True)
     finally:
