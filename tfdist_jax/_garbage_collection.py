@@ -46,7 +46,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def importing_modules() -> Iterator[None]:
-    """Let Python's garbage collector wait while modules are imported, which stay: a fifth of the start of JAX and of Keras."""
+    """Let Python's garbage collector wait while modules are imported, which stay: a twelfth of a start."""
     with pausing_garbage_collection():
         yield
         if _was_collecting and not gc.get_freeze_count():
