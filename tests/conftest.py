@@ -39,7 +39,7 @@ os.environ.update(environment.COMPILATION)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 _compilation_cache.enable()
 
-gc.set_threshold(50_000, 20, 50)
+gc.set_threshold(50_000, 20, 50)  # Each collection looks through what JAX has made so far, which stays.
 
 
 @pytest.hookimpl(tryfirst=True)  # Before pytest selects by marks.

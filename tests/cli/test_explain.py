@@ -37,9 +37,9 @@ NATIVE = """
 def explain(run_script):
     """Returns a function that explains a program on four devices: `explain(program, *args, options=())`."""
 
-    def run(program, *args, options=(), **more):
+    def run(program, *args, options=(), modules=forks.NATIVE):
         runner = ("-m", "tfdist_jax", "explain", "--devices", "4", *options)
-        return run_script(program, *args, runner=runner, **{"modules": forks.NATIVE, **more})
+        return run_script(program, *args, runner=runner, modules=modules)
 
     return run
 

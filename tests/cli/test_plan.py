@@ -41,9 +41,14 @@ PROGRAM = """
 def plan(run_script):
     """Returns a function that plans for a program of four devices: `plan(*args, options=())`."""
 
-    def run(*args, program=PROGRAM, options=("--for", "6", "--hardware", "tpu-v6e", "--programs", "3"), **more):
+    def run(
+        *args,
+        program=PROGRAM,
+        options=("--for", "6", "--hardware", "tpu-v6e", "--programs", "3"),
+        modules=forks.NATIVE,
+    ):
         runner = ("-m", "tfdist_jax", "plan", "--devices", "4", *options)
-        return run_script(program, *args, runner=runner, **{"modules": forks.NATIVE, **more})
+        return run_script(program, *args, runner=runner, modules=modules)
 
     return run
 

@@ -1,5 +1,6 @@
 """Datasets of workers in other processes: their elements are made there, and go from there into what the workers compute."""
 
+import collections
 import functools
 import gc
 import io
@@ -694,33 +695,41 @@ def test_a_worker_that_goes_begins_its_data_anew(coordinate, rays, monkeypatch, 
     strategy, coordinator = coordinate(2, 1)
     with strategy.scope():
         total = tf.Variable(0.0)
-    count, lock, take = itertools.count(1), threading.Lock(), HeldData.take
+    lock, take, goes, numbers_taken = threading.Lock(), HeldData.take, [], collections.Counter()
 
     def observed(self, iteration):
         taken = take(self, iteration)
+        ray: FakeRay = rays[-1]
+        thread = threading.current_thread()
+        index = next(i for i in range(2) if thread in ray.threads_of("worker", i))
         with lock:
-            is_now = next(count) == moment
+            numbers_taken[index] += 1
+            if is_now := numbers_taken.total() == moment:
+                goes.append((index, numbers_taken[index] - 1))  # What it has taken last is lost with it.
         if is_now:
-            ray: FakeRay = rays[-1]
-            thread = threading.current_thread()
-            index = next(i for i in range(2) if thread in ray.threads_of("worker", i))
             ray.actors["worker", index].end()
             ray.start("worker", index)
         return taken
 
     monkeypatch.setattr(HeldData, "take", observed)
+    current_worker = tf.distribute.coordinator.experimental_get_current_worker_index
 
     @tf.function
     def step(iterator):
         number, x = next(iterator)
         total.assign_add(tf.reduce_sum(x))
-        return number
+        return number, current_worker()
 
-    iterator = iter(coordinator.create_per_worker_dataset(lambda: rows().repeat()))
-    numbers = []
-    while len(numbers) < MANY and numbers.count(0) < 2:  # The worker that comes back may be slower than the other one.
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: rows(MANY)))
+    numbers, anew = {0: [], 1: []}, 0
+    while not anew:  # The worker that comes back may be slower than the other one.
         results = [coordinator.schedule(step, args=(iterator,)) for _ in range(30)]
         coordinator.join()
-        numbers += [int(result.fetch()) for result in results]
-    assert float(total) == 3 * len(numbers)
-    assert numbers.count(0) >= 2 and coordinator.statistics.retries == 1
+        for number, worker in (result.fetch() for result in results):
+            numbers[int(worker)].append(int(number))
+        ((went, before),) = goes
+        anew = len(numbers[went]) - before
+    assert float(total) == 3 * sum(map(len, numbers.values()))
+    assert sorted(numbers[went]) == sorted([*range(before), *range(anew)])
+    assert sorted(numbers[1 - went]) == [*range(len(numbers[1 - went]))]
+    assert coordinator.statistics.retries == 1
