@@ -370,6 +370,33 @@ def test_what_is_the_same_for_all_rows_is_so_on_every_device_also_without_rows(r
             np.testing.assert_allclose(shard.data, other, rtol=1e-12)
 
 
+@pytest.mark.parametrize("rows", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    ("schedule", "stack"), [("1f1b", "blocks"), ("zb-h1", "blocks"), ("interleaved", "blocks"), ("1f1b", None)]
+)
+def test_what_is_the_same_for_all_rows_goes_along_with_them_also_without_rows(rows, schedule, stack):
+    """A number of layers, and a sum over their parameters. Of 4 microbatches of 2 replicas, with 5 rows the last of each has none."""
+
+    def layer(block, carried, batch):
+        x, number, squares = carried
+        carried = x + jnp.tanh(x @ block["up"]).mean(-1, keepdims=True), number + 1, squares + (block["up"] ** 2).sum()
+        return (carried, {"number": number, "squares": squares}) if stack else carried
+
+    of_list = lambda number: lambda params, *args: layer({"up": params["blocks"]["up"][number]}, *args)
+    loss_fn = td.Staged(
+        lambda params, batch: (embed(params, batch), jnp.int32(0), params["head"].sum()),
+        layer if stack else [*map(of_list, range(4))],
+        lambda params, carried, batch: (carried[0].mean(), {"layers": carried[1], "squares": carried[2]}),
+        layer_aux=bool(stack),
+    )
+    params, batch = make_params(4), make_batch(rows)
+    strategy = make_pipeline(stages=2, axes={"data": 2}, devices=4, schedule=schedule, stack=stack)
+    expected = jax.device_get(compute(td.SingleDevice(), loss_fn, params, batch))
+    assert relative_error(compute(strategy, loss_fn, params, batch), expected) < 1e-12
+    evaluated = strategy.evaluate(loss_fn)(strategy.init(lambda: params), strategy.put(batch))
+    assert relative_error(evaluated, expected[0]) < 1e-12
+
+
 @pytest.mark.parametrize("remat", ["layer", "stage", "none"])
 def test_what_layers_print_is_printed_once(remat, capfd):
     def layer(w, x, batch):

@@ -189,6 +189,10 @@ class _Sums:
     function: ReplicaFunction
     num_microbatches: int
 
+    @property
+    def keeps(self) -> bool:
+        return any(rule.how is How.KEEP and rule.source is None for rule in self.function.rules)
+
     def start(self, results: Results) -> Results:
         own, parts = results
         rows = lambda part: jnp.zeros((self.num_microbatches, *part.shape), part.dtype)

@@ -17,6 +17,11 @@ from tfdist_jax._sharding._keys import fold_keys
 class Sums(Protocol):
     """How the results of microbatches are put together."""
 
+    @property
+    def keeps(self) -> bool:
+        """Whether some results are the same whatever the rows."""
+        ...
+
     def start(self, results: Any) -> Any:
         """Return that of none, from the shapes of one microbatch's."""
         ...
@@ -101,9 +106,9 @@ class Microbatches:
         which = own[jax.lax.axis_index(self.row_axes), number]
         return jax.lax.switch(which, [branch(size) for size in sizes], rows, *given)
 
-    def _of_none(self, name: str, like: Any, params: Any, extra: Any, rows: Any, *given: Any) -> Any:
-        """Return what a function of stages gives for a microbatch without rows."""
-        sums, none = self.sums, zeros(like)
+    def _of_none(self, name: str, like: Any, params: Any, extra: Any, _: Any, *given: Any) -> Any:
+        """Return what a function of stages gives for a microbatch without rows, from what it gives for those of the first."""
+        sums, none, rows = self.sums, zeros(like), take(self.data, 0)
         if name not in ("forward", "compute", "finish"):
             return none
         found = getattr(self.largest, name)(params, *given, rows, extra)
@@ -111,7 +116,9 @@ class Microbatches:
             return sums.of_none(found)
         if name == "finish":
             return sums.of_none(found[0]), *none[1:]
-        return *none[:-1], sums.seen_by_none(found[-1])
+        x, _, seen = found
+        # Beside the rows, stages hand on what may be the same for all, such as a sum over the layers' parameters.
+        return x if sums.keeps else none[0], none[1], sums.seen_by_none(seen)
 
 
 _GIVEN = {
