@@ -412,6 +412,63 @@ def test_what_layers_print_is_printed_once(remat, capfd):
     assert times == 4 if remat == "none" else times >= 4
 
 
+def grow(x, step):
+    return jax.lax.while_loop(lambda y: jnp.abs(y).max() < 1, lambda y: y * step, jax.lax.stop_gradient(x))
+
+
+@jax.custom_vjp
+def pass_on(x):
+    return x
+
+
+pass_on.defvjp(lambda x: (x, None), lambda _, cotangent: (grow(cotangent, 2) * 0 + cotangent,))
+
+in_double = lambda x: grow(x, 2)
+
+
+@pytest.mark.parametrize(
+    ("part", "grown"),
+    [("layer", in_double), ("layer", jax.jit(in_double)), ("last", in_double), ("layer", pass_on), ("first", pass_on)],
+)
+def test_loops_that_might_have_no_end_are_refused(part, grown):
+    """While they wait, devices that communicate compute with zeros for what stages hand on, which no doubling makes 1."""
+    of = lambda name, x: x + grown(x) if part == name else x
+    loss_fn = td.Staged(
+        lambda params, x: of("first", x @ params["w"]),
+        lambda w, x, batch: of("layer", x @ w),
+        lambda params, x, batch: (of("last", x) ** 2).mean(),
+    )
+    params, x = {"blocks": jnp.ones((2, 8, 8)), "w": jnp.ones((8, 8))}, np.ones((8, 8))
+    rules = {"blocks": jax.P(None, None, "tensor")}
+    strategy = td.Pipeline(2, 1, axes={"data": 1, "tensor": 2}, rules=rules, devices=tuple(jax.devices()[:4]))
+    with pytest.raises(ValueError, match=r"is a loop whose rounds depend on values.*might have no end"):
+        compute(strategy, loss_fn, params, x, has_aux=False)
+    args = strategy.init(lambda: params), strategy.put(x)
+    told = pytest.warns(UserWarning, match="evaluated on each device of a replica with all layers")
+    with told if grown is not pass_on else contextlib.nullcontext():
+        found = strategy.evaluate(loss_fn)(*args)
+    assert float(found) == pytest.approx(float(jax.jit(loss_fn)(params, x)), rel=1e-12)
+
+
+def test_loops_that_depend_on_parameters_and_arguments_are_exact():
+    """These are those of the batch also while devices wait."""
+
+    def layer(block, x, batch, count):
+        scale = grow(block["up"].sum(), 2)
+        times = jax.lax.while_loop(
+            lambda carried: carried[0] < count, lambda carried: (carried[0] + 1, carried[1] * 2), (0, x[0, 0, 0] * 0)
+        )
+        return x + jnp.tanh(x @ block["up"]) @ block["down"] * scale + jax.lax.stop_gradient(times[1])
+
+    loss_fn = td.Staged(
+        lambda params, batch, count: embed(params, batch), layer, lambda params, x, batch, count: (x**2).mean()
+    )
+    params, batch = make_params(4), make_batch(8)
+    strategy = make_pipeline(**MESHES["data x stage x tensor"])
+    one, found = (compute(each, loss_fn, params, batch, 3, has_aux=False) for each in (td.SingleDevice(), strategy))
+    assert relative_error(jax.device_get(found), jax.device_get(one)) < 1e-12
+
+
 def test_parameters_and_results_without_elements_are_allowed():
     loss_fn = td.Staged(
         lambda params, x: x * 1.0,

@@ -120,6 +120,7 @@ def test_functions_of_a_list_may_communicate():
         assert relative_error(jax.device_get(found), jax.device_get(expected)) <= 1e-12
 
 
+@pytest.mark.filterwarnings("ignore:The devices of a stage communicate")
 def test_loops_that_might_have_no_end_are_refused():
     halve = lambda c, step: jax.lax.while_loop(lambda c: c < 3, lambda c: c + step, c)
     stop = jax.lax.stop_gradient

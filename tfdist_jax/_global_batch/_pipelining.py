@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tfdist_jax._global_batch._loops import find_loop
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, zeros_like
 from tfdist_jax._global_batch._results import How, Rule
 from tfdist_jax._global_batch._row_analysis import communicates, equations, equations_inside
@@ -22,6 +23,7 @@ from tfdist_jax._pipeline._slots import make_slot_table
 from tfdist_jax._pipeline._stacked import StackedModel
 from tfdist_jax._pipeline._staged import Staged
 from tfdist_jax._pipeline._stages import Mode, Stages
+from tfdist_jax._sharding._entries import take
 from tfdist_jax._sharding._keys import is_key
 from tfdist_jax._sharding._layout import leaf_paths, names_of
 from tfdist_jax._sharding._mesh import STAGE
@@ -57,6 +59,7 @@ def pipeline_gradients(
     table = make_slot_table(plan.schedule, saves=mode.saves)
     executor = Executor(plan.schedule, table, microbatches, in_order=_is_on_cpu(split))
     (shared, own_params), scatter = jax.vjp(lambda params: model.prepare(split.gather_params(params)), params)
+    _check_loops(microbatches, shared, own_params)
     (own, parts), seen, grads = executor.run(shared, own_params)
 
     def pull_back(cotangents: Sequence[jax.Array]) -> tuple[Any]:
@@ -91,7 +94,9 @@ def run_pipeline(function: ReplicaFunction, loss: StagedLoss, params: Any, data:
     )
     model, microbatches = _make_microbatches(function, loss, mode, params, data, extra)
     executor = ForwardExecutor(schedule.num_devices, schedule.num_chunks, microbatches, in_order=_is_on_cpu(split))
-    (_, parts), seen = executor.run(*model.prepare(split.gather_params(params)))
+    prepared = model.prepare(split.gather_params(params))
+    _check_loops(microbatches, *prepared)
+    (_, parts), seen = executor.run(*prepared)
     return [*_join_rows(function, parts), *seen]
 
 
@@ -107,8 +112,6 @@ def _make_model(function: ReplicaFunction, loss: StagedLoss, params: Any, rows: 
     split, schedule = function.split, loss.plan.schedule
     own = jax.eval_shape(split.gather_params, params)
     if loss.staged.is_listed:
-        if _is_uniform(function):
-            _check_loops(function)
         layouts = [split.lay_over_stages(layout) for layout in jax.tree.leaves(split.layouts)]
         whole = split.whole_shapes(own)
         return ListedModel(loss.staged, schedule, whole, layouts, rows, extra, in_order=_is_on_cpu(split))
@@ -256,16 +259,48 @@ def _is_uniform(function: ReplicaFunction) -> bool:
 _BRANCHING = {"cond", "while"}
 
 
-def _check_loops(function: ReplicaFunction) -> None:
-    """Refuse a list with a loop that might have no end with other stages' parameters, with which each device computes it as well."""
-    eqns = (eqn for program in function.programs.values() for eqn in equations(program.jaxpr))
-    if found := next((eqn for eqn in eqns if eqn.primitive.name == "while"), None):
-        raise ValueError(
-            f"At {line_of(found) or 'a place that is not known'} is a loop whose rounds depend on values. The devices of a stage "
-            "communicate while they compute, and the functions of td.Staged are not alike: so each device computes all stages, with its "
-            "own parameters, for which the loop might have no end. Give it a fixed number of rounds, stack layers that are alike, or use "
-            "the axes 'data' and 'fsdp' alone."
+def _check_loops(given: Microbatches, shared: Any, own: Any) -> None:
+    """Refuse loops that might have no end with what devices compute with while they wait, where all compute at the same time.
+
+    Args:
+        given: What is computed of microbatches.
+        shared: Parameters that all devices have.
+        own: Those of this device's stages, `[stages of it, ...]`.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    stages, mode = given.largest, given.mode
+    if not mode.is_uniform:
+        return
+    k, number, own = jnp.int32(0), jnp.int32(0), take(own, 0)
+    functions: dict[str, Any] = {"forward": (stages.x,)}
+    if mode.differentiates:
+        functions |= {"finish": (stages.x,), "backward": (stages.x, stages.saved, stages.floats)}
+        functions |= {"backward_first": (stages.floats,)} if stages.has_first else {}
+        functions |= {"weight": (stages.kept,)} if mode.is_split else {}
+    else:
+        functions["compute"] = (stages.x,)
+    for name, args in functions.items():
+        of_stage = (k,) * (name in _OF_STAGES)
+        run = lambda own, args, name=name, of_stage=of_stage: given.by_size(
+            number, name, None, (shared, own), *of_stage, *args
         )
+        program = jax.make_jaxpr(run)(own, args)
+        # Stages that are alike have real parameters while they wait; of others each device computes all, with its own.
+        depends = [not stages.has_first] * len(jax.tree.leaves(own)) + [True] * len(jax.tree.leaves(args))
+        if loop := find_loop(program, depends):
+            stack = "" if stages.has_first else " stack layers that are alike,"
+            raise ValueError(
+                f"At {line_of(loop) or 'a place that is not known'} is a loop whose rounds depend on values. The devices of a stage "
+                "communicate while they compute, so that all devices compute at each tick, also with numbers that are not of your "
+                f"batch, for which the loop might have no end. Give it a fixed number of rounds,{stack} or use the axes 'data' and "
+                "'fsdp' alone."
+            )
+
+
+_OF_STAGES = {"forward", "backward", "weight"}
+"""Functions that are told which stage it is."""
 
 
 def _check_weight(stages: Stages) -> None:
