@@ -563,6 +563,19 @@ def refuse(loss_fn, strategy, match, params=None, rows=16, kind=ValueError, **op
         compute(strategy, loss_fn, params or make_params(4), make_batch(rows), **options)
 
 
+def test_a_weight_for_each_layer_is_refused_with_the_remedy():
+    def layer(block, x, batch):
+        return jnp.tanh(x @ block), td.Mean((x * batch["w"]).sum(), batch["w"].sum())
+
+    loss_fn = td.Staged(lambda params, b: b["x"] * 1.0, layer, lambda p, x, b: (x.mean(), {}), layer_aux=True)
+    batch = {"x": np.ones((8, 4)), "w": np.arange(8.0)[:, None]}
+    for strategy in (td.SingleDevice(), make_pipeline(stages=2, axes={"data": 2}, devices=4)):
+        with pytest.raises(
+            ValueError, match=r"entry for each layer: let them return td.Sum\(sum\) and td.Sum\(weight\)"
+        ):
+            compute(strategy, loss_fn, {"blocks": jnp.ones((2, 4, 4))}, batch)
+
+
 def test_what_is_no_pipeline_is_refused():
     strategy = make_pipeline(stages=4, axes={"data": 2})
     plain = lambda params, batch: (jnp.float32(0), {})

@@ -26,8 +26,10 @@ def test_each_replica_draws_its_own(rows):
     np.testing.assert_array_equal(alone, jax.random.uniform(jax.random.key(3), (rows,)))
 
 
-@pytest.mark.parametrize("rows", [16, 13, 3])
-def test_keys_of_rows_draw_what_one_device_draws(rows):
+@pytest.mark.parametrize(("rows", "is_laid_out"), [(16, False), (13, False), (13, True), (3, True)])
+def test_keys_of_rows_draw_what_one_device_draws(rows, is_laid_out):
+    """Also keys that are laid out with the batch, where their rows do not divide."""
+
     def loss_fn(params, batch):
         x, keys = batch
         noise = jax.vmap(lambda key: jax.random.uniform(key, (5,)))(keys)
@@ -36,11 +38,30 @@ def test_keys_of_rows_draw_what_one_device_draws(rows):
     x = np.arange(1, rows + 1, dtype=np.float32)
     results = []
     for strategy in (STRATEGY, td.SingleDevice()):
-        batch = strategy.put(x)
-        results.append(strategy.value_and_grad(loss_fn)(1.0, (batch, td.row_keys(jax.random.key(0), batch))))
+        if is_laid_out:
+            batch = strategy.put((x, td.row_keys(jax.random.key(0), x)))
+        else:
+            batch = strategy.put(x)
+            batch = batch, td.row_keys(jax.random.key(0), batch)
+        results.append(strategy.value_and_grad(loss_fn)(1.0, batch))
     ((loss, noise), grad), ((expected, expected_noise), expected_grad) = results
     np.testing.assert_array_equal(noise, expected_noise)
     np.testing.assert_allclose([loss, grad], [expected, expected_grad], rtol=1e-6)
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_keys_that_draw_together_are_warned_of(impl):
+    """JAX draws for a batch of such keys what depends on the first, so that it is another on each replica; one by one it does not."""
+    x = np.ones(16, np.float32)
+    keys = td.row_keys(jax.random.key(0, impl=impl), x)
+    drawn = lambda scale, batch: td.Rows(scale * jax.vmap(jax.random.uniform)(batch[1]))
+    with pytest.warns(
+        UserWarning, match=r"test_randomness.py:\d+ \(`drawn = .*jax.random.key\(seed, impl='threefry2x32'\)"
+    ):
+        STRATEGY.evaluate(drawn)(1.0, STRATEGY.put((x, keys)))
+    one_by_one = lambda scale, batch: td.Rows(scale * jax.lax.map(jax.random.uniform, batch[1]))
+    found = STRATEGY.evaluate(one_by_one)(1.0, STRATEGY.put((x, keys)))
+    np.testing.assert_array_equal(found, [jax.random.uniform(key) for key in keys])
 
 
 KEY = jax.random.key(0)

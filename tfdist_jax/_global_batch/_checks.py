@@ -3,11 +3,11 @@
 import warnings
 from collections.abc import Mapping, Sequence
 
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from tfdist_jax._errors import RelatedRowsWarning
 from tfdist_jax._global_batch._results import How, Rule
-from tfdist_jax._global_batch._row_analysis import RowKinds
+from tfdist_jax._global_batch._row_analysis import RowKinds, draws_together, equations_inside
 from tfdist_jax._global_batch._row_proportions import Compared
 from tfdist_jax._global_batch._row_values import RowKind, line_of
 from tfdist_jax._global_batch._split import Split
@@ -35,16 +35,22 @@ def check_rows(kinds: RowKinds, split: Split) -> None:
             f"At {where}, rows meet a parameter of which a replica has only a part, such as its experts: others have other parts. Use "
             "it in `td.run_experts`, in a function of `td.assume_exact` that communicates, or lay it out otherwise."
         )
-    remedy = "BatchNorm takes axis_name=strategy.batch_axes for statistics of the whole batch."
-    if split.is_staged:
-        remedy = "Statistics are those of a microbatch; with microbatches=1, those of a replica."
-    for line in dict.fromkeys(map(line_of, kinds.relating)):
+    lines = {line_of(eqn): _remedy_of_relating(eqn, split) for eqn in reversed(kinds.relating)}
+    for line, remedy in reversed(lines.items()):
         warnings.warn(
             f"At {line or 'a place that is not known'}, what is computed for a row depends on other rows. Each of {parts} sees "
             f"its own rows alone, so that results are not those of one device. {remedy}",
             RelatedRowsWarning,
             stacklevel=2,
         )
+
+
+def _remedy_of_relating(eqn: JaxprEqn, split: Split) -> str:
+    if any(map(draws_together, [eqn, *equations_inside(eqn)])):
+        return "Keys of 'rbg' draw for several rows what depends on all of them: make keys by jax.random.key(seed, impl='threefry2x32')."
+    if split.is_staged:
+        return "Statistics are those of a microbatch; with microbatches=1, those of a replica."
+    return "BatchNorm takes axis_name=strategy.batch_axes for statistics of the whole batch."
 
 
 def check_sizes(

@@ -234,7 +234,9 @@ def _label(path: Any, labels: Sequence[str]) -> str:
 def _weighed(node: Mean, values: Sequence[Value | None], label: str, first: int) -> list[Rule]:
     if jnp.ndim(node.weight):
         raise ValueError(
-            f"The weight of {label} has to be a scalar, but has shape {jnp.shape(node.weight)}. Sum it over its rows."
+            f"The weight of {label} has to be a scalar, but has shape {jnp.shape(node.weight)}. Sum it over its rows. What "
+            "layers of td.Staged return has an entry for each layer: let them return td.Sum(sum) and td.Sum(weight), and divide these "
+            "outside."
         )
     are_sums = [_is_sum(part) for part in jax.tree.leaves(node, is_leaf=_is_sum) for _ in jax.tree.leaves(part)]
     for value, is_said in zip(values, are_sums, strict=True):

@@ -134,6 +134,14 @@ def communicates(eqn: JaxprEqn, axes: Sequence[str]) -> bool:
     return eqn.primitive.name not in _WITHOUT_OTHERS and not _named_axes(eqn).isdisjoint(axes)
 
 
+def draws_together(eqn: JaxprEqn) -> bool:
+    """Whether an operation draws random numbers for several keys at a time, of a kind with which each one's depend on the others."""
+    if eqn.primitive.name != "random_bits":
+        return False
+    keys = eqn.invars[0].aval
+    return bool(keys.shape) and str(keys.dtype) in ("key<rbg>", "key<urbg>")
+
+
 _WITHOUT_OTHERS = {"axis_index", "pvary", "pcast"}
 _GATHERING = {"psum", "psum_invariant", "pmax", "pmin", "all_gather", "all_gather_invariant"}
 
@@ -305,6 +313,8 @@ class _Walk:
         depends_on_places = RowKind.PLACES in given or any(operation.grown_result(i) for i in range(count))
         if operation.name in _DRAWING and given <= {*FIXED, RowKind.PLACES} and depends_on_places:
             self._note(self.repeated, operation)
+        if draws_together(operation.eqn) and operation.grown(0):
+            self._note(self.relating, operation)
         shared = [Value(RowKind.SHARED if operation.grown_result(i) else RowKind.SAME) for i in range(count)]
         if operation.name == "axis_index":
             return [Value(RowKind.REPLICA if over else RowKind.SAME)]

@@ -91,7 +91,7 @@ def pad_to_equal(batch: Any, num_replicas: int) -> tuple[Any, tuple[int, ...]]:
     """Fill a host batch of any size up with zeros to equal parts.
 
     Args:
-        batch: Pytree of host arrays `[rows, ...]`.
+        batch: Pytree of host arrays `[rows, ...]`, or of random keys.
         num_replicas: Number of parts.
 
     Returns:
@@ -102,7 +102,7 @@ def pad_to_equal(batch: Any, num_replicas: int) -> tuple[Any, tuple[int, ...]]:
     sizes = split_sizes(rows, num_replicas)
     missing = sizes[0] * num_replicas - rows
     if missing:
-        batch = jax.tree.map(lambda leaf: _pad_rows(np.asarray(leaf), missing), batch)
+        batch = jax.tree.map(lambda leaf: _pad_rows(leaf, missing), batch)
     return batch, sizes
 
 
@@ -131,7 +131,11 @@ def add_mask(batch: Any, name: str, sizes: Sequence[int], length: int) -> Any:
     return {**batch, name: np.concatenate([np.arange(length) < size for size in sizes])}
 
 
-def _pad_rows(array: np.ndarray, missing: int) -> np.ndarray:
+def _pad_rows(array: Any, missing: int) -> Any:
+    if isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        padded = _pad_rows(jax.random.key_data(array), missing)
+        return jax.random.wrap_key_data(padded, impl=jax.random.key_impl(array))
+    array = np.asarray(array)
     return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
 
 

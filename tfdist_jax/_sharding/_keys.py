@@ -36,6 +36,7 @@ def row_keys(key: Any, batch: Any) -> Any:
     """Make a random key for each row of a batch, the same however the rows are split.
 
     A part of a batch, such as `loss((batch, keys))`: random numbers drawn from a row's own key are those of one device.
+    Of keys of the kinds `rbg` and `unsafe_rbg`, `jax.vmap` draws numbers that depend on other rows' keys, which is warned of.
 
     Args:
         key: A random key of `jax.random.key`.
