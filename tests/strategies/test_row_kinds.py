@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from tfdist_jax._global_batch._row_analysis import Direction, find_row_kinds
-from tfdist_jax._global_batch._row_values import line_of
+from tfdist_jax._global_batch._row_values import RowKind, line_of
 
 PARAMS = {"w": jnp.ones((4, 3))}
 TABLE = np.arange(4.0)
@@ -266,6 +266,18 @@ RELATING = {
     "rows added to": lambda p, b: jnp.zeros_like(losses(p, b)).at[b["x"][:, 0].astype("uint32")].add(1.0).mean(),
     "a table of places": lambda p, b: (losses(p, b) * jnp.zeros(len(b["x"])).at[0].set(1.0)).mean(),
     "pairs, row by row": lambda p, b: jax.lax.map(jnp.max, b["x"][:, None] * b["x"]).mean(),
+    "rounds of a loop, by all rows": lambda p, b: jax.lax.while_loop(
+        lambda x: jnp.abs(x).max() < 9, lambda x: 2 * x, b["x"]
+    ).mean(),
+    "rounds of a loop, by the first row": lambda p, b: jax.vmap(
+        lambda x: jax.lax.while_loop(lambda x: jnp.abs(x[0]) < jnp.abs(b["x"][0, 0]), lambda x: 2 * x, x)
+    )(b["x"]).mean(),
+    "other rows in a loop": lambda p, b: jax.vmap(
+        lambda x: jax.lax.while_loop(lambda x: jnp.abs(x[0]) < 9, lambda x: x + b["x"].mean(0), x)
+    )(b["x"]).mean(),
+    "places in a loop": lambda p, b: jax.vmap(
+        lambda x, place: jax.lax.while_loop(lambda x: x[0] < 9, lambda x: x + place, x)
+    )(b["x"], jnp.arange(len(b["x"]))).mean(),
     "a state over rows": lambda p, b: jax.lax.scan(lambda h, x: (jnp.tanh(h + x), h), jnp.zeros(4), b["x"])[1].mean(),
 }
 
@@ -274,6 +286,16 @@ RELATING = {
 def test_operations_that_relate_rows_are_found(name):
     kinds = analyse(RELATING[name])
     assert kinds.relating and "test_row_kinds.py" in line_of(kinds.relating[0])
+
+
+def test_loops_of_which_each_row_has_its_own_rounds_relate_nothing():
+    """How many rounds there are is a number for each row, too."""
+    grow = lambda x: jax.lax.while_loop(lambda c: jnp.abs(c[0]).max() < 9, lambda c: (2 * c[0], c[1] + 1), (x, 0))
+    kinds = analyse(lambda p, b: (jax.vmap(grow)(b["x"]), jax.vmap(grow)(b["x"])[1].mean()))
+    assert not kinds.relating
+    assert [value.kind for value in kinds.values] == [RowKind.ROWS, RowKind.ROWS, RowKind.MEAN]
+    across = analyse(lambda p, b: jax.vmap(grow, in_axes=1)(b["x"])[0])
+    assert across.relating or across.values[0].kind is RowKind.OTHER
 
 
 def test_a_program_that_is_another_one_says_so():

@@ -174,6 +174,10 @@ def _result(value: Value, grown: tuple[int, ...], direction: Direction) -> Value
     return Value(RowKind.OTHER) if value.kind is RowKind.ROWS and grown != (direction.dimension,) else value
 
 
+def _is_of_row(value: Value) -> bool:
+    return value.kind in {*FIXED, RowKind.ROWS} and value.order.is_plain
+
+
 def _argument(index: int, given: Any, twin: Any, known: RowKind) -> Value:
     return Value(RowKind.ROWS if given.shape != twin.shape else known, source=index)
 
@@ -404,7 +408,14 @@ class _Walk:
         conditions = params["cond_jaxpr"], twins["cond_jaxpr"]
         carry, _ = self._repeat(operation, carry, lambda carry: self._call(operation, *bodies, [*consts, *carry]))
         (goes_on,) = self._call(operation, *conditions, [*operands[:of_cond], *carry])
-        return carry if goes_on.kind in FIXED else [self._other(operation)] * len(carry)
+        if goes_on.kind in FIXED:
+            return carry
+        # Under `jax.vmap` over rows, each row has its own number of rounds, after which it stays as it is.
+        is_of_row = goes_on.kind is RowKind.ROWS and goes_on.order.is_plain
+        goes_alone = lambda i, value: is_of_row and operation.grown_result(i) == (0,) and _is_of_row(value)
+        return [
+            Value(RowKind.ROWS) if goes_alone(i, value) else self._other(operation) for i, value in enumerate(carry)
+        ]
 
     def _repeat(
         self, operation: Operation, carry: Sequence[Value], body: Callable[[Sequence[Value]], list[Value]]
