@@ -138,7 +138,7 @@ def draws_together(eqn: JaxprEqn) -> bool:
     """Whether an operation draws random numbers for several keys at a time, of a kind with which each one's depend on the others."""
     if eqn.primitive.name != "random_bits":
         return False
-    keys = eqn.invars[0].aval
+    keys: Any = eqn.invars[0].aval
     return bool(keys.shape) and str(keys.dtype) in ("key<rbg>", "key<urbg>")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
@@ -132,7 +133,7 @@ def add_mask(batch: Any, name: str, sizes: Sequence[int], length: int) -> Any:
 
 
 def _pad_rows(array: Any, missing: int) -> Any:
-    if isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         padded = _pad_rows(jax.random.key_data(array), missing)
         return jax.random.wrap_key_data(padded, impl=jax.random.key_impl(array))
     array = np.asarray(array)
