@@ -1,0 +1,54 @@
+"""Which loops have a number of rounds that some of a program's inputs decide."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tfdist_jax._global_batch._loops import find_loop
+
+up_to = lambda limit, start: jax.lax.while_loop(lambda n: n < limit, lambda n: n + 1, start)
+squared = jax.custom_jvp(lambda x: up_to(x, 0.0) ** 2)
+squared.defjvp(lambda primals, tangents: (squared(*primals), tangents[0]))
+CASES = {
+    "limit": (lambda a, b: up_to(a, b), True),
+    "start": (lambda a, b: up_to(b, a), True),
+    "step": (lambda a, b: jax.lax.while_loop(lambda n: n < b, lambda n: n + a, b), True),
+    "other limit": (lambda a, b: a * up_to(b, 0.0), False),
+    "carried beside a counter": (
+        lambda a, b: jax.lax.while_loop(lambda c: c[0] < b, lambda c: (c[0] + 1, c[1] * a), (0.0, a))[1],
+        False,
+    ),
+    "number of rounds": (lambda a, b: jax.lax.fori_loop(0, a.astype(int), lambda i, x: x + i, b), True),
+    "body of a loop of other rounds": (
+        lambda a, b: jax.lax.fori_loop(0, b.astype(int), lambda i, x: up_to(x, 0.0), a),
+        True,
+    ),
+    "called": (jax.jit(lambda a, b: up_to(a, b)), True),
+    "called, other": (lambda a, b: jax.jit(up_to)(b, 0.0) + a, False),
+    "own derivative": (lambda a, b: squared(a) + b, True),
+    "computed again": (lambda a, b: jax.checkpoint(up_to)(a, b), True),
+    "branch": (lambda a, b: jax.lax.cond(b > 0, lambda a, b: up_to(a, b), lambda a, b: a, a, b), True),
+    "branch, other": (lambda a, b: jax.lax.cond(a > 0, lambda b: up_to(b, 0.0), lambda b: b, b), False),
+    "behind a branch": (lambda a, b: up_to(jax.lax.cond(a > 0, lambda b: b, lambda b: -b, b), 0.0), True),
+    # `b` becomes what `a` was only in the third round.
+    "after some turns": (
+        lambda a, b: jax.lax.scan(lambda c, _: ((c[0], c[0], c[1]), up_to(c[2], 0.0)), (a, b, b), length=4)[1],
+        True,
+    ),
+    "turns of others": (
+        lambda a, b: jax.lax.scan(lambda c, x: (c + x, up_to(b, 0.0)), a, jnp.arange(3.0))[1],
+        False,
+    ),
+    "turns": (lambda a, b: jax.lax.map(functools.partial(up_to, start=b), jnp.ones(3) * a), True),
+    "no loop": (lambda a, b: a * b, False),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_loop_is_found_where_an_input_decides_its_rounds(name):
+    fn, is_found = CASES[name]
+    program = jax.make_jaxpr(fn)(1.0, 2.0)
+    assert (find_loop(program, [True, False]) is not None) == is_found
+    assert find_loop(program, [False, False]) is None
