@@ -35,11 +35,10 @@ def check_rows(kinds: RowKinds, split: Split) -> None:
             f"At {where}, rows meet a parameter of which a replica has only a part, such as its experts: others have other parts. Use "
             "it in `td.run_experts`, in a function of `td.assume_exact` that communicates, or lay it out otherwise."
         )
-    lines = {line_of(eqn): _remedy_of_relating(eqn, split) for eqn in reversed(kinds.relating)}
-    for line, remedy in reversed(lines.items()):
+    for line, eqn in {line_of(eqn): eqn for eqn in kinds.relating}.items():
         warnings.warn(
             f"At {line or 'a place that is not known'}, what is computed for a row depends on other rows. Each of {parts} sees "
-            f"its own rows alone, so that results are not those of one device. {remedy}",
+            f"its own rows alone, so that results are not those of one device. {_remedy_of_relating(eqn, split)}",
             RelatedRowsWarning,
             stacklevel=2,
         )
