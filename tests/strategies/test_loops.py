@@ -11,6 +11,18 @@ from tfdist_jax._global_batch._loops import find_loop
 up_to = lambda limit, start: jax.lax.while_loop(lambda n: n < limit, lambda n: n + 1, start)
 squared = jax.custom_jvp(lambda x: up_to(x, 0.0) ** 2)
 squared.defjvp(lambda primals, tangents: (squared(*primals), tangents[0]))
+
+
+def bounded(goes_on, step=1):
+    """A loop of a counter and of what is doubled."""
+
+    def run(a, b):
+        goes = lambda carried: goes_on(*carried, b)
+        return jax.lax.while_loop(goes, lambda carried: (carried[0] + step, carried[1] * 2), (0, a))[1]
+
+    return run
+
+
 CASES = {
     "limit": (lambda a, b: up_to(a, b), True),
     "start": (lambda a, b: up_to(b, a), True),
@@ -43,6 +55,28 @@ CASES = {
     ),
     "turns": (lambda a, b: jax.lax.map(functools.partial(up_to, start=b), jnp.ones(3) * a), True),
     "no loop": (lambda a, b: a * b, False),
+    "limit of rounds": (bounded(lambda i, x, b: (i < 4) & (x < 9)), False),
+    "limit of rounds, the other way round": (bounded(lambda i, x, b: (x < 9) & (b.astype(int) >= i) & (x > 0)), False),
+    "limit of rounds, each its own": (
+        lambda a, b: jax.vmap(bounded(lambda i, x, b: (x < 9) & (i < 4)), (0, None))(jnp.ones(3) * a, b),
+        False,
+    ),
+    "limit that depends": (bounded(lambda i, x, b: (x < 9) & (i < x.astype(int))), True),
+    "limit that is none": (bounded(lambda i, x, b: (x < 9) & (i >= 0)), True),
+    "limit or something": (bounded(lambda i, x, b: (x < 9) | (i < 4)), True),
+    "counter that goes back": (bounded(lambda i, x, b: (x < 9) & (i < 4), step=-1), True),
+    "counter that stays": (bounded(lambda i, x, b: (x < 9) & (i < 4), step=0), True),
+    "counter that depends": (
+        lambda a, b: jax.lax.while_loop(
+            lambda c: (c[1] < 9) & (c[0] < 4), lambda c: (c[0] + (c[1] > 2).astype(int), c[1] * 2), (0, a)
+        )[1],
+        True,
+    ),
+    "conjugate gradients": (lambda a, b: jax.scipy.sparse.linalg.cg(lambda x: 2 * x, jnp.ones(3) * a)[0], False),
+    "a solver without a limit": (
+        lambda a, b: jax.lax.custom_linear_solve(lambda x: 2 * x, a, lambda _, y: up_to(y, 0.0)),
+        True,
+    ),
 }
 
 

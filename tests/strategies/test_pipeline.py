@@ -441,13 +441,58 @@ def test_loops_that_might_have_no_end_are_refused(part, grown):
     params, x = {"blocks": jnp.ones((2, 8, 8)), "w": jnp.ones((8, 8))}, np.ones((8, 8))
     rules = {"blocks": jax.P(None, None, "tensor")}
     strategy = td.Pipeline(2, 1, axes={"data": 1, "tensor": 2}, rules=rules, devices=tuple(jax.devices()[:4]))
-    with pytest.raises(ValueError, match=r"is a loop whose rounds depend on values.*might have no end"):
+    with pytest.raises(
+        ValueError,
+        match=r"is a loop whose rounds depend on values, without a limit.*The devices of a stage.*might have no end",
+    ):
         compute(strategy, loss_fn, params, x, has_aux=False)
     args = strategy.init(lambda: params), strategy.put(x)
     told = pytest.warns(UserWarning, match="evaluated on each device of a replica with all layers")
     with told if grown is not pass_on else contextlib.nullcontext():
         found = strategy.evaluate(loss_fn)(*args)
     assert float(found) == pytest.approx(float(jax.jit(loss_fn)(params, x)), rel=1e-12)
+
+
+@pytest.mark.parametrize("part", ["first", "layer"])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_loops_of_replicas_without_rows_have_an_end_or_are_refused(part, keeps):
+    """Of 1 row over 2 replicas the second has none, and would begin with zeros, to compute the layers' number."""
+    of = lambda name, x: x + jax.vmap(in_double)(x) if part == name else x
+    count = (lambda number: number) if keeps else lambda number: ()
+
+    def layer(w, carried, batch):
+        x, number = carried
+        return (of("layer", x @ w), number + 1), count(number)
+
+    loss_fn = td.Staged(
+        lambda params, x: (of("first", x @ params["w"]), jnp.int32(0)),
+        layer,
+        lambda params, carried, batch: ((carried[0] ** 2).mean(), count(carried[1])),
+        layer_aux=True,
+    )
+    params, x = {"blocks": jnp.ones((2, 8, 8)), "w": jnp.ones((8, 8))}, np.ones((1, 8))
+    strategy = td.Pipeline(2, 4, axes={"data": 2}, devices=tuple(jax.devices()[:4]))
+    expected = jax.device_get(compute(td.SingleDevice(), loss_fn, params, x))
+    if keeps:
+        with pytest.raises(ValueError, match=r"depend on values, without a limit. A replica has no rows"):
+            compute(strategy, loss_fn, params, x)
+        x = np.ones((3, 8))
+        expected = jax.device_get(compute(td.SingleDevice(), loss_fn, params, x))
+    assert relative_error(compute(strategy, loss_fn, params, x), expected) < 1e-12
+
+
+def test_solvers_with_a_limit_are_exact_while_devices_wait():
+    def layer(block, x, batch):
+        solved, _ = jax.scipy.sparse.linalg.cg(lambda y: y + 0.1 * y @ (block["up"] @ block["up"].T), x, maxiter=20)
+        return x + jnp.tanh(solved)
+
+    loss_fn = td.Staged(embed, layer, lambda params, x, batch: (x**2).sum())
+    params, batch = make_params(4), make_batch(8)
+    strategy = make_pipeline(
+        **MESHES["data x stage x tensor"] | {"microbatches": 1, "axes": {"data": 1, "tensor": 2}, "devices": 4}
+    )
+    one, found = (compute(each, loss_fn, params, batch, has_aux=False) for each in (td.SingleDevice(), strategy))
+    assert relative_error(jax.device_get(found), jax.device_get(one)) < 1e-10
 
 
 def test_loops_that_depend_on_parameters_and_arguments_are_exact():

@@ -131,7 +131,12 @@ KINDS = {
         lambda p, b: p["w"],
     ],
     "ROWS_PER_COUNT": [lambda p, b: losses(p, b) / len(b["x"])],
-    "PLACES": [lambda p, b: jnp.arange(len(b["x"])), lambda p, b: jnp.asarray(np.arange(len(b["x"]))) * 2.0],
+    "PLACES": [
+        lambda p, b: jnp.arange(len(b["x"])),
+        lambda p, b: jnp.asarray(np.arange(len(b["x"]))) * 2.0,
+        lambda p, b: b["x"][:, 0].astype(int) + jnp.arange(len(b["x"])),
+        lambda p, b: (b["x"][:, 0].astype(int) * jnp.arange(len(b["x"]))) * 1.0,
+    ],
     "ROWS": [
         losses,
         lambda p, b: parts(b)["x"].reshape(-1, 4),
@@ -258,6 +263,16 @@ RELATING = {
     "a power of the number of rows": lambda p, b: jnp.exp(losses(p, b) / len(b["x"])).mean(),
     "the place of a row": lambda p, b: (losses(p, b) * jnp.arange(len(b["x"]))).mean(),
     "the first places": lambda p, b: jnp.where(jnp.arange(len(b["x"])) < 3, losses(p, b), 0).mean(),
+    "places up to a row's number": lambda p, b: jnp.where(
+        jnp.arange(len(b["x"])) < b["x"][:, 0].astype(int), losses(p, b), 0
+    ).mean(),
+    "a row's number and its place": lambda p, b: jnp.where(
+        b["x"][:, 0].astype(int) + jnp.arange(len(b["x"])) < 7, losses(p, b), 0
+    ).mean(),
+    "the place beside a row": lambda p, b: jnp.concatenate(
+        [b["x"], 1.0 * jnp.arange(len(b["x"]))[:, None]], axis=1
+    ).mean(),
+    "a row for some places": lambda p, b: (losses(p, b) + jnp.eye(len(b["x"]), 5).sum(1)).mean(),
     "statistics, row by row": lambda p, b: jax.lax.map(lambda x: ((x - b["x"].mean(0)) ** 2).sum(), b["x"]).mean(),
     "a row written": lambda p, b: losses(p, b).at[0].set(0.0).mean(),
     "rows multiplied": lambda p, b: (b["x"] @ p["w"]).at[:2].mul(2.0).mean(),
@@ -278,6 +293,18 @@ RELATING = {
     "places in a loop": lambda p, b: jax.vmap(
         lambda x, place: jax.lax.while_loop(lambda x: x[0] < 9, lambda x: x + place, x)
     )(b["x"], jnp.arange(len(b["x"]))).mean(),
+    "rounds of a loop, by place": lambda p, b: jax.vmap(
+        lambda x, place: jax.lax.while_loop(lambda c: c[1] < place, lambda c: (2 * c[0], c[1] + 1), (x, 0))[0]
+    )(b["x"], jnp.arange(len(b["x"]))).mean(),
+    "rounds of a loop, by place, counted": lambda p, b: jax.vmap(
+        lambda x: jax.lax.while_loop(
+            lambda c: c[1] < jax.lax.axis_index("row"), lambda c: (2 * c[0], c[1] + 1), (x, 0)
+        )[0],
+        axis_name="row",
+    )(b["x"]).mean(),
+    "places of rows in a loop": lambda p, b: jax.vmap(
+        lambda x, eye: jax.lax.while_loop(lambda x: jnp.abs(x).max() < 9, lambda x: 2 * x + eye, x)
+    )(b["x"], jnp.eye(len(b["x"]), 4)).mean(),
     "a state over rows": lambda p, b: jax.lax.scan(lambda h, x: (jnp.tanh(h + x), h), jnp.zeros(4), b["x"])[1].mean(),
 }
 

@@ -1,14 +1,20 @@
-"""Loops whose number of rounds depends on some of a program's inputs: with other numbers than real ones they might have no end."""
+"""Loops that might have no end with other numbers than real ones for some of a program's inputs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from tfdist_jax._global_batch._row_analysis import equations_inside, open_program, programs_inside, scan_operands
+from tfdist_jax._global_batch._row_analysis import open_program, programs_inside, scan_operands
+from tfdist_jax._global_batch._row_values import line_of
 
 
 def find_loop(program: ClosedJaxpr, depends: Sequence[bool]) -> JaxprEqn | None:
-    """Return a loop of which some inputs of a program decide how many rounds it has, or None.
+    """Return a loop of which some inputs of a program decide how many rounds it has, without a limit; None if there is none.
+
+    It is the innermost operation around that loop of which the user's line is known.
 
     Args:
         program: The program.
@@ -26,7 +32,9 @@ def _follow(jaxpr: Jaxpr, depends: Sequence[bool], loops: list[JaxprEqn]) -> lis
     for eqn in jaxpr.eqns:
         given = [*map(is_found, eqn.invars)]
         if any(given):
-            results = _follow_inside(eqn, given, loops)
+            inside: list[JaxprEqn] = []
+            results = _follow_inside(eqn, given, inside)
+            loops += [loop if line_of(loop) else eqn for loop in inside]
             found.update(var for var, is_one in zip(eqn.outvars, results, strict=True) if is_one)
     return [*map(is_found, jaxpr.outvars)]
 
@@ -44,7 +52,8 @@ def _follow_inside(eqn: JaxprEqn, given: list[bool], loops: list[JaxprEqn]) -> l
     if len(programs) == 1 and len(programs[0].invars) == len(eqn.invars):
         return _follow(programs[0], given, loops)
     if name != "pallas_call":  # A kernel's loops go over blocks.
-        loops += [inner for inner in equations_inside(eqn) if inner.primitive.name == "while"]
+        for program in programs:
+            _follow(program, [True] * len(program.invars), loops)
     return [True] * len(eqn.outvars)
 
 
@@ -52,9 +61,71 @@ def _follow_while(eqn: JaxprEqn, given: list[bool], loops: list[JaxprEqn]) -> li
     of_cond, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     consts, carry = given[of_cond : of_cond + of_body], given[of_cond + of_body :]
     carry = _follow_rounds(open_program(eqn.params["body_jaxpr"]), consts, carry, (), loops)
-    (is_counted,) = _follow(open_program(eqn.params["cond_jaxpr"]), [*given[:of_cond], *carry], loops)
-    loops += [eqn] * is_counted
-    return [is_counted or each for each in carry]
+    known = [*given[:of_cond], *carry]
+    (decides,) = _follow(open_program(eqn.params["cond_jaxpr"]), known, loops)
+    loops += [eqn] * (decides and not _has_limit(eqn, known))
+    return [decides or each for each in carry]
+
+
+def _has_limit(eqn: JaxprEqn, depends: Sequence[bool]) -> bool:
+    """Whether a loop goes on only while a counter, which each round adds a constant to, is below what does not depend on the inputs.
+
+    Args:
+        eqn: The loop.
+        depends: Of what its condition is given, what depends on the inputs.
+    """
+    cond, body = (open_program(eqn.params[name]) for name in ("cond_jaxpr", "body_jaxpr"))
+    of_body = eqn.params["body_nconsts"]
+    counters = {
+        counter
+        for counter, before, after in zip(
+            cond.invars[eqn.params["cond_nconsts"] :], body.invars[of_body:], body.outvars, strict=True
+        )
+        if _adds_constant(body, before, after)
+    }
+    found = {var for var, is_one in zip(cond.invars, depends, strict=True) if is_one}
+    made = {var: each for each in cond.eqns for var in each.outvars}
+    pending: list[Any] = [*cond.outvars]
+    while pending:
+        atom = pending.pop()
+        one = None if isinstance(atom, Literal) else made.get(atom)
+        name = "" if one is None else one.primitive.name
+        if one is not None and name in _ALL:
+            pending += one.invars
+        elif one is not None and name in _LIMITS:
+            counter, limit = one.invars if _LIMITS[name] else one.invars[::-1]
+            if _before_conversion(counter, made) in counters and not _depends_on(limit, made, found):
+                return True
+    return False
+
+
+_ALL = {"and", "convert_element_type", "broadcast_in_dim"}
+"""Operations of which the result is true only if all operands are."""
+
+_LIMITS = {"lt": True, "le": True, "gt": False, "ge": False}
+"""Comparisons, and whether the first operand is what is limited."""
+
+
+def _adds_constant(body: Jaxpr, before: Any, after: Any) -> bool:
+    """Whether a loop's body makes an integer greater by a positive constant."""
+    made = next((eqn for eqn in body.eqns if after in eqn.outvars), None)
+    if made is None or made.primitive.name != "add" or not jnp.issubdtype(before.aval.dtype, jnp.integer):
+        return False
+    one, other = made.invars if made.invars[0] is before else made.invars[::-1]
+    return one is before and isinstance(other, Literal) and bool(np.all(other.val > 0))
+
+
+def _before_conversion(atom: Any, made: Mapping[Any, JaxprEqn]) -> Any:
+    """Return the variable that has become this one by conversions between types, None for a constant."""
+    while not isinstance(atom, Literal) and atom in made and made[atom].primitive.name == "convert_element_type":
+        (atom,) = made[atom].invars
+    return None if isinstance(atom, Literal) else atom
+
+
+def _depends_on(atom: Any, made: Mapping[Any, JaxprEqn], found: Set[Any]) -> bool:
+    if isinstance(atom, Literal) or atom not in made:
+        return not isinstance(atom, Literal) and atom in found
+    return any(_depends_on(each, made, found) for each in made[atom].invars)
 
 
 def _follow_rounds(

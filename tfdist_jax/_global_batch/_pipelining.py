@@ -260,7 +260,10 @@ _BRANCHING = {"cond", "while"}
 
 
 def _check_loops(given: Microbatches, shared: Any, own: Any) -> None:
-    """Refuse loops that might have no end with what devices compute with while they wait, where all compute at the same time.
+    """Refuse loops that might have no end with numbers that are not those of the batch.
+
+    Such numbers are what devices compute with while they wait, where all compute at the same time; and the rows of a replica that has
+    none, which computes results that are the same whatever the rows.
 
     Args:
         given: What is computed of microbatches.
@@ -271,36 +274,42 @@ def _check_loops(given: Microbatches, shared: Any, own: Any) -> None:
         ValueError: If there is one.
     """
     stages, mode = given.largest, given.mode
-    if not mode.is_uniform:
+    has_none = given.sums.keeps and bool((given.sizes[:, 0] == 0).any())
+    if not mode.is_uniform and not has_none:
         return
-    k, number, own = jnp.int32(0), jnp.int32(0), take(own, 0)
-    functions: dict[str, Any] = {"forward": (stages.x,)}
-    if mode.differentiates:
-        functions |= {"finish": (stages.x,), "backward": (stages.x, stages.saved, stages.floats)}
+    rows, k, own = take(given.data, 0), jnp.int32(0), take(own, 0)
+    functions = {"forward": (stages.x,), "finish" if mode.differentiates else "compute": (stages.x,)}
+    if mode.differentiates and mode.is_uniform:
+        functions |= {"backward": (stages.x, stages.saved, stages.floats)}
         functions |= {"backward_first": (stages.floats,)} if stages.has_first else {}
         functions |= {"weight": (stages.kept,)} if mode.is_split else {}
-    else:
-        functions["compute"] = (stages.x,)
     for name, args in functions.items():
         of_stage = (k,) * (name in _OF_STAGES)
-        run = lambda own, args, name=name, of_stage=of_stage: given.by_size(
-            number, name, None, (shared, own), *of_stage, *args
-        )
-        program = jax.make_jaxpr(run)(own, args)
+
+        def run(own: Any, args: Any, rows: Any, name: str = name, of_stage: tuple[Any, ...] = of_stage) -> Any:
+            return getattr(stages, name)((shared, own), *of_stage, *args, rows, given.extra)
+
         # Stages that are alike have real parameters while they wait; of others each device computes all, with its own.
-        depends = [not stages.has_first] * len(jax.tree.leaves(own)) + [True] * len(jax.tree.leaves(args))
-        if loop := find_loop(program, depends):
-            stack = "" if stages.has_first else " stack layers that are alike,"
-            raise ValueError(
-                f"At {line_of(loop) or 'a place that is not known'} is a loop whose rounds depend on values. The devices of a stage "
-                "communicate while they compute, so that all devices compute at each tick, also with numbers that are not of your "
-                f"batch, for which the loop might have no end. Give it a fixed number of rounds,{stack} or use the axes 'data' and "
-                "'fsdp' alone."
-            )
+        are_others = mode.is_uniform and not stages.has_first, True, has_none
+        trees = own, args, rows
+        depends = [each for each, tree in zip(are_others, trees, strict=True) for _ in jax.tree.leaves(tree)]
+        if loop := find_loop(jax.make_jaxpr(run)(*trees), depends):
+            where = f"At {line_of(loop) or 'a place that is not known'} is a loop whose rounds depend on values, without a limit."
+            raise ValueError(f"{where} {_WAITING if mode.is_uniform else _WITHOUT_ROWS}")
 
 
 _OF_STAGES = {"forward", "backward", "weight"}
 """Functions that are told which stage it is."""
+_WAITING = (
+    "The devices of a stage communicate while they compute, so that all devices compute at each tick, also with numbers that are not of "
+    "your batch, for which the loop might have no end. Give it a largest number of rounds, let it go on while `(count < 100) & ...`, or "
+    "use the axes 'data' and 'fsdp' alone."
+)
+_WITHOUT_ROWS = (
+    "A replica has no rows, but computes what is the same for all rows: with rows that are not of your batch, for which the loop might "
+    "have no end. Give it a largest number of rounds, let it go on while `(count < 100) & ...`; or give each replica as many rows, with "
+    "`strategy.put(batch, mask='mask')`, or leave the batch out."
+)
 
 
 def _check_weight(stages: Stages) -> None:

@@ -172,9 +172,10 @@ def combine_rows(operation: Operation, operands: Sequence[Value]) -> RowKind | N
         return RowKind.ROWS
     if given <= {*FIXED, RowKind.PLACES}:
         return RowKind.PLACES
-    # As an index, the place of a row is the row's own; as a factor it is not.
-    is_index = operation.name in _INDEXING or not jnp.issubdtype(operation.result().dtype, jnp.inexact)
-    return RowKind.ROWS if is_index else None
+    # As an index, the place of a row is the row's own; as a factor, or compared with something, it is not.
+    if operation.name in _INDEXING:
+        return RowKind.ROWS
+    return RowKind.PLACES if jnp.issubdtype(operation.result().dtype, jnp.integer) else None
 
 
 def _counts_places(operation: Operation) -> bool:
@@ -292,7 +293,7 @@ _LINEAR: Mapping[str, int | None] = {
 }
 _KERNELS = frozenset({"pallas_call", "tpu_custom_call", "custom_call", "ffi_call", "custom_partitioning"})
 _SCATTERING = frozenset({"scatter", "scatter-add"})
-_INDEXING = frozenset({"gather", "scatter", "scatter-add", "dynamic_slice", "dynamic_update_slice", "concatenate"})
+_INDEXING = frozenset({"gather", "scatter", "scatter-add", "dynamic_slice", "dynamic_update_slice"})
 _RULES: Mapping[str, Callable[[Operation, Sequence[Value]], Value | None]] = {
     **{name: _linear(count) for name, count in _LINEAR.items()},
     "mul": _product,
