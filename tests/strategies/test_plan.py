@@ -349,6 +349,10 @@ def test_a_program_that_cannot_be_compiled_is_left_out():
         ),
         ({"axes": {"data": (3,)}}, r"No mesh of 8 devices is possible for batches of 32 rows: .*rows do not divide"),
         (
+            {"axes": {"stage": (16,)}, "devices": 16},
+            r"No mesh of 16 devices is possible .*there are more stages than 8, as many as this loss can be divided into",
+        ),
+        (
             {"devices": 5},
             "No mesh of 5 devices is possible for batches of 32 rows: 0/blocks/down of shape .* does not divide",
         ),

@@ -341,8 +341,9 @@ class Comparison:
             self.considered[candidate] = _Considered(strategy, schedule, sizes, features)
         if not self.considered:
             reasons = "; ".join(self.left_out) or (
-                "rows do not divide evenly over the replicas and microbatches, of which a pipeline has as many as stages or more, or no "
-                "sizes of axes that are allowed multiply to as many devices"
+                "rows do not divide evenly over the replicas and microbatches, of which a pipeline has as many as stages or more; or no "
+                "sizes of axes that are allowed multiply to as many devices; or there are more stages than "
+                f"{self._training.count_layers()}, as many as this loss can be divided into"
             )
             raise ValueError(
                 f"No mesh of {len(self._devices)} devices is possible for batches of {self._training.num_rows} rows: {reasons}."
