@@ -62,6 +62,18 @@ CASES = {
         False,
     ),
     "limit that depends": (bounded(lambda i, x, b: (x < 9) & (i < x.astype(int))), True),
+    "limit that goes along": (
+        lambda a, b: jax.lax.while_loop(
+            lambda c: (c[1] < 9) & (c[0] < c[2]), lambda c: (c[0] + 1, c[1] * 2, c[2] + 1), (0, a, 4)
+        )[1],
+        True,
+    ),
+    "limit that is carried": (
+        lambda a, b: jax.lax.while_loop(
+            lambda c: jnp.logical_and(c[1] < 9, c[0] < c[2]), lambda c: (c[0] + 1, c[1] * 2, c[2]), (0, a, 4)
+        )[1],
+        False,
+    ),
     "limit that is none": (bounded(lambda i, x, b: (x < 9) & (i >= 0)), True),
     "limit or something": (bounded(lambda i, x, b: (x < 9) | (i < 4)), True),
     "counter that goes back": (bounded(lambda i, x, b: (x < 9) & (i < 4), step=-1), True),

@@ -68,22 +68,20 @@ def _follow_while(eqn: JaxprEqn, given: list[bool], loops: list[JaxprEqn]) -> li
 
 
 def _has_limit(eqn: JaxprEqn, depends: Sequence[bool]) -> bool:
-    """Whether a loop goes on only while a counter, which each round adds a constant to, is below what does not depend on the inputs.
+    """Whether a loop goes on only while a counter, which each round adds a constant to, is below a limit.
+
+    That is the same in all rounds, and does not depend on the inputs.
 
     Args:
         eqn: The loop.
         depends: Of what its condition is given, what depends on the inputs.
     """
     cond, body = (open_program(eqn.params[name]) for name in ("cond_jaxpr", "body_jaxpr"))
-    of_body = eqn.params["body_nconsts"]
-    counters = {
-        counter
-        for counter, before, after in zip(
-            cond.invars[eqn.params["cond_nconsts"] :], body.invars[of_body:], body.outvars, strict=True
-        )
-        if _adds_constant(body, before, after)
-    }
+    of_cond, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    rounds = [*zip(cond.invars[of_cond:], body.invars[of_body:], body.outvars, strict=True)]
+    counters = {var for var, before, after in rounds if _adds_constant(body, before, after)}
     found = {var for var, is_one in zip(cond.invars, depends, strict=True) if is_one}
+    found |= {var for var, before, after in rounds if before is not after}
     made = {var: each for each in cond.eqns for var in each.outvars}
     pending: list[Any] = [*cond.outvars]
     while pending:
