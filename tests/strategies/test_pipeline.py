@@ -372,7 +372,13 @@ def test_what_is_the_same_for_all_rows_is_so_on_every_device_also_without_rows(r
 
 @pytest.mark.parametrize("rows", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(
-    ("schedule", "stack"), [("1f1b", "blocks"), ("zb-h1", "blocks"), ("interleaved", "blocks"), ("1f1b", None)]
+    ("schedule", "stack"),
+    [
+        pytest.param("1f1b", "blocks", marks=pytest.mark.exhaustive),
+        ("zb-h1", "blocks"),
+        pytest.param("interleaved", "blocks", marks=pytest.mark.exhaustive),
+        ("1f1b", None),
+    ],
 )
 def test_what_is_the_same_for_all_rows_goes_along_with_them_also_without_rows(rows, schedule, stack):
     """A number of layers, and a sum over their parameters. Of 4 microbatches of 2 replicas, with 5 rows the last of each has none."""
