@@ -487,20 +487,6 @@ def test_loops_of_replicas_without_rows_have_an_end_or_are_refused(part, keeps):
     assert relative_error(compute(strategy, loss_fn, params, x), expected) < 1e-12
 
 
-def test_solvers_with_a_limit_are_exact_while_devices_wait():
-    def layer(block, x, batch):
-        solved, _ = jax.scipy.sparse.linalg.cg(lambda y: y + 0.1 * y @ (block["up"] @ block["up"].T), x, maxiter=20)
-        return x + jnp.tanh(solved)
-
-    loss_fn = td.Staged(embed, layer, lambda params, x, batch: (x**2).sum())
-    params, batch = make_params(4), make_batch(8)
-    strategy = make_pipeline(
-        **MESHES["data x stage x tensor"] | {"microbatches": 1, "axes": {"data": 1, "tensor": 2}, "devices": 4}
-    )
-    one, found = (compute(each, loss_fn, params, batch, has_aux=False) for each in (td.SingleDevice(), strategy))
-    assert relative_error(jax.device_get(found), jax.device_get(one)) < 1e-10
-
-
 def test_loops_that_depend_on_parameters_and_arguments_are_exact():
     """These are those of the batch also while devices wait."""
 
