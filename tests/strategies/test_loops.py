@@ -1,5 +1,6 @@
-"""Which loops have a number of rounds that some of a program's inputs decide."""
+"""Loops whose rounds depend on values: which are found, and what pipelines do with them."""
 
+import contextlib
 import functools
 
 import jax
@@ -8,10 +9,11 @@ import numpy as np
 import pytest
 
 import tfdist_jax as td
-from tests.shared.staged_models import TENSOR_RULES, compute, embed, make_batch, make_params, make_pipeline
+from tests.shared.staged_models import MESHES, TENSOR_RULES, compute, embed, make_batch, make_params, make_pipeline
 from tests.strategies.test_parallelism import relative_error
 from tfdist_jax._global_batch._loops import find_loop
 
+in_double_precision = pytest.mark.usefixtures("double_precision")
 up_to = lambda limit, start: jax.lax.while_loop(lambda n: n < limit, lambda n: n + 1, start)
 squared = jax.custom_jvp(lambda x: up_to(x, 0.0) ** 2)
 squared.defjvp(lambda primals, tangents: (squared(*primals), tangents[0]))
@@ -116,3 +118,94 @@ def test_solvers_with_a_limit_are_exact_while_devices_wait():
     strategy = make_pipeline(stages=2, microbatches=1, axes={"data": 1, "tensor": 2}, rules=TENSOR_RULES, devices=4)
     one, found = (compute(each, loss_fn, params, batch, has_aux=False) for each in (td.SingleDevice(), strategy))
     assert relative_error(jax.device_get(found), jax.device_get(one)) < 1e-5
+
+
+def grow(x, step):
+    return jax.lax.while_loop(lambda y: jnp.abs(y).max() < 1, lambda y: y * step, jax.lax.stop_gradient(x))
+
+
+@jax.custom_vjp
+def pass_on(x):
+    return x
+
+
+pass_on.defvjp(lambda x: (x, None), lambda _, cotangent: (grow(cotangent, 2) * 0 + cotangent,))
+
+in_double = lambda x: grow(x, 2)
+
+
+@in_double_precision
+@pytest.mark.parametrize(
+    ("part", "grown"),
+    [("layer", in_double), ("layer", jax.jit(in_double)), ("last", in_double), ("layer", pass_on), ("first", pass_on)],
+)
+def test_loops_that_might_have_no_end_are_refused(part, grown):
+    """While they wait, devices that communicate compute with zeros for what stages hand on, which no doubling makes 1."""
+    of = lambda name, x: x + grown(x) if part == name else x
+    loss_fn = td.Staged(
+        lambda params, x: of("first", x @ params["w"]),
+        lambda w, x, batch: of("layer", x @ w),
+        lambda params, x, batch: (of("last", x) ** 2).mean(),
+    )
+    params, x = {"blocks": jnp.ones((2, 8, 8)), "w": jnp.ones((8, 8))}, np.ones((8, 8))
+    rules = {"blocks": jax.P(None, None, "tensor")}
+    strategy = td.Pipeline(2, 1, axes={"data": 1, "tensor": 2}, rules=rules, devices=tuple(jax.devices()[:4]))
+    with pytest.raises(
+        ValueError,
+        match=r"is a loop whose rounds depend on values, without a limit.*The devices of a stage.*might have no end",
+    ):
+        compute(strategy, loss_fn, params, x, has_aux=False)
+    args = strategy.init(lambda: params), strategy.put(x)
+    told = pytest.warns(UserWarning, match="evaluated on each device of a replica with all layers")
+    with told if grown is not pass_on else contextlib.nullcontext():
+        found = strategy.evaluate(loss_fn)(*args)
+    assert float(found) == pytest.approx(float(jax.jit(loss_fn)(params, x)), rel=1e-12)
+
+
+@in_double_precision
+@pytest.mark.parametrize("part", ["first", "layer"])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_loops_of_replicas_without_rows_have_an_end_or_are_refused(part, keeps):
+    """Of 1 row over 2 replicas the second has none, and would begin with zeros, to compute the layers' number."""
+    of = lambda name, x: x + jax.vmap(in_double)(x) if part == name else x
+    count = (lambda number: number) if keeps else lambda number: ()
+
+    def layer(w, carried, batch):
+        x, number = carried
+        return (of("layer", x @ w), number + 1), count(number)
+
+    loss_fn = td.Staged(
+        lambda params, x: (of("first", x @ params["w"]), jnp.int32(0)),
+        layer,
+        lambda params, carried, batch: ((carried[0] ** 2).mean(), count(carried[1])),
+        layer_aux=True,
+    )
+    params, x = {"blocks": jnp.ones((2, 8, 8)), "w": jnp.ones((8, 8))}, np.ones((1, 8))
+    strategy = td.Pipeline(2, 4, axes={"data": 2}, devices=tuple(jax.devices()[:4]))
+    expected = jax.device_get(compute(td.SingleDevice(), loss_fn, params, x))
+    if keeps:
+        with pytest.raises(ValueError, match=r"depend on values, without a limit. A replica has no rows"):
+            compute(strategy, loss_fn, params, x)
+        x = np.ones((3, 8))
+        expected = jax.device_get(compute(td.SingleDevice(), loss_fn, params, x))
+    assert relative_error(compute(strategy, loss_fn, params, x), expected) < 1e-12
+
+
+@in_double_precision
+def test_loops_that_depend_on_parameters_and_arguments_are_exact():
+    """These are those of the batch also while devices wait."""
+
+    def layer(block, x, batch, count):
+        scale = grow(block["up"].sum(), 2)
+        times = jax.lax.while_loop(
+            lambda carried: carried[0] < count, lambda carried: (carried[0] + 1, carried[1] * 2), (0, x[0, 0, 0] * 0)
+        )
+        return x + jnp.tanh(x @ block["up"]) @ block["down"] * scale + jax.lax.stop_gradient(times[1])
+
+    loss_fn = td.Staged(
+        lambda params, batch, count: embed(params, batch), layer, lambda params, x, batch, count: (x**2).mean()
+    )
+    params, batch = make_params(4), make_batch(8)
+    strategy = make_pipeline(**MESHES["data x stage x tensor"])
+    one, found = (compute(each, loss_fn, params, batch, 3, has_aux=False) for each in (td.SingleDevice(), strategy))
+    assert relative_error(jax.device_get(found), jax.device_get(one)) < 1e-12

@@ -1,6 +1,6 @@
 """Loops that might have no end with other numbers than real ones for some of a program's inputs."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from tfdist_jax._global_batch._row_analysis import open_program, programs_inside, scan_operands
 from tfdist_jax._global_batch._row_values import line_of
+from tfdist_jax._pipeline._pullback import dependent
 
 
 def find_loop(program: ClosedJaxpr, depends: Sequence[bool]) -> JaxprEqn | None:
@@ -80,8 +81,8 @@ def _has_limit(eqn: JaxprEqn, depends: Sequence[bool]) -> bool:
     of_cond, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     rounds = [*zip(cond.invars[of_cond:], body.invars[of_body:], body.outvars, strict=True)]
     counters = {var for var, before, after in rounds if _adds_constant(body, before, after)}
-    found = {var for var, is_one in zip(cond.invars, depends, strict=True) if is_one}
-    found |= {var for var, before, after in rounds if before is not after}
+    given = [var for var, is_one in zip(cond.invars, depends, strict=True) if is_one]
+    changes = dependent(cond.eqns, [*given, *(var for var, before, after in rounds if before is not after)])
     made = {var: each for each in cond.eqns for var in each.outvars}
     pending: list[Any] = [*cond.outvars]
     while pending:
@@ -92,7 +93,7 @@ def _has_limit(eqn: JaxprEqn, depends: Sequence[bool]) -> bool:
             pending += one.invars
         elif one is not None and name in _LIMITS:
             counter, limit = one.invars if _LIMITS[name] else one.invars[::-1]
-            if _before_conversion(counter, made) in counters and not _depends_on(limit, made, found):
+            if _before_conversion(counter, made) in counters and (isinstance(limit, Literal) or limit not in changes):
                 return True
     return False
 
@@ -118,12 +119,6 @@ def _before_conversion(atom: Any, made: Mapping[Any, JaxprEqn]) -> Any:
     while not isinstance(atom, Literal) and atom in made and made[atom].primitive.name == "convert_element_type":
         (atom,) = made[atom].invars
     return None if isinstance(atom, Literal) else atom
-
-
-def _depends_on(atom: Any, made: Mapping[Any, JaxprEqn], found: Set[Any]) -> bool:
-    if isinstance(atom, Literal) or atom not in made:
-        return not isinstance(atom, Literal) and atom in found
-    return any(_depends_on(each, made, found) for each in made[atom].invars)
 
 
 def _follow_rounds(
