@@ -217,7 +217,8 @@ class Strategy(abc.ABC):
 
         The function is traced with its rows and with those of all replicas, which tells of each result whether it is a sum or a mean over
         rows, has an entry for each, or is the same whatever the rows; so it is put together. What is none of these, such as a ratio
-        of sums or a maximum, is refused.
+        of sums or a maximum, is refused. Where what is computed for a row depends on other rows, as with statistics of a batch, it is
+        computed from those of the replica, or of the microbatch, with a warning.
 
         Args:
             loss_fn: `loss_fn(params, batch, *extra)` giving `(loss, aux)`. It runs once per replica on the replica's rows, under the
@@ -302,7 +303,7 @@ class Strategy(abc.ABC):
         return jit_with_agreement(make, self.mesh, name="init_compression", out_shardings=shardings)(*args)
 
     def evaluate(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Compute a function over the global batch: what it gives on one device, or an error.
+        """Compute a function over the global batch: what it gives on one device, or an error, or a warning, as `value_and_grad`.
 
         Args:
             fn: `fn(state, batch, *extra)` giving any pytree, as `aux` of `value_and_grad`: sums, means, entries for each row. Under a

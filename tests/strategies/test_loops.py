@@ -12,6 +12,7 @@ import tfdist_jax as td
 from tests.shared.staged_models import MESHES, TENSOR_RULES, compute, embed, make_batch, make_params, make_pipeline
 from tests.strategies.test_parallelism import relative_error
 from tfdist_jax._global_batch._loops import find_loop
+from tfdist_jax._global_batch._row_values import line_of
 
 in_double_precision = pytest.mark.usefixtures("double_precision")
 up_to = lambda limit, start: jax.lax.while_loop(lambda n: n < limit, lambda n: n + 1, start)
@@ -91,6 +92,10 @@ CASES = {
         True,
     ),
     "conjugate gradients": (lambda a, b: jax.scipy.sparse.linalg.cg(lambda x: 2 * x, jnp.ones(3) * a)[0], False),
+    "conjugate gradients, a limit that depends": (
+        lambda a, b: jax.scipy.sparse.linalg.cg(lambda x: 2 * x, jnp.ones(3) * a, maxiter=a.astype(int))[0],
+        True,
+    ),
     "a solver without a limit": (
         lambda a, b: jax.lax.custom_linear_solve(lambda x: 2 * x, a, lambda _, y: up_to(y, 0.0)),
         True,
@@ -102,7 +107,9 @@ CASES = {
 def test_a_loop_is_found_where_an_input_decides_its_rounds(name):
     fn, is_found = CASES[name]
     program = jax.make_jaxpr(fn)(1.0, 2.0)
-    assert (find_loop(program, [True, False]) is not None) == is_found
+    found = find_loop(program, [True, False])
+    assert (found is not None) == is_found
+    assert found is None or "test_loops.py" in line_of(found)
     assert find_loop(program, [False, False]) is None
 
 

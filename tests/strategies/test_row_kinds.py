@@ -302,6 +302,11 @@ RELATING = {
         )[0],
         axis_name="row",
     )(b["x"]).mean(),
+    "a place carried by a loop": lambda p, b: jax.vmap(
+        lambda x, place: jax.lax.while_loop(
+            lambda c: jnp.abs(c[0]).max() < 9, lambda c: (2 * c[0], 3 * c[1]), (x, 1.0 * place)
+        )[1]
+    )(b["x"], jnp.arange(len(b["x"]))).mean(),
     "places of rows in a loop": lambda p, b: jax.vmap(
         lambda x, eye: jax.lax.while_loop(lambda x: jnp.abs(x).max() < 9, lambda x: 2 * x + eye, x)
     )(b["x"], jnp.eye(len(b["x"]), 4)).mean(),
