@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from tfdist_jax._errors import RelatedRowsWarning
+from tfdist_jax._global_batch._programs import equations_inside
 from tfdist_jax._global_batch._results import How, Rule
-from tfdist_jax._global_batch._row_analysis import RowKinds, draws_together, equations_inside
+from tfdist_jax._global_batch._row_analysis import RowKinds, draws_together
 from tfdist_jax._global_batch._row_proportions import Compared
 from tfdist_jax._global_batch._row_values import RowKind, line_of
 from tfdist_jax._global_batch._split import Split

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
-from tfdist_jax._global_batch._row_analysis import equations, open_program, scan_operands
+from tfdist_jax._global_batch._programs import equations, open_program, scan_operands
 from tfdist_jax._sharding._compression import Compression
 from tfdist_jax._sharding._layout import Layout, axes_of, make_spec, names_of, restrict
 

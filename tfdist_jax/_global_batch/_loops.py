@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from tfdist_jax._global_batch._row_analysis import open_program, programs_inside, scan_operands
+from tfdist_jax._global_batch._programs import open_program, programs_inside, scan_operands
 from tfdist_jax._global_batch._row_values import line_of
 from tfdist_jax._pipeline._pullback import dependent
 

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tfdist_jax._global_batch._loops import find_loop
+from tfdist_jax._global_batch._programs import equations, equations_inside
 from tfdist_jax._global_batch._replica_function import ReplicaFunction, zeros_like
 from tfdist_jax._global_batch._results import How, Rule
-from tfdist_jax._global_batch._row_analysis import communicates, equations, equations_inside
+from tfdist_jax._global_batch._row_analysis import communicates
 from tfdist_jax._global_batch._row_values import line_of
 from tfdist_jax._global_batch._split import Split
 from tfdist_jax._pipeline import StagedLoss

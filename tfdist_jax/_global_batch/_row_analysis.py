@@ -5,14 +5,14 @@ rows, constants that have grown are numbers of rows, and each value in its progr
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from typing import Any, final
 
-import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from tfdist_jax._global_batch import _row_kinds as kinds, _row_order as orders
+from tfdist_jax._global_batch._programs import INLINED, equations, is_program, open_program, scan_operands
 from tfdist_jax._global_batch._row_values import (
     FIXED,
     WITH_ROWS,
@@ -109,26 +109,6 @@ def find_row_kinds(
     return RowKinds(values, collectives, scaling, relating, repeated, parted)
 
 
-def equations(jaxpr: Jaxpr, is_leaf: Callable[[JaxprEqn], bool] = lambda eqn: False) -> Iterator[JaxprEqn]:
-    """Yield the operations of a program and of the programs inside of it, but for those inside of leaves."""
-    for eqn in jaxpr.eqns:
-        yield eqn
-        if is_leaf(eqn):
-            continue
-        yield from equations_inside(eqn, is_leaf)
-
-
-def equations_inside(eqn: JaxprEqn, is_leaf: Callable[[JaxprEqn], bool] = lambda eqn: False) -> Iterator[JaxprEqn]:
-    """Yield the operations of the programs inside of an operation, as `equations`."""
-    for inner in programs_inside(eqn):
-        yield from equations(open_program(inner), is_leaf)
-
-
-def programs_inside(eqn: JaxprEqn) -> list[Jaxpr | ClosedJaxpr]:
-    """Return the programs inside of an operation."""
-    return [leaf for leaf in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program) if _is_program(leaf)]
-
-
 def communicates(eqn: JaxprEqn, axes: Sequence[str]) -> bool:
     """Whether an operation waits for other devices along one of some mesh axes."""
     return eqn.primitive.name not in _WITHOUT_OTHERS and not _named_axes(eqn).isdisjoint(axes)
@@ -144,13 +124,7 @@ def draws_together(eqn: JaxprEqn) -> bool:
 
 _WITHOUT_OTHERS = {"axis_index", "pvary", "pcast"}
 _GATHERING = {"psum", "psum_invariant", "pmax", "pmin", "all_gather", "all_gather_invariant"}
-
-
 _DRAWING = {"random_bits", "random_split", "random_fold_in", "threefry2x32"}
-
-
-# Operations that do nothing but call a program.
-INLINED = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint"}
 
 
 def _find_inner(operation: Operation) -> tuple[Any, Any] | None:
@@ -158,7 +132,7 @@ def _find_inner(operation: Operation) -> tuple[Any, Any] | None:
     if is_assumed_exact(operation.eqn):
         return None
     twins = operation.twin.params
-    inner = [(value, twins[key]) for key, value in operation.eqn.params.items() if _is_program(value)]
+    inner = [(value, twins[key]) for key, value in operation.eqn.params.items() if is_program(value)]
     takes_operands = len(inner) == 1 and len(open_program(inner[0][0]).invars) == len(operation.eqn.invars)
     return inner[0] if takes_operands else None
 
@@ -180,28 +154,6 @@ def _is_of_row(value: Value) -> bool:
 
 def _argument(index: int, given: Any, twin: Any, known: RowKind) -> Value:
     return Value(RowKind.ROWS if given.shape != twin.shape else known, source=index)
-
-
-def _is_program(value: Any) -> bool:
-    return isinstance(value, Jaxpr | ClosedJaxpr)
-
-
-def open_program(program: Jaxpr | ClosedJaxpr) -> Jaxpr:
-    """Return a program without its constants."""
-    return program.jaxpr if isinstance(program, ClosedJaxpr) else program
-
-
-def scan_operands(eqn: JaxprEqn, operands: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-    """Return the operands of a `scan` that are constants, that are carried, and that it goes through."""
-    # JAX's versions call them by different names; what is gone through has one dimension more outside than inside.
-    body = open_program(eqn.params["jaxpr"])
-    num_carry = sum(_has_one_shape(*pair) for pair in zip(eqn.outvars, body.outvars, strict=True))
-    num_consts = sum(_has_one_shape(*pair) for pair in zip(eqn.invars, body.invars, strict=True)) - num_carry
-    return operands[:num_consts], operands[num_consts : num_consts + num_carry], operands[num_consts + num_carry :]
-
-
-def _has_one_shape(one: Any, other: Any) -> bool:
-    return len(one.aval.shape) == len(other.aval.shape)
 
 
 def _named_axes(eqn: JaxprEqn) -> frozenset[str]:

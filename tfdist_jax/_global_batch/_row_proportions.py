@@ -17,7 +17,7 @@ from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from tfdist_jax._global_batch._row_analysis import INLINED, open_program, programs_inside
+from tfdist_jax._global_batch._programs import INLINED, open_program, programs_inside
 from tfdist_jax._global_batch._row_kinds import constant
 from tfdist_jax._global_batch._row_values import RowKind, line_of
 from tfdist_jax._sharding._exact import is_assumed_exact

@@ -7,7 +7,7 @@ from typing import Any, final
 from jax.extend.core import Jaxpr, JaxprEqn
 
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
-from tfdist_jax._global_batch._row_analysis import equations
+from tfdist_jax._global_batch._programs import equations
 from tfdist_jax._stateful._capture import Captured
 from tfdist_jax._stateful._served_lookups import variables_of
 from tfdist_jax._stateful._served_stages import Stage, Update, Values, compile_part, is_one_of, server_of, store

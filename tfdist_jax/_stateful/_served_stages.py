@@ -13,7 +13,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from tfdist_jax._autodiff._tape import is_recording
 from tfdist_jax._autodiff._tape_trace import unseen_by_tapes
-from tfdist_jax._global_batch._row_analysis import equations
+from tfdist_jax._global_batch._programs import equations
 from tfdist_jax._signals import deferring_signals
 from tfdist_jax._stateful._capture import Captured, copy_what_others_hold
 from tfdist_jax._stateful._served_lookups import variables_of
