@@ -147,6 +147,8 @@ KINDS = {
         lambda p, b: losses(p, b) / len(b["x"]) * len(b["x"]),
         lambda p, b: b["x"],
         lambda p, b: losses(p, b) > 0,
+        lambda p, b: jnp.zeros(len(b["x"])),
+        lambda p, b: jnp.zeros_like(b["x"]) * 2,
         lambda p, b: b["x"] - jax.lax.pmean(b["x"].mean(0), "data"),
     ],
     "SHARED": [lambda p, b: jax.lax.all_gather(losses(p, b), "data", tiled=True) * 2],
@@ -156,6 +158,7 @@ KINDS = {
         lambda p, b: jnp.subtract(*jnp.split(b["x"], 2)).mean(),
         lambda p, b: (jnp.concatenate([b["x"], b["m"][:, :4]])[:, 0] * jnp.repeat(losses(p, b), 2)).mean(),
         lambda p, b: jnp.concatenate([b["x"], b["x"]]).reshape(4, -1, 4)[0].mean(),
+        lambda p, b: losses(p, b) @ jnp.tile(losses(p, b), 2).reshape(-1, 2).sum(1),
         lambda p, b: parts(b)["m"].mean((1, 2)),
         lambda p, b: losses(p, b).reshape(4, -1).mean(1)[0],
         lambda p, b: losses(p, b).reshape(4, -1).mean(1) @ jnp.arange(4.0),
@@ -272,6 +275,41 @@ RELATING = {
     "the place beside a row": lambda p, b: jnp.concatenate(
         [b["x"], 1.0 * jnp.arange(len(b["x"]))[:, None]], axis=1
     ).mean(),
+    "places over their number": lambda p, b: (losses(p, b) * (jnp.arange(len(b["x"])) / len(b["x"]))).mean(),
+    "places and their number": lambda p, b: (losses(p, b) * (len(b["x"]) - jnp.arange(len(b["x"])))).mean(),
+    "what is at a row's place in it": lambda p, b: jax.vmap(lambda x, i: x[i])(
+        b["x"], jnp.arange(len(b["x"])) % 4
+    ).mean(),
+    "what is written at a row's place in it": lambda p, b: jax.vmap(lambda x, i: x.at[i].set(1))(
+        b["x"], jnp.arange(len(b["x"])) % 4
+    ).mean(),
+    "a part of a row from its place on": lambda p, b: jax.vmap(lambda x, i: jax.lax.dynamic_slice(x, (i,), (2,)))(
+        b["x"], jnp.arange(len(b["x"]))
+    ).mean(),
+    "what is at a row's place along it": lambda p, b: jnp.take_along_axis(
+        b["x"], jnp.arange(len(b["x"]))[:, None] % 4, 1
+    ).mean(),
+    "one or the other": lambda p, b: jax.lax.cond(
+        p["w"].sum() > 0, lambda: 1.0 * jnp.arange(len(b["x"])), lambda: losses(p, b)
+    ).mean(),
+    "places, then rows": lambda p, b: jax.lax.scan(
+        lambda before, _: (losses(p, b), before), 1.0 * jnp.arange(len(b["x"])), None, length=3
+    )[1].mean(),
+    "places, row by row": lambda p, b: jax.lax.map(
+        lambda row: (row[0] * row[1]).sum(), (b["x"], jnp.arange(len(b["x"])))
+    ).mean(),
+    "what is at a place, row by row": lambda p, b: jax.lax.map(
+        lambda row: row[0][row[1] % 4], (b["x"], jnp.arange(len(b["x"])))
+    ).mean(),
+    "the first places, row by row": lambda p, b: jax.lax.map(
+        lambda row: jax.lax.cond(row[1] > 3, lambda: row[0].sum(), lambda: 0.0), (b["x"], jnp.arange(len(b["x"])))
+    ).mean(),
+    "rows that are counted": lambda p, b: jax.lax.scan(lambda i, x: (i + 1, i * x), 0, b["x"])[1].mean(),
+    "weights that fall from row to row": lambda p, b: jax.lax.scan(lambda w, x: (w / 2, w * x), 1.0, b["x"])[1].mean(),
+    "the first row": lambda p, b: jax.lax.scan(lambda is_first, x: (False, x * is_first), True, b["x"])[1].mean(),
+    "the row before": lambda p, b: b["x"][jnp.arange(len(b["x"])) - 1].mean(),
+    "half of the rows": lambda p, b: b["x"][jnp.arange(len(b["x"]) // 2), 0].mean(),
+    "a row's place, of two": lambda p, b: b["x"][jnp.arange(len(b["x"])), jnp.arange(len(b["x"])) % 4].mean(),
     "a row for some places": lambda p, b: (losses(p, b) + jnp.eye(len(b["x"]), 5).sum(1)).mean(),
     "statistics, row by row": lambda p, b: jax.lax.map(lambda x: ((x - b["x"].mean(0)) ** 2).sum(), b["x"]).mean(),
     "a row written": lambda p, b: losses(p, b).at[0].set(0.0).mean(),
@@ -318,6 +356,41 @@ RELATING = {
 def test_operations_that_relate_rows_are_found(name):
     kinds = analyse(RELATING[name])
     assert kinds.relating and "test_row_kinds.py" in line_of(kinds.relating[0])
+
+
+ITSELF = {
+    "jnp.arange": lambda p, b: (b["x"] @ p["w"])[jnp.arange(len(b["y"])), b["y"]],
+    "np.arange": lambda p, b: (b["x"] @ p["w"])[np.arange(len(b["y"])), b["y"]],
+    "int16": lambda p, b: (b["x"] @ p["w"])[jnp.arange(len(b["y"])).astype("int16"), b["y"]],
+    "a column": lambda p, b: b["x"][jnp.arange(len(b["y"])), 0],
+    "all of a row": lambda p, b: b["x"][jnp.arange(len(b["y"]))],
+    "two of a row": lambda p, b: b["x"][jnp.arange(len(b["y"]))[:, None], jnp.stack([b["y"], b["y"] + 1], 1)],
+    "of three dimensions": lambda p, b: jnp.stack([b["x"], b["x"]], 1)[
+        jnp.arange(len(b["y"]))[:, None], jnp.arange(2), b["y"][:, None]
+    ],
+    "the second dimension": lambda p, b: (b["x"] @ p["w"]).T[b["y"], jnp.arange(len(b["y"]))],
+    "over their number": lambda p, b: (b["x"] / len(b["y"]))[jnp.arange(len(b["y"])), b["y"]] * len(b["y"]),
+    "in a jitted function": lambda p, b: jax.jit(lambda x, y: x[jnp.arange(len(y)), y])(b["x"], b["y"]),
+    "in a loop": lambda p, b: jax.lax.scan(
+        lambda total, _: (total + b["x"][jnp.arange(len(b["y"])), b["y"]], None), jnp.zeros(len(b["y"])), length=3
+    )[0],
+    "written": lambda p, b: jnp.zeros((len(b["y"]), 3)).at[jnp.arange(len(b["y"])), b["y"]].set(1.0),
+    "added to": lambda p, b: b["x"].at[jnp.arange(len(b["y"])), b["y"]].add(-1.0),
+    "multiplied": lambda p, b: b["x"].at[jnp.arange(len(b["y"])), b["y"]].multiply(2.0),
+    "along an axis": lambda p, b: jnp.put_along_axis(b["x"], b["y"][:, None], 2.0, 1, inplace=False),
+    "its gradient": lambda p, b: jax.grad(lambda x: x[jnp.arange(len(b["y"])), b["y"]].sum())(b["x"]),
+}
+
+
+@pytest.mark.parametrize("name", ITSELF)
+def test_a_row_that_points_to_itself_depends_on_no_other(name):
+    kinds = analyse(ITSELF[name])
+    assert not kinds.relating and [value.kind for value in kinds.values] == [RowKind.ROWS]
+
+
+def test_random_numbers_of_a_key_that_a_loop_over_rows_carries_are_repeated():
+    draw = lambda key, x: (jax.random.fold_in(key, 1), x + jax.random.uniform(key))
+    assert analyse(lambda p, b: jax.lax.scan(draw, jax.random.key(0), b["x"])[1]).repeated
 
 
 def test_loops_of_which_each_row_has_its_own_rounds_relate_nothing():

@@ -11,7 +11,7 @@ from typing import Any, final
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from tfdist_jax._global_batch import _row_kinds as kinds, _row_order as orders
+from tfdist_jax._global_batch import _row_kinds as kinds, _row_order as orders, _row_places as places
 from tfdist_jax._global_batch._programs import INLINED, equations, is_program, open_program, scan_operands
 from tfdist_jax._global_batch._row_values import (
     FIXED,
@@ -124,7 +124,6 @@ def draws_together(eqn: JaxprEqn) -> bool:
 
 _WITHOUT_OTHERS = {"axis_index", "pvary", "pcast"}
 _GATHERING = {"psum", "psum_invariant", "pmax", "pmin", "all_gather", "all_gather_invariant"}
-_DRAWING = {"random_bits", "random_split", "random_fold_in", "threefry2x32"}
 
 
 def _find_inner(operation: Operation) -> tuple[Any, Any] | None:
@@ -138,14 +137,18 @@ def _find_inner(operation: Operation) -> tuple[Any, Any] | None:
 
 
 def _forget(value: Value) -> Value:
-    return dataclasses.replace(value, known=None)
+    return dataclasses.replace(value, known=None, numbering=None)
 
 
 def _result(value: Value, grown: tuple[int, ...], direction: Direction) -> Value:
     """Return what a result is; entries of rows lie along their dimension alone, in order, and no blocks of them are told apart."""
     if not value.order.is_plain:
         return Value(RowKind.BLOCKS, culprit=value.order.origin or value.culprit)
-    return Value(RowKind.OTHER) if value.kind is RowKind.ROWS and grown != (direction.dimension,) else value
+    if value.kind is RowKind.ZERO and grown:
+        value = Value(RowKind.ROWS)
+    lies_elsewhere = value.kind is RowKind.ROWS and grown != (direction.dimension,)
+    is_repeated = value.kind is RowKind.COUNT and grown
+    return Value(RowKind.OTHER) if lies_elsewhere or is_repeated else value
 
 
 def _is_of_row(value: Value) -> bool:
@@ -225,15 +228,17 @@ class _Walk:
         computed = kinds.compute_constants(operation, operands)
         if computed is not None:
             return computed
+        if places.asks_for_negative(operation, operands):
+            return [Value(RowKind.ZERO)]
         chosen = kinds.choose_known(operation, operands)
         if chosen is not None:
             return [chosen]
         inner = _find_inner(operation)
         if inner is not None and operation.name in INLINED:
             return self._call(operation, *inner, operands)
-        # What goes through a loop, a branch, or another operation, is known no more.
-        operands = [_forget(operand) for operand in operands]
-        return [_forget(result) for result in self._find_results(operation, inner, operands)]
+        results = [_forget(result) for result in self._find_results(operation, inner, operands)]
+        numbering = places.find_numbering(operation, operands)
+        return [dataclasses.replace(results[0], numbering=numbering)] if numbering else results
 
     def _find_results(
         self, operation: Operation, inner: tuple[Any, Any] | None, operands: Sequence[Value]
@@ -241,10 +246,12 @@ class _Walk:
         if is_assumed_exact(operation.eqn):
             return self._ordered(operation, operands, self._assume_exact(operation, operands))
         loops = {"scan": self._scan, "while": self._while, "cond": self._cond}
+        # What enters a loop or a branch is known no more.
+        entering = [_forget(operand) for operand in operands]
         if operation.name in loops:
-            return loops[operation.name](operation, operands)
+            return loops[operation.name](operation, entering)
         if inner is not None and operation.name != "pallas_call":
-            return self._call(operation, *inner, operands)
+            return self._call(operation, *inner, entering)
         return self._ordered(operation, operands, self._compute(operation, operands))
 
     def _ordered(self, operation: Operation, operands: Sequence[Value], results: Sequence[Value]) -> Sequence[Value]:
@@ -267,7 +274,7 @@ class _Walk:
         count, given = len(operation.eqn.outvars), {operand.kind for operand in operands}
         over = _named_axes(operation.eqn) & self._axes
         depends_on_places = RowKind.PLACES in given or any(operation.grown_result(i) for i in range(count))
-        if operation.name in _DRAWING and given <= {*FIXED, RowKind.PLACES} and depends_on_places:
+        if operation.name in places.DRAWING and given <= {*FIXED, RowKind.PLACES} and depends_on_places:
             self._note(self.repeated, operation)
         if draws_together(operation.eqn) and operation.grown(0):
             self._note(self.relating, operation)
@@ -317,14 +324,21 @@ class _Walk:
     def _scan(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:
         params, twins = operation.eqn.params, operation.twin.params
         bodies = params["jaxpr"], twins["jaxpr"]
+        body = open_program(bodies[0])
         consts, carry, xs = scan_operands(operation.eqn, operands)
         # Of values for each row, the body may see one row: no sum over rows comes of it.
         of_rows = params["length"] != twins["length"]
+        if of_rows:
+            changes = [body.outvars[i] is not body.invars[len(consts) + i] for i in range(len(carry))]
+            # What changes from turn to turn, such as a counter, tells the places of rows.
+            carry = [
+                Value(RowKind.PLACES) if is_other and value.kind in FIXED else value
+                for value, is_other in zip(carry, changes, strict=True)
+            ]
         enter = lambda value: orders.enter_loop(value, operation.eqn, of_rows=of_rows)
         xs = [dataclasses.replace(value, source=None, order=enter(value)) for value in xs]
         are_sums = [
-            not operation.grown_result(i) and orders.adds_to(open_program(bodies[0]), len(consts) + i, i)
-            for i in range(len(carry))
+            not operation.grown_result(i) and orders.adds_to(body, len(consts) + i, i) for i in range(len(carry))
         ]
 
         def turn(carry: Sequence[Value]) -> list[Value]:
@@ -338,18 +352,30 @@ class _Walk:
 
         carry, ys = self._repeat(operation, carry, turn)
         ys = [dataclasses.replace(value, order=orders.leave_loop(value.order, operation.eqn)) for value in ys]
-        if not of_rows:
-            return [*carry, *ys]
-        # Each turn sees its row, and what else there is: other rows, in a row of pairs.
-        first = len(operands) - len(xs)
-        sees_pairs = any(len(operation.grown(i)) > 1 for i in range(first, len(operands)))
-        beside = {value.kind for value in [*consts, *carry]} | {value.kind for value in xs} - {
-            RowKind.ROWS,
-            RowKind.PLACES,
-        }
-        if sees_pairs or not beside <= {*FIXED, RowKind.REPLICA, RowKind.SHARED}:
+        return self._of_rows(operation, [*consts, *carry, *xs], ys) if of_rows else [*carry, *ys]
+
+    def _of_rows(self, operation: Operation, given: Sequence[Value], ys: Sequence[Value]) -> Sequence[Value]:
+        """Return the results of a loop each turn of which sees its row, and what else there is: other rows, in a row of pairs."""
+        consts, carry, _ = scan_operands(operation.eqn, given)
+        begin, first = len(consts), len(consts) + len(carry)
+        depends, beside = list[frozenset[RowKind]](), set[RowKind]()
+        for i, value in enumerate(given):
+            is_of_turn = value.kind is RowKind.PLACES and i >= begin and not operation.grown(i)
+            if is_of_turn or (i >= first and value.kind in (RowKind.ROWS, RowKind.PLACES)):
+                depends.append(frozenset({value.kind}))
+            else:
+                beside.add(value.kind)
+                depends.append(frozenset({RowKind.ROWS} if value.kind not in FIXED else ()))
+        sees_pairs = any(len(operation.grown(i)) > 1 for i in range(first, len(given)))
+        found = places.find_dependence(open_program(operation.eqn.params["jaxpr"]), depends)[len(carry) :]
+        relates = any(len(on) > 1 for on in found)
+        if relates or sees_pairs or not beside <= {*FIXED, RowKind.REPLICA, RowKind.SHARED}:
             self._note(self.relating, operation)
-        ys = [value if value.kind is RowKind.ZERO else Value(RowKind.ROWS, order=value.order) for value in ys]
+        kind_of = lambda on: RowKind.PLACES if on == {RowKind.PLACES} else RowKind.ROWS
+        ys = [
+            value if value.kind is RowKind.ZERO else Value(kind_of(on), order=value.order)
+            for value, on in zip(ys, found, strict=True)
+        ]
         return [*(value if value.kind is RowKind.ZERO else self._other(operation) for value in carry), *ys]
 
     def _while(self, operation: Operation, operands: Sequence[Value]) -> Sequence[Value]:

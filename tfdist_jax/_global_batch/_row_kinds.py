@@ -18,6 +18,7 @@ from jax.core import Tracer
 from jax.extend.core import JaxprEqn
 
 from tfdist_jax._global_batch._row_order import join_orders
+from tfdist_jax._global_batch._row_places import find_constant_numbering, keeps_to_rows
 from tfdist_jax._global_batch._row_values import FIXED, OF_THE_BATCH, WITH_ROWS, Operation, RowKind, Value
 from tfdist_jax._sharding._keys import is_key
 
@@ -32,6 +33,7 @@ _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _SIGNS = [{RowKind.COUNT, RowKind.ZERO}, {RowKind.INVERSE_COUNT, RowKind.ZERO}]
 # By which power of the number of rows a value grows with it.
 _DEGREES = {RowKind.COUNT: 1, RowKind.INVERSE_COUNT: -1, RowKind.ROWS_PER_COUNT: -1}
+_OF_PLACES = frozenset({*FIXED, RowKind.PLACES, RowKind.COUNT, RowKind.INVERSE_COUNT})
 _INVERSES = {RowKind.SAME: RowKind.SAME, RowKind.COUNT: RowKind.INVERSE_COUNT, RowKind.INVERSE_COUNT: RowKind.COUNT}
 _PRODUCTS = {
     frozenset({RowKind.SUM, RowKind.INVERSE_COUNT}): RowKind.MEAN,
@@ -43,7 +45,6 @@ _WIDER = {
     frozenset({RowKind.SAME, RowKind.MEAN}): RowKind.MEAN,
     frozenset({RowKind.SAME, RowKind.REPLICA}): RowKind.REPLICA,
     frozenset({RowKind.COUNT, RowKind.SUM}): RowKind.SUM,
-    frozenset({RowKind.PLACES, RowKind.ROWS}): RowKind.ROWS,
     frozenset({RowKind.SHARED, RowKind.ROWS}): RowKind.ROWS,
 }
 
@@ -65,7 +66,7 @@ def constant(one: Any, twin: Any, ratio: Fraction) -> Value:
     if a.size and b.size and (a == a.flat[0]).all() and (b == b.flat[0]).all():
         kind = _constant_kind(a.flat[0], b.flat[0], ratio)
         return Value({RowKind.INVERSE_COUNT: RowKind.ROWS_PER_COUNT, RowKind.SAME: RowKind.ROWS}.get(kind, kind))
-    return Value(RowKind.PLACES)
+    return Value(RowKind.PLACES, numbering=find_constant_numbering(a, b))
 
 
 def _note_small(one: Any, twin: Any) -> tuple[np.ndarray, np.ndarray] | None:
@@ -106,7 +107,11 @@ def _divides(number: np.ndarray, divisor: np.ndarray) -> bool:
 
 def choose_known(operation: Operation, operands: Sequence[Value]) -> Value | None:
     """Return which operand an operation chooses by a constant, such as where a number of rows is not zero; None of any other."""
-    if operation.name != "select_n" or operands[0].known is None:
+    if operation.name != "select_n":
+        return None
+    if operands[0].kind is RowKind.ZERO:
+        return operands[1]
+    if operands[0].known is None:
         return None
     chosen = {int(choice) for each in operands[0].known for choice in each.flat}
     return operands[1 + chosen.pop()] if len(chosen) == 1 else None
@@ -160,22 +165,24 @@ def combine(operation: Operation, operands: Sequence[Value]) -> Value:
 
 def combine_rows(operation: Operation, operands: Sequence[Value]) -> RowKind | None:
     """Return what the result of an operation is that has rows; None if it depends on other rows, their number or their order."""
+    if keeps_to_rows(operation, operands):
+        operands = [operands[0], Value(RowKind.ROWS), *operands[2:]]
+        is_relating = False
+    else:
+        is_relating = relates_rows(operation)
     given = {operand.kind for operand in operands}
-    if given & OF_THE_BATCH or (given & WITH_ROWS and relates_rows(operation)):
+    if given & OF_THE_BATCH or (given & WITH_ROWS and is_relating):
         return None
+    if RowKind.PLACES in given:
+        # Mixed with a row's integers, it may still become an index, which is judged by what it indexes.
+        is_of_places = given <= _OF_PLACES or jnp.issubdtype(operation.result().dtype, jnp.integer)
+        return RowKind.PLACES if is_of_places else None
     if given & _DEGREES.keys():
         degree = _degree(operation, [operand for operand in operands if operand.kind is not RowKind.ZERO])
         return {0: RowKind.ROWS, -1: RowKind.ROWS_PER_COUNT}.get(degree) if degree is not None else None
     if given <= FIXED:
         return RowKind.PLACES if _counts_places(operation) else RowKind.ROWS
-    if RowKind.PLACES not in given:
-        return RowKind.ROWS
-    if given <= {*FIXED, RowKind.PLACES}:
-        return RowKind.PLACES
-    # As an index, the place of a row is the row's own; as a factor, or compared with something, it is not.
-    if operation.name in _INDEXING:
-        return RowKind.ROWS
-    return RowKind.PLACES if jnp.issubdtype(operation.result().dtype, jnp.integer) else None
+    return RowKind.ROWS
 
 
 def _counts_places(operation: Operation) -> bool:
@@ -188,6 +195,8 @@ def _counts_places(operation: Operation) -> bool:
 
 def may_relate_tokens(operation: Operation, operands: Sequence[Value]) -> bool:
     """Whether the result for a token may depend on others: of a kernel that cannot be seen into, or where places are indices of tokens."""
+    if keeps_to_rows(operation, operands):
+        return False
     if operation.name == "gather":
         dimensions = operation.eqn.params["dimension_numbers"]
         indexed = {*dimensions.start_index_map, *dimensions.collapsed_slice_dims}
@@ -293,7 +302,6 @@ _LINEAR: Mapping[str, int | None] = {
 }
 _KERNELS = frozenset({"pallas_call", "tpu_custom_call", "custom_call", "ffi_call", "custom_partitioning"})
 _SCATTERING = frozenset({"scatter", "scatter-add"})
-_INDEXING = frozenset({"gather", "scatter", "scatter-add", "dynamic_slice", "dynamic_update_slice"})
 _RULES: Mapping[str, Callable[[Operation, Sequence[Value]], Value | None]] = {
     **{name: _linear(count) for name, count in _LINEAR.items()},
     "mul": _product,

@@ -128,7 +128,7 @@ def _combine(
         or any(is_grown or not _adds_up(operation, operands, *each) for each in lost)
         or any(_tells_apart(operation, orders, places, i, blocks) for i in operands)
         or any({*merged.turns - order.turns} & order.varies for order in orders.values())
-        or (is_grown and len(prefixes) > 1),
+        or len(prefixes) > 1,
     )
 
 

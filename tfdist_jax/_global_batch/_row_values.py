@@ -70,6 +70,8 @@ class Value:
         culprit: The operation that has made it what cannot be put together.
         order: How its rows lie.
         known: What it is, here and where there are more rows, if it follows from constants alone and is small.
+        numbering: Which entries along its last dimension number the rows, 0, 1, 2 and so on, where the others have nothing to do with
+            places; one entry stands for all. None if that is not known.
     """
 
     kind: RowKind
@@ -77,6 +79,7 @@ class Value:
     culprit: JaxprEqn | None = None
     order: Order = Order()
     known: tuple[np.ndarray, np.ndarray] | None = dataclasses.field(default=None, compare=False)
+    numbering: tuple[bool, ...] | None = dataclasses.field(default=None, compare=False)
 
     @property
     def where(self) -> str:
