@@ -100,8 +100,8 @@ bench-gpu: $(INSTALLED) ## Measure training in bfloat16 on NVIDIA GPUs, beside h
 	$(BIN)/python -c 'import jax; jax.devices("cuda")' 2> /dev/null || $(INSTALL) 'jax[$(CUDA)]' --constraint $(CONSTRAINTS)
 	$(BIN)/python benchmarks/bench_gpu.py $(ARGS)
 
-fuzz: $(INSTALLED) ## Compare random programs on the gradient tape with jax.grad, with new seeds.
-	TFDIST_FUZZ=$(PROGRAMS) TFDIST_FUZZ_SEED=$(SEED) $(PYTEST) tests/test_tape_fuzz.py $(ARGS)
+fuzz: $(INSTALLED) ## Compare random programs with JAX, on the gradient tape and over a batch that is split, with new seeds.
+	TFDIST_FUZZ=$(PROGRAMS) TFDIST_FUZZ_SEED=$(SEED) $(PYTEST) tests/test_tape_fuzz.py tests/strategies/test_row_kinds_fuzz.py $(ARGS)
 
 soak: $(INSTALLED) ## Let 100 random faults happen to trainings, in the background; again: how far it is.
 	@$(BIN)/python tests/cluster/soak.py --background $(ARGS)
