@@ -1,5 +1,6 @@
 """What a program's results have to do with the rows of its batch, found from its operations."""
 
+import functools
 from fractions import Fraction
 
 import jax
@@ -132,6 +133,7 @@ KINDS = {
     ],
     "ROWS_PER_COUNT": [lambda p, b: losses(p, b) / len(b["x"])],
     "PLACES": [
+        lambda p, b: jax.lax.map(lambda i: 2.0 * i, jnp.arange(len(b["x"]))),
         lambda p, b: jnp.arange(len(b["x"])),
         lambda p, b: jnp.asarray(np.arange(len(b["x"]))) * 2.0,
         lambda p, b: b["x"][:, 0].astype(int) + jnp.arange(len(b["x"])),
@@ -182,6 +184,9 @@ KINDS = {
         lambda p, b: jax.lax.map(lambda x: x * 2, losses(p, b).reshape(-1, 4).T.reshape(-1)),
     ],
     "OTHER": [
+        lambda p, b: jnp.asarray(np.full(len(b["x"]), len(b["x"]))),
+        lambda p, b: p["w"].reshape(-1)[len(b["x"]) % 5],
+        lambda p, b: jnp.pad(p["w"][0], (len(b["x"]) % 5, 4 - len(b["x"]) % 5)),
         lambda p, b: b["m"].sum() / (jnp.prod(jnp.asarray(b["m"].shape)) - 1),
         # Other parts of the batch may have fewer rows than those that are compared.
         lambda p, b: jnp.where(jnp.asarray(len(b["x"])) > 3, losses(p, b).mean(), losses(p, b).max()),
@@ -307,6 +312,32 @@ RELATING = {
     "rows that are counted": lambda p, b: jax.lax.scan(lambda i, x: (i + 1, i * x), 0, b["x"])[1].mean(),
     "weights that fall from row to row": lambda p, b: jax.lax.scan(lambda w, x: (w / 2, w * x), 1.0, b["x"])[1].mean(),
     "the first row": lambda p, b: jax.lax.scan(lambda is_first, x: (False, x * is_first), True, b["x"])[1].mean(),
+    "the number of rows, row by row": lambda p, b: jax.lax.map(lambda x: x * len(b["x"]), b["x"]).mean(),
+    "over the number of rows, row by row": lambda p, b: jax.lax.map(lambda x: x / len(b["x"]), b["x"]).sum(),
+    "counted rows, row by row": lambda p, b: jax.lax.map(lambda x: x * jnp.ones(len(b["x"])).sum(), b["x"]).mean(),
+    "the number of rows in a branch, row by row": lambda p, b: jax.lax.map(
+        lambda x: jax.lax.cond(x.sum() > 0, lambda: x * len(b["x"]), lambda: x), b["x"]
+    ).mean(),
+    "the number of rows in a jitted function, row by row": lambda p, b: jax.lax.map(
+        lambda x: jax.jit(lambda x: x * np.full(4, len(b["x"])))(x), b["x"]
+    ).mean(),
+    "the number of rows as an exponent": lambda p, b: (losses(p, b) ** len(b["x"])).mean(),
+    "the number of rows as an exponent, row by row": lambda p, b: jax.lax.map(
+        lambda x: x ** len(b["x"]), b["x"]
+    ).mean(),
+    "a column by the number of rows": lambda p, b: jnp.tile(b["x"], 10)[:, len(b["x"]) :][:, :2].mean(),
+    "the number of rows for each": lambda p, b: jax.lax.map(lambda x: jnp.float32(len(b["x"])), b["x"]).mean(),
+    "places that are too large for their type": lambda p, b: b["x"][
+        jnp.arange(len(b["x"])).astype("int4").astype("int32"), 0
+    ].mean(),
+    "rows picked, at a row's place": lambda p, b: jnp.tile(b["x"], 10)[
+        b["y"].astype("uint32"), jnp.arange(len(b["y"]))
+    ].mean(),
+    "the first rows": lambda p, b: b["x"][jax.lax.broadcasted_iota("uint32", (len(b["x"]), 3), 1)].mean(),
+    "the other way round, by constants": lambda p, b: b["x"][np.arange(len(b["x"]))[::-1].copy(), 0].mean(),
+    "a row and the next": lambda p, b: jax.lax.scan(
+        lambda i, _: (i + 1, b["x"][i, 0]), jnp.arange(len(b["x"])), length=2
+    )[1].mean(),
     "the row before": lambda p, b: b["x"][jnp.arange(len(b["x"])) - 1].mean(),
     "half of the rows": lambda p, b: b["x"][jnp.arange(len(b["x"]) // 2), 0].mean(),
     "a row's place, of two": lambda p, b: b["x"][jnp.arange(len(b["x"])), jnp.arange(len(b["x"])) % 4].mean(),
@@ -388,9 +419,25 @@ def test_a_row_that_points_to_itself_depends_on_no_other(name):
     assert not kinds.relating and [value.kind for value in kinds.values] == [RowKind.ROWS]
 
 
-def test_random_numbers_of_a_key_that_a_loop_over_rows_carries_are_repeated():
-    draw = lambda key, x: (jax.random.fold_in(key, 1), x + jax.random.uniform(key))
-    assert analyse(lambda p, b: jax.lax.scan(draw, jax.random.key(0), b["x"])[1]).repeated
+def fold_in_row_by_row(number):
+    draw = lambda row, n: row[0] + jax.random.uniform(jax.random.fold_in(jax.random.key(0), number(row[1], n)))
+    return lambda p, b: jax.lax.map(functools.partial(draw, n=len(b["x"])), (b["x"], jnp.arange(len(b["x"]))))
+
+
+REPEATED = {
+    "carried": lambda p, b: jax.lax.scan(
+        lambda key, x: (jax.random.fold_in(key, 1), x + jax.random.uniform(key)), jax.random.key(0), b["x"]
+    )[1],
+    "of places": fold_in_row_by_row(lambda place, n: place),
+    "of some places": fold_in_row_by_row(lambda place, n: jax.lax.cond(place > 2, lambda: 1, lambda: 0)),
+    "of places and their number": fold_in_row_by_row(lambda place, n: place * n),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_random_numbers_that_each_replica_draws_in_a_loop_over_its_rows_are_found(name):
+    kinds = analyse(REPEATED[name])
+    assert kinds.repeated or kinds.relating
 
 
 def test_loops_of_which_each_row_has_its_own_rounds_relate_nothing():

@@ -34,6 +34,9 @@ r(r): jax.lax.map(lambda x: jnp.where(x[0] > 3, x[1], 0), (jnp.arange(n), {0}))
 r(r): jax.lax.map(lambda x: x[0] + jax.random.uniform(x[1]), ({0}, jax.random.split(KEY, n)))
 r(r): jax.lax.scan(lambda c, x: (c + 1, c * x), 0, {0})[1] | jax.lax.scan(lambda c, x: (c + 1, x), 0, {0})[1]
 r(r): jax.lax.scan(lambda c, x: (jax.random.fold_in(c, 1), x + jax.random.uniform(c)), KEY, {0})[1]
+r(r): jax.lax.map(lambda x: x * n, {0}) | jax.lax.map(lambda x: x / n, {0}) | {0} ** (n % 5)
+r(r): jax.lax.map(lambda x: jax.lax.cond(x > 0, lambda: x * n, lambda: x), {0}) | jax.lax.map(lambda x: x * jnp.ones(n).sum(), {0})
+r(r): jax.lax.map(lambda x: x[0] + jax.random.uniform(jax.random.fold_in(KEY, x[1] * n)), ({0}, jnp.arange(n)))
 r(rr): {0} * {1} | {0} + {1} | jax.lax.map(lambda x: x[0] * x[1] + 1, ({0}, {1}))
 r(rr): jax.lax.scan(lambda c, _: ({1}, c), {0}, None, length=2)[1][1]
 r(rr): jax.lax.fori_loop(0, 3, lambda i, c: c / 2 + {1}, {0}) | jax.lax.fori_loop(0, 3, lambda i, c: {1}, {0}) | {0} * {1}.max()
@@ -80,7 +83,7 @@ s(m): {0}.mean() | {0}.sum() | jnp.linalg.norm({0}) | ({0}.T @ {0})[0, 1]
 s(i): {0}.sum() * 1.0
 s(s): {0} * 2 | {0} / n | {0} * n | jnp.tanh({0}) | jax.lax.fori_loop(0, 3, lambda i, c: c + {0}, 0.0) | {0} * jnp.asarray(n)
 s(ss): {0} + {1} | {0} * {1} | jnp.where({1} == 0, 0, {0} / jnp.where({1} == 0, 1, {1})) | jnp.where({0} > 0, {0}, {1})
-s(v): {0}.sum() | {0}[1]
+s(v): {0}.sum() | {0}[1] | {0}[n % 5 - 3]
 s(): jnp.float64(n)
 r(r): jax.lax.associative_scan(jnp.add, {0}) | jax.checkpoint(lambda x: x * x)({0}) | jax.jvp(jnp.sin, ({0},), ({0},))[1]
 r(r): jax.vmap(jax.grad(lambda x: x**3))({0}) | jax.lax.reduce_window({0}, 0.0, jax.lax.add, (3,), (1,), "SAME") | {0} - jnp.median({0})

@@ -149,6 +149,17 @@ MIXING = {
 }
 
 
+def test_a_token_that_points_to_itself_depends_on_no_other(bound):
+    def loss_fn(params, batch):
+        rows, tokens = batch["x"].shape
+        scores = jax.nn.log_softmax(params["embedding"][batch["x"]] @ params["embedding"].T)
+        own = scores[jnp.arange(rows)[:, None], jnp.arange(tokens), batch["y"]]
+        ones = jnp.zeros_like(scores).at[jnp.arange(rows)[:, None], jnp.arange(tokens), batch["y"]].set(1.0)
+        return -own.mean(), {"own": own, "count": ones.sum()}
+
+    check_against_one_device(STRATEGIES["data x sequence"](), loss_fn, make_batch(4), bound)
+
+
 BLOCKS = {
     "means": lambda x: x.reshape(len(x), 4, -1, WIDTH).mean(2),
     "the first": lambda x: x.reshape(len(x), 4, -1, WIDTH)[:, 0].mean(),

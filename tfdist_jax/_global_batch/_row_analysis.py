@@ -252,6 +252,8 @@ class _Walk:
             return loops[operation.name](operation, entering)
         if inner is not None and operation.name != "pallas_call":
             return self._call(operation, *inner, entering)
+        if places.has_other_number(operation.eqn, operation.twin):
+            return [self._other(operation)]
         return self._ordered(operation, operands, self._compute(operation, operands))
 
     def _ordered(self, operation: Operation, operands: Sequence[Value], results: Sequence[Value]) -> Sequence[Value]:
@@ -352,9 +354,9 @@ class _Walk:
 
         carry, ys = self._repeat(operation, carry, turn)
         ys = [dataclasses.replace(value, order=orders.leave_loop(value.order, operation.eqn)) for value in ys]
-        return self._of_rows(operation, [*consts, *carry, *xs], ys) if of_rows else [*carry, *ys]
+        return self._turn_over_rows(operation, [*consts, *carry, *xs], ys) if of_rows else [*carry, *ys]
 
-    def _of_rows(self, operation: Operation, given: Sequence[Value], ys: Sequence[Value]) -> Sequence[Value]:
+    def _turn_over_rows(self, operation: Operation, given: Sequence[Value], ys: Sequence[Value]) -> Sequence[Value]:
         """Return the results of a loop each turn of which sees its row, and what else there is: other rows, in a row of pairs."""
         consts, carry, _ = scan_operands(operation.eqn, given)
         begin, first = len(consts), len(consts) + len(carry)
@@ -367,8 +369,12 @@ class _Walk:
                 beside.add(value.kind)
                 depends.append(frozenset({RowKind.ROWS} if value.kind not in FIXED else ()))
         sees_pairs = any(len(operation.grown(i)) > 1 for i in range(first, len(given)))
-        found = places.find_dependence(open_program(operation.eqn.params["jaxpr"]), depends)[len(carry) :]
-        relates = any(len(on) > 1 for on in found)
+        bodies = operation.eqn.params["jaxpr"], operation.twin.params["jaxpr"]
+        dependence = places.Dependence()
+        found = dependence.find(*bodies, depends)[len(carry) :]
+        for eqn in dependence.drawn:
+            self.repeated.setdefault(id(self._calling or eqn), self._calling or eqn)
+        relates = any(len(on) > 1 or RowKind.COUNT in on for on in found)
         if relates or sees_pairs or not beside <= {*FIXED, RowKind.REPLICA, RowKind.SHARED}:
             self._note(self.relating, operation)
         kind_of = lambda on: RowKind.PLACES if on == {RowKind.PLACES} else RowKind.ROWS

@@ -1,13 +1,17 @@
 """Tells what depends on the places of rows from what only points each row to itself, as in `x[jnp.arange(len(x)), labels]`."""
 
+import itertools
 from collections.abc import Sequence
+from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Jaxpr, Literal
+from jax.core import Tracer
+from jax.extend.core import JaxprEqn, Literal
 
 from tfdist_jax._global_batch._programs import INLINED, open_program, programs_inside
-from tfdist_jax._global_batch._row_values import FIXED, Operation, RowKind, Value, grown_shape
+from tfdist_jax._global_batch._row_values import FIXED, Operation, RowKind, Value, grown, grown_shape
+from tfdist_jax._sharding._keys import is_key
 
 # What draws random numbers, or makes keys.
 DRAWING = frozenset({"random_bits", "random_split", "random_fold_in", "threefry2x32"})
@@ -94,24 +98,90 @@ def keeps_to_rows(operation: Operation, operands: Sequence[Value]) -> bool:
     return numbered == [*rows] and rows[0] in one_each and has_index_of_each
 
 
-def find_dependence(program: Jaxpr, given: Sequence[frozenset[RowKind]]) -> list[frozenset[RowKind]]:
-    """Return on what the results of a program for one row depend: on `ROWS`, its row, and on `PLACES`, its place.
+def has_other_number(eqn: JaxprEqn, twin: JaxprEqn) -> bool:
+    """Whether an operation has another number in it where there are more rows: an exponent, or where a part begins."""
+    params, twins = eqn.params, twin.params
+    match eqn.primitive.name:
+        case "integer_pow":
+            return params["y"] != twins["y"]
+        case "slice":
+            pairs, rows = (
+                zip(params["start_indices"], twins["start_indices"], strict=True),
+                grown(eqn.invars[0], twin.invars[0]),
+            )
+        case "pad":
+            pairs, rows = (
+                zip(params["padding_config"], twins["padding_config"], strict=True),
+                grown(eqn.outvars[0], twin.outvars[0]),
+            )
+        case _:
+            return False
+    return any(one != other for dimension, (one, other) in enumerate(pairs) if dimension not in rows)
 
-    What is drawn with a key that is a place's counts as neither: this is told of by itself.
 
-    Args:
-        program: The program.
-        given: On what each of its arguments depends.
+@final
+class Dependence:
+    """On what values of a program for one row depend: on `ROWS`, its row, on `PLACES`, its place, and on `COUNT`, the number of rows.
+
+    What is drawn with a key that is a place's counts as none of them.
+
+    Attributes:
+        drawn: The operations that draw so.
     """
-    known = dict(zip(program.invars, given, strict=True))
-    for eqn in program.eqns:
-        operands = [frozenset() if isinstance(var, Literal) else known.get(var, frozenset()) for var in eqn.invars]
-        inner = [open_program(each) for each in programs_inside(eqn)]
-        if eqn.primitive.name in INLINED and len(inner) == 1 and len(inner[0].invars) == len(operands):
-            results = find_dependence(inner[0], operands)
-        else:
-            depends = frozenset[RowKind]().union(*operands)
-            is_drawn = eqn.primitive.name in DRAWING and depends == {RowKind.PLACES}
-            results = [frozenset[RowKind]() if is_drawn else depends] * len(eqn.outvars)
-        known.update(zip(eqn.outvars, results, strict=True))
-    return [frozenset() if isinstance(var, Literal) else known.get(var, frozenset()) for var in program.outvars]
+
+    def __init__(self) -> None:
+        self.drawn: list[JaxprEqn] = []
+
+    def find(self, one: Any, twin: Any, given: Sequence[frozenset[RowKind]]) -> list[frozenset[RowKind]]:
+        """Return on what the results of a program depend.
+
+        Args:
+            one: The program.
+            twin: It with more rows.
+            given: On what each of its arguments depends.
+        """
+        consts = [
+            _NOTHING if _is_same(*pair) else _NUMBER
+            for pair in zip(getattr(one, "consts", ()), getattr(twin, "consts", ()), strict=True)
+        ]
+        one, twin = open_program(one), open_program(twin)
+        known = dict(zip([*one.constvars, *one.invars], [*consts, *given], strict=True))
+
+        def read(var: Any, twin: Any) -> frozenset[RowKind]:
+            if not isinstance(var, Literal):
+                return known[var]
+            return _NOTHING if isinstance(twin, Literal) and _is_same(var.val, twin.val) else _NUMBER
+
+        for eqn, other in zip(one.eqns, twin.eqns, strict=True):
+            results = self._apply(eqn, other, [read(*pair) for pair in zip(eqn.invars, other.invars, strict=True)])
+            known.update(zip(eqn.outvars, results, strict=True))
+        return [read(*pair) for pair in zip(one.outvars, twin.outvars, strict=True)]
+
+    def _apply(self, eqn: JaxprEqn, twin: JaxprEqn, operands: Sequence[frozenset[RowKind]]) -> list[frozenset[RowKind]]:
+        inner, twins = programs_inside(eqn), programs_inside(twin)
+        if eqn.primitive.name in INLINED and len(inner) == 1 and len(open_program(inner[0]).invars) == len(operands):
+            count = len(self.drawn)
+            results = self.find(inner[0], twins[0], operands)
+            if len(self.drawn) > count and eqn.primitive.name in ("jit", "pjit"):
+                self.drawn[count:] = [eqn]
+            return results
+        within = [
+            self.find(*pair, [_NOTHING] * len(open_program(pair[0]).invars)) for pair in zip(inner, twins, strict=True)
+        ]
+        depends = _NOTHING.union(*operands, *itertools.chain(*within))
+        if has_other_number(eqn, twin) or any(itertools.starmap(grown, zip(eqn.outvars, twin.outvars, strict=True))):
+            depends |= _NUMBER
+        if eqn.primitive.name in DRAWING and depends == {RowKind.PLACES}:
+            self.drawn.append(eqn)
+            depends = _NOTHING
+        return [depends] * len(eqn.outvars)
+
+
+_NOTHING = frozenset[RowKind]()
+_NUMBER = frozenset({RowKind.COUNT})
+
+
+def _is_same(one: Any, twin: Any) -> bool:
+    if one is twin or isinstance(one, Tracer) or isinstance(twin, Tracer) or is_key(one):
+        return one is twin
+    return np.array_equal(one, twin)
