@@ -105,17 +105,12 @@ def has_other_number(eqn: JaxprEqn, twin: JaxprEqn) -> bool:
         case "integer_pow":
             return params["y"] != twins["y"]
         case "slice":
-            pairs, rows = (
-                zip(params["start_indices"], twins["start_indices"], strict=True),
-                grown(eqn.invars[0], twin.invars[0]),
-            )
+            key, variables = "start_indices", (eqn.invars[0], twin.invars[0])
         case "pad":
-            pairs, rows = (
-                zip(params["padding_config"], twins["padding_config"], strict=True),
-                grown(eqn.outvars[0], twin.outvars[0]),
-            )
+            key, variables = "padding_config", (eqn.outvars[0], twin.outvars[0])
         case _:
             return False
+    pairs, rows = zip(params[key], twins[key], strict=True), grown(*variables)
     return any(one != other for dimension, (one, other) in enumerate(pairs) if dimension not in rows)
 
 
